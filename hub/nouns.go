@@ -1,0 +1,515 @@
+package hub
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Tenant is an organisation. Nothing of one is visible to another.
+type Tenant struct {
+	ID          TenantID  `json:"id"`
+	Name        string    `json:"name"`
+	DisplayName string    `json:"displayName,omitempty"`
+	Suspended   bool      `json:"suspended,omitempty"`
+	CreatedAt   time.Time `json:"createdAt"`
+}
+
+// A Project groups applications and limits what they may do.
+type Project struct {
+	ID     ProjectID `json:"id"`
+	Tenant TenantID  `json:"-"`
+	Meta
+	Spec json.RawMessage `json:"spec"` // a ProjectSpec as given
+}
+
+// A Repository is a source of manifests, with its credential sealed apart.
+type Repository struct {
+	ID            RepositoryID `json:"id"`
+	Tenant        TenantID     `json:"-"`
+	URL           string       `json:"url"`            // normalised by NormalizeRepoURL
+	Type          string       `json:"type"`           // "git"
+	Name          string       `json:"name,omitempty"` // optional display name
+	Project       string       `json:"project,omitempty"`
+	Username      string       `json:"username,omitempty"` // never the password
+	HasCredential bool         `json:"hasCredential"`
+	Insecure      bool         `json:"insecure,omitempty"` // do not verify TLS
+	Registered    bool         `json:"registered"`         // false: known only because an application names it
+	FetchedAt     *time.Time   `json:"fetchedAt,omitempty"`
+	Error         string       `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
+	ErrorAt       *time.Time   `json:"errorAt,omitempty"`
+	Version       int64        `json:"version"`
+	CreatedAt     time.Time    `json:"createdAt"`
+}
+
+// A Credential opens a repository. It never leaves the hub and is never printed.
+type Credential struct {
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"` // or a token
+}
+
+// String hides the secret from every formatter.
+func (Credential) String() string { return "(credential)" }
+
+// GoString hides the secret from %#v too.
+func (Credential) GoString() string { return "(credential)" }
+
+// A Ref is a name in a repository and the commit that it stands for.
+type Ref struct {
+	Name   string `json:"name"`   // full: refs/heads/main, refs/tags/v1.0.0, HEAD
+	Commit string `json:"commit"` // 40 hex digits; annotated tags are peeled
+}
+
+// A Cluster is a Kubernetes cluster that an agent speaks for.
+type Cluster struct {
+	ID     ClusterID `json:"id"`
+	Tenant TenantID  `json:"-"`
+	Meta
+	Server       string     `json:"server,omitempty"` // alias URL that destinations may name; not an address that the hub dials
+	KubeVersion  string     `json:"kubeVersion,omitempty"`
+	APIVersions  []string   `json:"apiVersions,omitempty"`
+	Fingerprint  string     `json:"fingerprint,omitempty"` // UID of the kube-system namespace
+	AgentID      string     `json:"agentId,omitempty"`
+	AgentVersion string     `json:"agentVersion,omitempty"`
+	Connected    bool       `json:"connected"`
+	LastSeen     *time.Time `json:"lastSeen,omitempty"`
+	Seq          int64      `json:"seq"`      // newest row of its desired log
+	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
+	Receipt      *Receipt   `json:"receipt,omitempty"`
+}
+
+// A Receipt proves that hub and agent held the same desired state.
+type Receipt struct {
+	Seq  int64     `json:"seq"`
+	Root []byte    `json:"root"`
+	At   time.Time `json:"at"`
+}
+
+// SyncStatus says whether live state equals the target.
+type SyncStatus string
+
+// The sync states.
+const (
+	Synced      SyncStatus = "Synced"
+	OutOfSync   SyncStatus = "OutOfSync"
+	SyncUnknown SyncStatus = "Unknown"
+)
+
+// HealthStatus is how well an object or application is; row HLT-01 has the order.
+type HealthStatus string
+
+// The health states, best to worst.
+const (
+	Healthy       HealthStatus = "Healthy"
+	Suspended     HealthStatus = "Suspended"
+	Progressing   HealthStatus = "Progressing"
+	MissingHealth HealthStatus = "Missing"
+	Degraded      HealthStatus = "Degraded"
+	HealthUnknown HealthStatus = "Unknown"
+)
+
+// Phase is where an operation stands.
+type Phase string
+
+// The phases. An operation is over in the last three.
+const (
+	Pending     Phase = "Pending" // in the log, not yet taken up by the agent
+	Running     Phase = "Running"
+	Terminating Phase = "Terminating"
+	Succeeded   Phase = "Succeeded"
+	Failed      Phase = "Failed"
+	Errored     Phase = "Error"
+)
+
+// Over says whether nothing more will happen in this phase.
+func (p Phase) Over() bool { return p == Succeeded || p == Failed || p == Errored }
+
+// An Application is the unit of delivery: sources, a destination, a policy.
+type Application struct {
+	ID     ApplicationID `json:"id"`
+	Tenant TenantID      `json:"-"`
+	Meta
+	Project    string            `json:"project"`
+	Spec       json.RawMessage   `json:"spec"`              // an ApplicationSpec as given
+	Cluster    ClusterID         `json:"cluster,omitempty"` // resolved destination; empty: unresolved, see conditions
+	Generation int64             `json:"generation"`        // grows with each change of spec, target, policy or deletion; the fence of operations
+	DeletingAt *time.Time        `json:"deletingAt,omitempty"`
+	Cascade    bool              `json:"cascade,omitempty"` // with DeletingAt: objects go too
+	Pin        *Pin              `json:"pin,omitempty"`     // set by rollback: auto-sync holds this snapshot
+	Status     ApplicationStatus `json:"status"`
+}
+
+// A Pin holds an application at an older snapshot until a newer revision than
+// the one that was skipped appears, or a person syncs.
+type Pin struct {
+	Snapshot SnapshotID `json:"snapshot"`
+	Skipped  string     `json:"skipped"` // revision that was rolled back from
+	Reason   string     `json:"reason,omitempty"`
+	By       string     `json:"by"`
+	At       time.Time  `json:"at"`
+}
+
+// An ApplicationStatus is what is known of an application. Times say how old.
+type ApplicationStatus struct {
+	Revision    string       `json:"revision,omitempty"`  // commit that the target snapshot stands for now
+	Revisions   []string     `json:"revisions,omitempty"` // one for each source when there are several
+	SourceType  string       `json:"sourceType,omitempty"`
+	Target      SnapshotID   `json:"target,omitempty"`   // compared with live
+	Accepted    SnapshotID   `json:"accepted,omitempty"` // enforced
+	Sync        SyncStatus   `json:"sync"`
+	Health      HealthStatus `json:"health"`
+	HealthCause string       `json:"healthCause,omitempty"` // the worst child and why
+	HealthSince *time.Time   `json:"healthSince,omitempty"`
+	Conditions  []Condition  `json:"conditions,omitempty"`
+	Operation   *Operation   `json:"operation,omitempty"`   // the newest one
+	Resources   int          `json:"resources"`             // managed objects in the target
+	ComparedAt  *time.Time   `json:"comparedAt,omitempty"`  // by the agent, with the target above
+	RefreshedAt *time.Time   `json:"refreshedAt,omitempty"` // sources last resolved and rendered or found unchanged
+	Hold        string       `json:"hold,omitempty"`        // why auto-sync waits; empty: it does not
+}
+
+// A Condition is one thing that a person should know about an application.
+type Condition struct {
+	Type    string    `json:"type"` // row APP-17: ComparisonError, InvalidSpecError, SyncError, DeletionError …
+	Message string    `json:"message"`
+	Since   time.Time `json:"lastTransitionTime"`
+}
+
+// Condition types used by the stages.
+const (
+	InvalidSpecError = "InvalidSpecError" // destination, project or source do not fit
+	ComparisonError  = "ComparisonError"  // sources could not be resolved or rendered
+	SyncError        = "SyncError"        // automation stopped after a failed operation
+	DeletionError    = "DeletionError"
+	ImpureWarning    = "ImpureWarning" // templates use random or time functions
+)
+
+// An ObjectRef is one object of a snapshot, without its body.
+type ObjectRef struct {
+	Digest    Digest `json:"-"`
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"` // as applied; empty for cluster-scoped kinds and for "the destination's default"
+	Name      string `json:"name"`
+	Wave      int32  `json:"wave,omitempty"`
+	Hook      string `json:"hook,omitempty"` // hook types, comma separated; empty: an ordinary object
+}
+
+// A Snapshot is the result of rendering one set of inputs, for ever.
+type Snapshot struct {
+	ID          SnapshotID    `json:"id"`
+	Tenant      TenantID      `json:"-"`
+	Application ApplicationID `json:"application"`
+	Revision    string        `json:"revision"` // of the commit that it was first rendered for
+	Revisions   []string      `json:"revisions,omitempty"`
+	ParamsHash  [32]byte      `json:"-"` // renderer version, source spec, parameters, capabilities answered
+	Objects     []ObjectRef   `json:"objects"`
+	Inputs      []Input       `json:"-"`
+	SourceType  string        `json:"sourceType"`
+	Impure      bool          `json:"impure,omitempty"`
+	Warnings    []string      `json:"warnings,omitempty"`
+	Commit      CommitInfo    `json:"commit"`
+	CreatedAt   time.Time     `json:"createdAt"`
+}
+
+// CommitInfo is what people see of a commit.
+type CommitInfo struct {
+	Author  string    `json:"author,omitempty"`
+	Message string    `json:"message,omitempty"` // first 500 characters
+	At      time.Time `json:"at,omitzero"`
+}
+
+// InputKind says what a renderer saw at a path.
+type InputKind string
+
+// The kinds of recorded inputs.
+const (
+	InputFile    InputKind = "file"    // Hash is the blob
+	InputList    InputKind = "list"    // Hash covers names and modes of one directory, not contents
+	InputTree    InputKind = "tree"    // Hash is the whole tree below
+	InputLink    InputKind = "link"    // Hash is the blob of the link itself
+	InputMissing InputKind = "missing" // nothing stood there
+)
+
+// An Input is one thing that a render read. Source is the index of the
+// application's source whose repository it was read from.
+type Input struct {
+	Source int       `json:"s,omitempty"`
+	Kind   InputKind `json:"k"`
+	Path   string    `json:"p"`
+	Hash   string    `json:"h,omitempty"`
+}
+
+// An Operation is one run of the sync engine for one application.
+type Operation struct {
+	ID          OperationID      `json:"id"`
+	Application ApplicationID    `json:"application"`
+	Cluster     ClusterID        `json:"cluster"`
+	Kind        OperationKind    `json:"kind"`
+	Snapshot    SnapshotID       `json:"snapshot"`
+	Revision    string           `json:"revision"`
+	Fence       int64            `json:"fence"` // the application's generation when it was made
+	Options     OperationOptions `json:"options"`
+	Initiator   Initiator        `json:"initiator"`
+	Reason      string           `json:"reason,omitempty"`
+	Phase       Phase            `json:"phase"`
+	Message     string           `json:"message,omitempty"`
+	Results     []ObjectResult   `json:"results,omitempty"`
+	Attempt     int              `json:"attempt"` // 0 for the first try
+	RetryAt     *time.Time       `json:"retryAt,omitempty"`
+	CreatedAt   time.Time        `json:"createdAt"`
+	StartedAt   *time.Time       `json:"startedAt,omitempty"`
+	FinishedAt  *time.Time       `json:"finishedAt,omitempty"`
+	HealthyAt   *time.Time       `json:"healthyAt,omitempty"`
+	Deadline    time.Time        `json:"deadline"`
+}
+
+// OperationKind says what an operation is for.
+type OperationKind string
+
+// The kinds of operation.
+const (
+	SyncOperation     OperationKind = "sync"
+	RollbackOperation OperationKind = "rollback"
+	DeleteOperation   OperationKind = "delete"
+)
+
+// OperationOptions are what a person or a policy asked for.
+type OperationOptions struct {
+	Prune       bool     `json:"prune,omitempty"`
+	DryRun      bool     `json:"dryRun,omitempty"`
+	SkipHooks   bool     `json:"skipHooks,omitempty"` // strategy "apply"
+	Force       bool     `json:"force,omitempty"`
+	SyncOptions []string `json:"syncOptions,omitempty"` // as in spec.syncPolicy.syncOptions
+	Resources   []string `json:"resources,omitempty"`   // "group:kind:namespace/name" or "group:kind:name"; empty: all
+	Retry       *Retry   `json:"retry,omitempty"`
+	Infos       []Info   `json:"infos,omitempty"`
+}
+
+// An Initiator is who started something.
+type Initiator struct {
+	Username  string `json:"username,omitempty"`
+	Automated bool   `json:"automated,omitempty"`
+}
+
+// An ObjectResult is the outcome for one object in one operation (APP-16).
+type ObjectResult struct {
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Status    string `json:"status"` // Synced, SyncFailed, Pruned, PruneSkipped
+	Message   string `json:"message,omitempty"`
+	HookType  string `json:"hookType,omitempty"`
+	HookPhase string `json:"hookPhase,omitempty"`
+	SyncPhase string `json:"syncPhase,omitempty"`
+	Wave      int32  `json:"wave,omitempty"`
+}
+
+// A Resource is one node of an application's tree as the agent last saw it.
+type Resource struct {
+	Cluster       ClusterID     `json:"-"`
+	Application   ApplicationID `json:"-"`
+	UID           string        `json:"uid,omitempty"`
+	Parent        string        `json:"parent,omitempty"` // uid of the owner; empty: managed directly
+	Group         string        `json:"group"`
+	Version       string        `json:"version"`
+	Kind          string        `json:"kind"`
+	Namespace     string        `json:"namespace,omitempty"`
+	Name          string        `json:"name"`
+	Managed       bool          `json:"managed"` // in the target or a tombstone, as opposed to a child
+	Sync          SyncStatus    `json:"status,omitempty"`
+	Health        HealthStatus  `json:"health,omitempty"` // empty: the kind has no rule
+	Message       string        `json:"message,omitempty"`
+	RequiresPrune bool          `json:"requiresPruning,omitempty"`
+	Hook          bool          `json:"hook,omitempty"`
+	Wave          int32         `json:"syncWave,omitempty"`
+	DiffSummary   string        `json:"diff,omitempty"` // few words: which fields differ
+	Info          []Info        `json:"info,omitempty"` // columns: images, replicas, restarts …
+	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
+	UpdatedAt     time.Time     `json:"updatedAt"`
+}
+
+// A HistoryEntry is one recorded sync of an application (APP-12).
+type HistoryEntry struct {
+	ID          int64           `json:"id"` // 1, 2, 3 … within the application
+	Application ApplicationID   `json:"-"`
+	Operation   OperationID     `json:"operation"`
+	Snapshot    SnapshotID      `json:"snapshot"`
+	Revision    string          `json:"revision"`
+	Revisions   []string        `json:"revisions,omitempty"`
+	Source      json.RawMessage `json:"source,omitempty"`
+	Initiator   Initiator       `json:"initiatedBy"`
+	Reason      string          `json:"reason,omitempty"`
+	StartedAt   time.Time       `json:"deployStartedAt"`
+	DeployedAt  time.Time       `json:"deployedAt"`
+}
+
+// A User is a local account of one tenant.
+type User struct {
+	ID        UserID    `json:"id"`
+	Tenant    TenantID  `json:"-"`
+	Name      string    `json:"name"`
+	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
+	Disabled  bool      `json:"disabled,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// The roles of the first release.
+const (
+	RolePlatformAdmin = "platform-admin"
+	RoleTenantAdmin   = "tenant-admin"
+	RoleReadOnly      = "readonly"
+)
+
+// A Caller is who is calling, as identity found out.
+type Caller struct {
+	Tenant     TenantID
+	TenantName string
+	User       UserID
+	Username   string
+	Roles      []string
+	Via        string // "session", "token", "setup", "system"
+	Credential string // id of the session or token, for the audit record
+	Address    string // remote address
+	Request    RequestID
+}
+
+// An AuditRecord is one write, or one refused write. Records of a tenant are
+// numbered without gaps and chained by hash.
+type AuditRecord struct {
+	Seq      int64           `json:"seq"`
+	At       time.Time       `json:"at"`
+	Actor    string          `json:"actor"`
+	Via      string          `json:"via"`
+	Address  string          `json:"address,omitempty"`
+	Action   string          `json:"action"`   // create, update, delete, sync …
+	Resource string          `json:"resource"` // applications, projects …
+	Object   string          `json:"object"`   // project/name or name
+	Result   string          `json:"result"`   // allowed, denied
+	Reason   string          `json:"reason,omitempty"`
+	Detail   json.RawMessage `json:"detail,omitempty"` // masked before and after
+	Request  RequestID       `json:"request,omitempty"`
+	Prev     []byte          `json:"prev"`
+	Hash     []byte          `json:"hash"`
+}
+
+// An Enrolment is a one-use invitation for an agent.
+type Enrolment struct {
+	ID        EnrolmentID `json:"id"`
+	Tenant    TenantID    `json:"-"`
+	Cluster   ClusterID   `json:"cluster"`
+	Prefix    string      `json:"prefix"` // first characters of the token, to find it again
+	ExpiresAt time.Time   `json:"expiresAt"`
+	UsedAt    *time.Time  `json:"usedAt,omitempty"`
+	CreatedBy string      `json:"createdBy"`
+	Attempts  []Attempt   `json:"attempts,omitempty"`
+}
+
+// An Attempt is one use of a join token and how far it came.
+type Attempt struct {
+	At      time.Time `json:"at"`
+	Address string    `json:"address"`
+	Stage   string    `json:"stage"` // token, expired, used, csr, issued
+}
+
+// A Change is one step of the feed of a tenant.
+type Change struct {
+	Cursor string `json:"cursor"` // opaque, ordered within the tenant
+	Kind   string `json:"kind"`   // application, resources, operation, cluster, repository, project
+	ID     string `json:"id"`
+	Gone   bool   `json:"gone,omitempty"`
+}
+
+// A RowKind is the kind of a row of the desired log; the numbers are those of
+// the wire (link.v1.RowKind).
+type RowKind int32
+
+// The kinds of rows.
+const (
+	RowState     RowKind = 1
+	RowOperation RowKind = 2
+	RowTerminate RowKind = 3
+	RowForget    RowKind = 4
+)
+
+// A LogRow is one row of a cluster's desired log.
+type LogRow struct {
+	Seq         int64
+	Kind        RowKind
+	Application ApplicationID
+	Operation   OperationID // for operation and terminate rows
+	Body        []byte      // serialised link.v1 message
+	Chain       []byte      // chain hash after this row, 32 bytes
+}
+
+// A LogHead is the end of a cluster's desired log.
+type LogHead struct {
+	Incarnation string
+	Seq         int64
+	Chain       []byte
+}
+
+// A Tombstone asks for the deletion of one object. Only a complete snapshot
+// that no longer has the object, or the deletion of its application, makes one.
+type Tombstone struct {
+	Application ApplicationID
+	Cluster     ClusterID
+	Group       string
+	Version     string
+	Kind        string
+	Namespace   string
+	Name        string
+	Wave        int32
+	Since       int64 // seq of the log row that made it
+}
+
+// An Observation is one report of an agent, as the store takes it in.
+type Observation struct {
+	Epoch        string
+	Seq          int64
+	Applications []ApplicationObservation
+	Resources    []Resource
+	Gone         []ResourceGone
+	Operations   []OperationObservation
+	Closed       []Tombstone
+	Snapshot     int64 // generation of the snapshot that this belongs to; 0: a delta
+	Sweep        int64 // not 0: the snapshot of this generation is complete
+}
+
+// An ApplicationObservation is what an agent says of a whole application.
+type ApplicationObservation struct {
+	Application ApplicationID
+	Target      SnapshotID
+	Generation  int64
+	Sync        SyncStatus
+	Health      HealthStatus
+	HealthCause string
+	ComparedAt  time.Time
+	Warnings    []string
+	Error       string
+	Gone        bool
+}
+
+// A ResourceGone names a resource that an agent no longer sees.
+type ResourceGone struct {
+	Application ApplicationID
+	UID         string
+	Group       string
+	Kind        string
+	Namespace   string
+	Name        string
+}
+
+// An OperationObservation is how far an operation came.
+type OperationObservation struct {
+	Operation   OperationID
+	Application ApplicationID
+	Phase       Phase
+	Message     string
+	Results     []ObjectResult
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+	HealthyAt   *time.Time
+}

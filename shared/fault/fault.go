@@ -1,0 +1,129 @@
+// Package fault classifies errors once, where their cause is understood, so
+// that every edge (HTTP, gRPC, console, CLI) answers the same way. It knows
+// nothing of transports. Everyone may import it. An unclassified error is
+// always Internal, and Internal texts are never shown to a user.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Kind tells an edge how to answer.
+type Kind string
+
+// The kinds. Each comment says what the edge does with it.
+const (
+	Internal Kind = "internal" // our defect: log it, show only a reference
+	Invalid  Kind = "invalid"  // the request or manifest is wrong: show why
+	Unknown  Kind = "unknown"  // nobody is signed in, or the proof is wrong: ask to sign in
+	Denied   Kind = "denied"   // the caller may not: show nothing more
+	Missing  Kind = "missing"  // no such thing, or none the caller may see
+	Conflict Kind = "conflict" // someone changed it first: reload and retry
+	Exceeded Kind = "exceeded" // a limit of size, time, memory or rate was passed
+	Offline  Kind = "offline"  // the other side is away: try again later
+)
+
+// An Error is a classified error with the sentence that a user may read.
+type Error struct {
+	Kind   Kind
+	Code   string // stable reference such as "CAP-2101"; empty: derived from Kind
+	Object string // what it is about, such as "application shop"; may be empty
+	Cause  string // one sentence without secrets: what is wrong
+	Fix    string // one sentence: what to do about it; may be empty
+	Err    error  // the chain for the log; may be nil; never shown
+}
+
+// Error is the sentence for people, followed by the chain for logs.
+func (e *Error) Error() string {
+	s := e.Cause
+	if e.Object != "" {
+		s = e.Object + ": " + s
+	}
+	if _, printed := e.Err.(hidden); e.Err != nil && !printed {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the wrapped chain.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New makes a classified error whose cause is the formatted sentence. A %w
+// in the format is kept as the chain.
+func New(kind Kind, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: kind, Cause: err.Error(), Err: hide(errors.Unwrap(err))}
+}
+
+// Wrap classifies an existing chain under a sentence of its own. The chain is
+// for the log; users read only the sentence.
+func Wrap(kind Kind, err error, format string, args ...any) error {
+	return &Error{Kind: kind, Cause: fmt.Sprintf(format, args...), Err: err}
+}
+
+// With adds object and fix to a classified error, and leaves others alone.
+// Fields that are already set stay.
+func With(err error, object, fix string) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	if c.Object == "" {
+		c.Object = object
+	}
+	if c.Fix == "" {
+		c.Fix = fix
+	}
+	return &c
+}
+
+// KindOf is the one question that an edge asks. It is "" for nil and
+// Internal for anything unclassified.
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}
+
+// As gives the classified error in a chain, if there is one.
+func As(err error) (*Error, bool) {
+	var e *Error
+	ok := errors.As(err, &e)
+	return e, ok
+}
+
+// Sentence is what a user may read of an error: object, cause and fix of a
+// classified one, and a neutral sentence for anything else.
+func Sentence(err error) string {
+	e, ok := As(err)
+	if !ok || e.Kind == Internal {
+		return "something went wrong on our side; the log has the details"
+	}
+	s := e.Cause
+	if e.Object != "" {
+		s = e.Object + ": " + s
+	}
+	if e.Fix != "" {
+		s += " (" + e.Fix + ")"
+	}
+	return s
+}
+
+// hidden keeps a chain for errors.Is and errors.As without printing it twice.
+type hidden struct{ error }
+
+func (h hidden) Unwrap() error { return h.error }
+
+func hide(err error) error {
+	if err == nil {
+		return nil
+	}
+	return hidden{err}
+}
