@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"log/slog"
 	"time"
 )
 
@@ -45,6 +46,9 @@ type Repository struct {
 type Credential struct {
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"` // or a token
+	// BearerToken is sent as "Authorization: Bearer" instead of the two
+	// above, for hosts that ask for it (CRED-06).
+	BearerToken string `json:"bearerToken,omitempty"`
 }
 
 // String hides the secret from every formatter.
@@ -52,6 +56,9 @@ func (Credential) String() string { return "(credential)" }
 
 // GoString hides the secret from %#v too.
 func (Credential) GoString() string { return "(credential)" }
+
+// LogValue hides the secret from logs, those in JSON too.
+func (Credential) LogValue() slog.Value { return slog.StringValue("(credential)") }
 
 // A Ref is a name in a repository and the commit that it stands for.
 type Ref struct {
@@ -143,6 +150,7 @@ type Application struct {
 type Pin struct {
 	Snapshot SnapshotID `json:"snapshot"`
 	Skipped  string     `json:"skipped"` // revision that was rolled back from
+	Bad      SnapshotID `json:"bad"`     // its snapshot: newer revisions that render the same are skipped too
 	Reason   string     `json:"reason,omitempty"`
 	By       string     `json:"by"`
 	At       time.Time  `json:"at"`
@@ -165,6 +173,9 @@ type ApplicationStatus struct {
 	ComparedAt  *time.Time   `json:"comparedAt,omitempty"`  // by the agent, with the target above
 	RefreshedAt *time.Time   `json:"refreshedAt,omitempty"` // sources last resolved and rendered or found unchanged
 	Hold        string       `json:"hold,omitempty"`        // why auto-sync waits; empty: it does not
+	// PlannedGeneration is the generation that the newest desired state was
+	// planned for; behind Generation means that a change of spec waits.
+	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.
@@ -208,8 +219,11 @@ type Snapshot struct {
 	SourceType  string        `json:"sourceType"`
 	Impure      bool          `json:"impure,omitempty"`
 	Warnings    []string      `json:"warnings,omitempty"`
-	Commit      CommitInfo    `json:"commit"`
-	CreatedAt   time.Time     `json:"createdAt"`
+	// List is the digest of the blob that holds the objects as a serialised
+	// link.v1.ObjectList; zero unless there are more than 500.
+	List      Digest     `json:"-"`
+	Commit    CommitInfo `json:"commit"`
+	CreatedAt time.Time  `json:"createdAt"`
 }
 
 // CommitInfo is what people see of a commit.
@@ -229,6 +243,8 @@ const (
 	InputTree    InputKind = "tree"    // Hash is the whole tree below
 	InputLink    InputKind = "link"    // Hash is the blob of the link itself
 	InputMissing InputKind = "missing" // nothing stood there
+	InputDir     InputKind = "dir"     // a directory stood there; no hash, and no Tree answers it
+	InputFact    InputKind = "fact"    // Path is a question about cluster or revision, Hash its answer; no Tree answers it
 )
 
 // An Input is one thing that a render read. Source is the index of the

@@ -3,6 +3,8 @@ package hub
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // The types of this file mirror the fields of argoproj.io/v1alpha1 that
@@ -48,6 +50,24 @@ func (s ApplicationSpec) auto() *Automated {
 		return nil
 	}
 	return s.SyncPolicy.Automated
+}
+
+// DecodeSpec reads the spec of an Application. Unknown fields are left alone.
+func DecodeSpec(raw json.RawMessage) (ApplicationSpec, error) {
+	var s ApplicationSpec
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fault.New(fault.Invalid, "spec is no valid Application spec: %w", err)
+	}
+	return s, nil
+}
+
+// DecodeProject reads the spec of an AppProject. Unknown fields are left alone.
+func DecodeProject(raw json.RawMessage) (ProjectSpec, error) {
+	var s ProjectSpec
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fault.New(fault.Invalid, "spec is no valid AppProject spec: %w", err)
+	}
+	return s, nil
 }
 
 // A Source says where manifests come from and how they are rendered.

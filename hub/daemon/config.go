@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// A Config is the hub's configuration file. Secrets are paths of files, never
+// values. Keys that it does not know are errors.
+type Config struct {
+	Listen     Listen     `json:"listen"`
+	Database   Database   `json:"database"`
+	StateDir   string     `json:"stateDir"`   // mirrors of repositories; a cache
+	MasterKey  string     `json:"masterKey"`  // file with the key that seals all others
+	PublicURL  string     `json:"publicURL"`  // address of the console, for links; default: the HTTP address
+	AgentHosts []string   `json:"agentHosts"` // host:port that agents dial, written into join tokens; default: the link address
+	Sources    Sources    `json:"sources"`
+	Render     Render     `json:"render"`
+	Log        Log        `json:"log"`
+	Replica    string     `json:"replica"` // name of this replica; default: host name and process
+	Webhook    Webhook    `json:"webhook"`
+	Heartbeat  Duration   `json:"heartbeat"` // of agents; default 10s
+	Limits     RateLimits `json:"limits"`
+}
+
+// Listen says where the hub serves. HTTP is for a proxy that ends TLS, or for
+// loopback; Link takes agents.
+type Listen struct {
+	HTTP string `json:"http"` // default 127.0.0.1:8080
+	Link string `json:"link"` // default 127.0.0.1:8443
+}
+
+// Database has one URL for each role. App and System are used while the hub
+// runs, Owner by `capstan-hub migrate` and, if it is set, at start.
+type Database struct {
+	App      string `json:"app"`
+	System   string `json:"system"`
+	Owner    string `json:"owner"`
+	MaxConns int32  `json:"maxConns"`
+}
+
+// Sources bounds what the hub dials for repositories.
+type Sources struct {
+	// AllowPrivate lists networks (CIDR) that are dialled although they are
+	// loopback, link-local or private.
+	AllowPrivate []string `json:"allowPrivate"`
+	PollInterval Duration `json:"pollInterval"` // default 3m
+	Parallel     int      `json:"parallel"`     // fetches at once; default 4
+}
+
+// Render sets the rendering workers.
+type Render struct {
+	Workers int    `json:"workers"` // renders at once; default: number of CPUs
+	Sandbox string `json:"sandbox"` // "none" renders without Landlock and seccomp
+}
+
+// Log sets the log's format and level.
+type Log struct {
+	Format string `json:"format"` // text or json; default text
+	Level  string `json:"level"`  // debug, info, warn, error; default info
+}
+
+// Webhook holds the secret that Git hosts sign with.
+type Webhook struct {
+	GitHubSecretFile string `json:"githubSecretFile"`
+}
+
+// RateLimits bounds requests of one token or session.
+type RateLimits struct {
+	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 50
+	Burst             int     `json:"burst"`             // default 200
+}
+
+// A Duration is written like 30s or 3m.
+type Duration time.Duration
+
+// UnmarshalJSON reads a duration in Go's form.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	if len(b) < 2 || b[0] != '"' {
+		return fmt.Errorf("%s is no duration; write it like \"30s\"", b)
+	}
+	v, err := time.ParseDuration(string(b[1 : len(b)-1]))
+	if err != nil {
+		return fmt.Errorf("%s is no duration; write it like \"30s\"", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalJSON writes a duration in Go's form.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + time.Duration(d).String() + `"`), nil
+}
+
+// Load reads a configuration file and fills in defaults.
+func Load(path string) (Config, error) {
+	var c Config
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return c, fault.Wrap(fault.Invalid, err, "the configuration file %s cannot be read", path)
+	}
+	if err := yaml.UnmarshalStrict(b, &c); err != nil {
+		return c, fault.Wrap(fault.Invalid, err, "the configuration file %s is not valid", path)
+	}
+	c.defaults()
+	return c, c.Validate()
+}
+
+func (c *Config) defaults() {
+	set(&c.Listen.HTTP, "127.0.0.1:8080")
+	set(&c.Listen.Link, "127.0.0.1:8443")
+	set(&c.Sources.PollInterval, Duration(3*time.Minute))
+	set(&c.Sources.Parallel, 4)
+	set(&c.Heartbeat, Duration(10*time.Second))
+	set(&c.Log.Format, "text")
+	set(&c.Log.Level, "info")
+	set(&c.Limits.RequestsPerSecond, 50)
+	set(&c.Limits.Burst, 200)
+	if c.Replica == "" {
+		host, _ := os.Hostname()
+		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+}
+
+func set[T comparable](field *T, fallback T) {
+	var zero T
+	if *field == zero {
+		*field = fallback
+	}
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
+	for key, address := range map[string]string{"listen.http": c.Listen.HTTP, "listen.link": c.Listen.Link} {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			bad("%s: %q is no host:port", key, address)
+		}
+	}
+	if c.Database.App == "" || c.Database.System == "" {
+		bad("database: the URLs app and system are needed")
+	}
+	if c.StateDir == "" || !filepath.IsAbs(c.StateDir) {
+		bad("stateDir: %q is no absolute path", c.StateDir)
+	}
+	if c.MasterKey == "" {
+		bad("masterKey: the file with the master key is needed; `capstan-hub master-key FILE` makes one")
+	}
+	for _, cidr := range c.Sources.AllowPrivate {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			bad("sources.allowPrivate: %q is no network; write it like 10.0.0.0/8", cidr)
+		}
+	}
+	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {
+		bad("render.sandbox: %q is unknown; leave it out, or write none to render without a sandbox", c.Render.Sandbox)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,425 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+// Unchanged records that applications stand at new commits without a change.
+func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
+	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		return nil, tx.Unchanged(ctx, apps)
+	})
+}
+
+// Failed records why applications could not be refreshed. What is desired
+// stays as it was.
+func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
+	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		return nil, tx.SetFailures(ctx, failures)
+	})
+}
+
+// commit runs a transaction and then gives the hints that it earned.
+func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, error)) error {
+	var clusters []hub.ClusterID
+	err := d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+		var err error
+		clusters, err = do(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range clusters {
+		d.wakes.wake(c)
+	}
+	d.changed(tenant)
+	return nil
+}
+
+// Rendered stores complete snapshots, moves what is desired, and appends what
+// follows from it to the logs of the clusters: one transaction for all.
+func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) error {
+	sealed, err := d.seal(ctx, tenant, results)
+	if err != nil {
+		return err
+	}
+	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		c := &change{tx: tx, now: time.Now()}
+		if err := c.rendered(ctx, results, sealed); err != nil {
+			return nil, err
+		}
+		return c.touched(), nil
+	})
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// seal names and seals the bodies of new snapshots, and gives new snapshots
+// their ids.
+func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) ([]hub.SealedObject, error) {
+	keys, err := d.store.Keys(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var out []hub.SealedObject
+	add := func(plain []byte) (hub.Digest, error) {
+		digest := hub.Digest(seal.Digest(keys.Digest, plain))
+		body, err := seal.SealBlob(keys.Object, digest, plain)
+		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
+		return digest, err
+	}
+	for i := range results {
+		s := &results[i].Snapshot
+		if results[i].Reused {
+			continue
+		}
+		s.ID = hub.NewID[hub.SnapshotID]()
+		for n, body := range results[i].Bodies {
+			if s.Objects[n].Digest, err = add(body); err != nil {
+				return nil, fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
+			}
+		}
+		if len(s.Objects) <= maxInlineRefs {
+			continue
+		}
+		list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
+		if err != nil {
+			return nil, err
+		}
+		if s.List, err = add(list); err != nil {
+			return nil, fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
+		}
+	}
+	// Before the commit: a stream may read the rows as soon as they are there.
+	d.recent.put(tenant, out)
+	return out, nil
+}
+
+// A change gathers what one transaction does to desired state: first the
+// decisions, then, with the clusters locked in order, the rows.
+type change struct {
+	tx       Tx
+	now      time.Time
+	apps     map[hub.ApplicationID]hub.Application
+	projects map[string]hub.ProjectSpec
+	clusters map[hub.ClusterID]hub.Cluster
+	open     map[hub.ApplicationID]hub.Operation
+	newest   map[hub.ApplicationID]hub.Operation
+	stones   map[hub.ApplicationID][]hub.Tombstone
+	snaps    map[hub.SnapshotID]hub.Snapshot
+
+	moved []moved // rows to come
+	ends  []end
+	// forget holds rows that make a cluster stop managing an application.
+	forget  []end
+	ops     []hub.Operation
+	opened  []hub.Tombstone
+	targets []hub.TargetChange
+}
+
+// moved is one application whose desired state changes: a state row and, if
+// there is one, the operation row after it.
+type moved struct {
+	state  state
+	opened []hub.Tombstone // since is filled with the state row's number
+	op     *hub.Operation
+}
+
+// end is a row about an application that is no new state.
+type end struct {
+	cluster hub.ClusterID
+	row     hub.LogRow
+}
+
+// load locks the applications and reads all that decisions about them need.
+func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
+	var err error
+	if c.apps, err = c.tx.LockApplications(ctx, ids); err != nil {
+		return err
+	}
+	if c.open, err = c.tx.OpenOperations(ctx, ids); err != nil {
+		return err
+	}
+	if c.newest, err = c.tx.NewestOperations(ctx, ids); err != nil {
+		return err
+	}
+	if c.stones, err = c.tx.Tombstones(ctx, ids); err != nil {
+		return err
+	}
+	names, homes := map[string]bool{}, map[string]bool{}
+	var wanted []hub.SnapshotID
+	for _, a := range c.apps {
+		names[a.Project] = true
+		if a.Cluster != "" {
+			homes[string(a.Cluster)] = true
+		}
+		for _, id := range []hub.SnapshotID{a.Status.Target, a.Status.Accepted} {
+			if id != "" && !slices.Contains(wanted, id) {
+				wanted = append(wanted, id)
+			}
+		}
+		if op, ok := c.open[a.ID]; ok && op.Snapshot != "" && !slices.Contains(wanted, op.Snapshot) {
+			wanted = append(wanted, op.Snapshot)
+		}
+	}
+	var clusters []hub.ClusterID
+	for _, id := range sortedKeys(homes) {
+		clusters = append(clusters, hub.ClusterID(id))
+	}
+	if c.clusters, err = c.tx.ClustersByID(ctx, clusters); err != nil {
+		return err
+	}
+	projects, err := c.tx.ProjectSpecs(ctx, sortedKeys(names))
+	if err != nil {
+		return err
+	}
+	c.projects = map[string]hub.ProjectSpec{}
+	for name, p := range projects {
+		if c.projects[name], err = projectSpec(p); err != nil {
+			return err
+		}
+	}
+	if c.snaps == nil {
+		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	}
+	return c.need(ctx, wanted)
+}
+
+// need reads snapshots that are not at hand yet.
+func (c *change) need(ctx context.Context, ids []hub.SnapshotID) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id hub.SnapshotID) bool {
+		_, held := c.snaps[id]
+		return held || id == ""
+	})
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := c.tx.Snapshots(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, s := range found {
+		c.snaps[id] = s
+	}
+	return nil
+}
+
+func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []hub.SealedObject) error {
+	ids := make([]hub.ApplicationID, len(results))
+	c.snaps = map[hub.SnapshotID]hub.Snapshot{}
+	var fresh []hub.Snapshot
+	var old []hub.SnapshotID
+	for i, r := range results {
+		ids[i] = r.Application
+		if r.Reused {
+			old = append(old, r.Snapshot.ID)
+			continue
+		}
+		fresh = append(fresh, r.Snapshot)
+		c.snaps[r.Snapshot.ID] = r.Snapshot
+	}
+	if err := c.load(ctx, ids); err != nil {
+		return err
+	}
+	if err := c.need(ctx, old); err != nil {
+		return err
+	}
+	if len(sealed) > 0 {
+		if err := c.tx.PutObjects(ctx, sealed); err != nil {
+			return err
+		}
+	}
+	if fresh = c.live(fresh); len(fresh) > 0 {
+		if err := c.tx.PutSnapshots(ctx, fresh); err != nil {
+			return err
+		}
+	}
+	for _, r := range results {
+		if err := c.candidate(ctx, r); err != nil {
+			return err
+		}
+	}
+	return c.write(ctx)
+}
+
+// live leaves out snapshots of applications that are gone meanwhile.
+func (c *change) live(snaps []hub.Snapshot) []hub.Snapshot {
+	return slices.DeleteFunc(snaps, func(s hub.Snapshot) bool {
+		_, there := c.apps[s.Application]
+		return !there
+	})
+}
+
+// candidate decides about one rendered application.
+func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
+	app, there := c.apps[r.Application]
+	if !there || app.DeletingAt != nil {
+		return nil
+	}
+	if app.Generation != r.Generation {
+		// Somebody changed it while it was rendered: look at it anew.
+		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
+	}
+	spec, err := hub.DecodeSpec(app.Spec)
+	if err != nil {
+		return err
+	}
+	candidate := c.snaps[r.Snapshot.ID]
+	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
+	s := plan.Situation{
+		Application: app, Spec: spec, Candidate: candidate,
+		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now,
+	}
+	if op, ok := c.open[app.ID]; ok {
+		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
+	}
+	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
+		s.Failed = &op
+	}
+	d := plan.Next(s)
+	if d.Supersede {
+		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
+			return err
+		}
+	}
+	return c.move(move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
+		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, warnings: candidate.Warnings})
+}
+
+func hasHooks(s hub.Snapshot) bool {
+	return slices.ContainsFunc(s.Objects, func(o hub.ObjectRef) bool { return o.Hook != "" })
+}
+
+// A move is a decided change of one application's desired state.
+type move struct {
+	app        hub.Application
+	spec       hub.ApplicationSpec
+	target     hub.SnapshotID
+	accept     bool
+	op         *hub.Operation
+	hold       string
+	pin        *hub.Pin
+	unpin      bool
+	revision   string
+	revisions  []string
+	sourceType string
+	warnings   []string
+}
+
+// move notes a decided change. The application's generation grows by one:
+// operations of earlier generations are refused by the agent from then on.
+func (c *change) move(m move) error {
+	target, held := c.snaps[m.target]
+	if m.target != "" && !held {
+		return fmt.Errorf("snapshot %s of application %s is not loaded", m.target, m.app.ID)
+	}
+	if _, known := c.projects[m.app.Project]; !known {
+		return fmt.Errorf("project %q of application %s is not loaded", m.app.Project, m.app.ID)
+	}
+	generation := m.app.Generation + 1
+	st := c.state(m.app, m.spec, generation)
+	if held {
+		st.target = &target
+	}
+	accepted := m.app.Status.Accepted
+	if m.accept {
+		accepted = m.target
+	}
+	if s, ok := c.snaps[accepted]; ok {
+		st.accepted = &s
+	}
+	if m.app.Cluster != "" {
+		stones, opened := c.bury(m.app, target)
+		st.tombstones = stones
+		if m.op != nil {
+			m.op.Fence = generation
+		}
+		c.moved = append(c.moved, moved{st, opened, m.op})
+	}
+	change := hub.TargetChange{
+		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: m.warnings,
+	}
+	if m.accept {
+		change.Accepted = m.target
+	}
+	c.targets = append(c.targets, change)
+	return nil
+}
+
+// state begins a state row with what does not depend on snapshots.
+func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation int64) state {
+	cluster := hub.Destination{Name: c.clusters[app.Cluster].Name, Server: c.clusters[app.Cluster].Server}
+	if spec.Destination.Server != "" {
+		cluster.Server = spec.Destination.Server
+	}
+	return state{app: app, spec: spec, project: c.projects[app.Project], cluster: cluster, generation: generation}
+}
+
+func ordinary(s hub.Snapshot) int {
+	n := 0
+	for _, o := range s.Objects {
+		if o.Hook == "" {
+			n++
+		}
+	}
+	return n
+}
+
+type stoneKey struct{ group, kind, namespace, name string }
+
+// bury gives all tombstones that are open under a new target, and those among
+// them that are new: objects of the former target or of what is enforced that
+// the complete new snapshot does not have.
+func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
+	wanted := map[stoneKey]bool{}
+	for _, o := range target.Objects {
+		if o.Hook == "" {
+			wanted[stoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
+		}
+	}
+	known := map[stoneKey]bool{}
+	for _, t := range c.stones[app.ID] {
+		key := stoneKey{t.Group, t.Kind, t.Namespace, t.Name}
+		if wanted[key] || t.Cluster != app.Cluster {
+			continue
+		}
+		known[key] = true
+		all = append(all, t)
+	}
+	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
+		for _, o := range c.snaps[id].Objects {
+			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
+			if o.Hook != "" || wanted[key] || known[key] {
+				continue
+			}
+			known[key] = true
+			opened = append(opened, hub.Tombstone{
+				Application: app.ID, Cluster: app.Cluster, Group: o.Group, Version: o.Version, Kind: o.Kind,
+				Namespace: o.Namespace, Name: o.Name, Wave: o.Wave,
+			})
+		}
+	}
+	return append(all, opened...), opened
+}
+
+func sortedKeys(m map[string]bool) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, strings.Compare)
+	return out
+}

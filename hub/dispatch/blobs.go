@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	fetchMax   = 20_000    // digests in one request
+	fetchPage  = 500       // digests read from the store at once
+	fetchReply = 512 << 10 // bytes in one reply, unless one blob is larger
+)
+
+// Blobs serves sealed objects to the cluster whose rows refer to them.
+type Blobs struct {
+	linkv1.UnimplementedBlobsServer
+	d      *Dispatcher
+	caller Caller
+}
+
+// Blobs makes the link service.
+func (d *Dispatcher) Blobs(caller Caller) *Blobs { return &Blobs{d: d, caller: caller} }
+
+// Fetch streams the blobs that the calling cluster may have and names the
+// others at the end.
+func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServer[linkv1.FetchReply]) error {
+	ctx := stream.Context()
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if len(req.Digests) > fetchMax {
+		return fault.New(fault.Exceeded, "%d blobs were asked for at once, at most %d are served", len(req.Digests), fetchMax)
+	}
+	missing := map[hub.Digest]bool{}
+	var wanted []hub.Digest
+	for _, b := range req.Digests {
+		if len(b) != len(hub.Digest{}) {
+			return fault.New(fault.Invalid, "a digest has %d bytes instead of 32", len(b))
+		}
+		wanted = append(wanted, hub.Digest(b))
+		missing[hub.Digest(b)] = true
+	}
+	for len(wanted) > 0 {
+		n := min(len(wanted), fetchPage)
+		objects, err := s.read(ctx, tenant, cluster, wanted[:n])
+		if err != nil {
+			return err
+		}
+		wanted = wanted[n:]
+		for _, o := range objects {
+			delete(missing, o.Digest)
+		}
+		if err := sendBlobs(stream, objects); err != nil {
+			return err
+		}
+	}
+	last := &linkv1.FetchReply{}
+	for digest := range missing {
+		last.Missing = append(last.Missing, digest[:])
+	}
+	return stream.Send(last)
+}
+
+func (s *Blobs) read(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, digests []hub.Digest) ([]hub.SealedObject, error) {
+	var out []hub.SealedObject
+	err := s.d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+		allowed, err := tx.Reachable(ctx, cluster, digests)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Objects(ctx, allowed)
+		return err
+	})
+	return out, err
+}
+
+func sendBlobs(stream grpc.ServerStreamingServer[linkv1.FetchReply], objects []hub.SealedObject) error {
+	reply, size := &linkv1.FetchReply{}, 0
+	for _, o := range objects {
+		if size > 0 && size+len(o.Sealed) > fetchReply {
+			if err := stream.Send(reply); err != nil {
+				return err
+			}
+			reply, size = &linkv1.FetchReply{}, 0
+		}
+		reply.Blobs = append(reply.Blobs, &linkv1.Blob{Digest: o.Digest[:], Sealed: o.Sealed})
+		size += len(o.Sealed) + 40
+	}
+	if size == 0 {
+		return nil
+	}
+	return stream.Send(reply)
+}
+
+// digestsOf lists the objects that a state row lists itself. A body that does
+// not parse has none; the agent will say what is wrong with it.
+func digestsOf(body []byte) []hub.Digest {
+	var m linkv1.AppState
+	if proto.Unmarshal(body, &m) != nil {
+		return nil
+	}
+	var out []hub.Digest
+	for _, ref := range []*linkv1.SnapshotRef{m.Target, m.Accepted} {
+		for _, o := range ref.GetObjects() {
+			if len(o.Digest) == len(hub.Digest{}) {
+				out = append(out, hub.Digest(o.Digest))
+			}
+		}
+		if len(ref.GetList()) == len(hub.Digest{}) {
+			out = append(out, hub.Digest(ref.List))
+		}
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package dispatch
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// maxInlineRefs is how many objects a row lists itself; longer lists travel
+// as a blob, because a row goes over the control lane.
+const maxInlineRefs = 500
+
+// A state is all that an application's row in the desired log is made of.
+type state struct {
+	app        hub.Application
+	spec       hub.ApplicationSpec
+	project    hub.ProjectSpec
+	cluster    hub.Destination // name and server of the destination's cluster
+	generation int64
+	target     *hub.Snapshot
+	accepted   *hub.Snapshot
+	tombstones []hub.Tombstone
+}
+
+// body serialises a state. Equal states give equal bytes.
+func (s state) body() ([]byte, error) {
+	m := &linkv1.AppState{
+		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
+		Project: s.app.Project, Generation: uint64(s.generation),
+		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
+		Policy: policyOf(s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones),
+	}
+	return marshal(m)
+}
+
+func marshal(m proto.Message) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("serialise %T: %w", m, err)
+	}
+	return b, nil
+}
+
+func snapshotRef(s *hub.Snapshot) *linkv1.SnapshotRef {
+	if s == nil {
+		return nil
+	}
+	ref := &linkv1.SnapshotRef{Id: string(s.ID), Revision: s.Revision}
+	if s.List != (hub.Digest{}) {
+		ref.List = s.List[:]
+		return ref
+	}
+	ref.Objects = objectRefs(s.Objects)
+	return ref
+}
+
+func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
+	out := make([]*linkv1.ObjectRef, len(objects))
+	for i := range objects {
+		o := &objects[i]
+		out[i] = &linkv1.ObjectRef{
+			Digest: o.Digest[:], Group: o.Group, Version: o.Version, Kind: o.Kind,
+			Namespace: o.Namespace, Name: o.Name, Wave: o.Wave, Hook: o.Hook,
+		}
+	}
+	return out
+}
+
+func policyOf(spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
+	p := &linkv1.Policy{Automated: spec.Automated(), SelfHeal: spec.SelfHeal(), Prune: spec.Prune(), Limits: limitsOf(cluster, project)}
+	if spec.SyncPolicy != nil {
+		p.SyncOptions = spec.SyncPolicy.SyncOptions
+	}
+	for _, d := range spec.IgnoreDifferences {
+		p.Ignore = append(p.Ignore, &linkv1.IgnoreRule{
+			Group: d.Group, Kind: d.Kind, Name: d.Name, Namespace: d.Namespace,
+			JsonPointers: d.JSONPointers, Jq: d.JQPathExpressions, Managers: d.ManagedFieldsManagers,
+		})
+	}
+	return p
+}
+
+// limitsOf reduces the project to what concerns the destination's cluster. A
+// destination that is written by server alone is matched by server, and one
+// by name by name; the application was permitted before by both.
+func limitsOf(cluster hub.Destination, project hub.ProjectSpec) *linkv1.Limits {
+	l := &linkv1.Limits{
+		ClusterAllow: kindRules(project.ClusterResourceWhitelist), ClusterDeny: kindRules(project.ClusterResourceBlacklist),
+		NamespacedAllow: kindRules(project.NamespaceResourceWhitelist), NamespacedAllowSet: project.NamespaceResourceWhitelist != nil,
+		NamespacedDeny: kindRules(project.NamespaceResourceBlacklist),
+	}
+	for _, d := range project.Destinations {
+		if plan.SameCluster(d, cluster) {
+			l.Namespaces = append(l.Namespaces, namespaceRule(d))
+		}
+	}
+	return l
+}
+
+// namespaceRule is the glob of a destination entry; an entry that denies
+// anywhere denies its namespaces.
+func namespaceRule(d hub.Destination) string {
+	deny := strings.HasPrefix(d.Server, "!") || strings.HasPrefix(d.Name, "!") || strings.HasPrefix(d.Namespace, "!")
+	if deny {
+		return "!" + strings.TrimPrefix(d.Namespace, "!")
+	}
+	return d.Namespace
+}
+
+func kindRules(kinds []hub.GroupKind) []*linkv1.KindRule {
+	out := make([]*linkv1.KindRule, len(kinds))
+	for i, k := range kinds {
+		out[i] = &linkv1.KindRule{Group: k.Group, Kind: k.Kind, Name: k.Name}
+	}
+	return out
+}
+
+func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {
+	slices.SortFunc(stones, compareStones)
+	out := make([]*linkv1.Tombstone, len(stones))
+	for i, t := range stones {
+		out[i] = &linkv1.Tombstone{
+			Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name,
+			Since: uint64(t.Since), Wave: t.Wave,
+		}
+	}
+	return out
+}
+
+func compareStones(a, b hub.Tombstone) int {
+	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind),
+		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// operationBody serialises an operation. Its objects are those of the state
+// row before it.
+func operationBody(op hub.Operation, spec hub.ApplicationSpec) ([]byte, error) {
+	kinds := map[hub.OperationKind]linkv1.OperationKind{
+		hub.SyncOperation:     linkv1.OperationKind_OPERATION_KIND_SYNC,
+		hub.RollbackOperation: linkv1.OperationKind_OPERATION_KIND_ROLLBACK,
+		hub.DeleteOperation:   linkv1.OperationKind_OPERATION_KIND_DELETE,
+	}
+	m := &linkv1.Operation{
+		Id: string(op.ID), Kind: kinds[op.Kind], Fence: uint64(op.Fence),
+		Options: &linkv1.Options{
+			Prune: op.Options.Prune, DryRun: op.Options.DryRun, SkipHooks: op.Options.SkipHooks, Force: op.Options.Force,
+			SyncOptions: op.Options.SyncOptions, Resources: op.Options.Resources,
+		},
+		DeadlineUnix: op.Deadline.Unix(), Initiator: op.Initiator.Username, Automated: op.Initiator.Automated,
+		Attempt: uint32(op.Attempt), CreatedUnixNano: op.CreatedAt.UnixNano(),
+	}
+	if op.Snapshot != "" {
+		m.Snapshot = &linkv1.SnapshotRef{Id: string(op.Snapshot), Revision: op.Revision}
+	}
+	if spec.SyncPolicy != nil && spec.SyncPolicy.ManagedNamespaceMetadata != nil {
+		meta := spec.SyncPolicy.ManagedNamespaceMetadata
+		m.Options.NamespaceLabels, m.Options.NamespaceAnnotations = meta.Labels, meta.Annotations
+	}
+	return marshal(m)
+}
+
+func projectSpec(p hub.Project) (hub.ProjectSpec, error) {
+	if len(p.Spec) == 0 {
+		return hub.ProjectSpec{}, nil
+	}
+	var s hub.ProjectSpec
+	if err := json.Unmarshal(p.Spec, &s); err != nil {
+		return s, fmt.Errorf("read project %q: %w", p.Name, err)
+	}
+	return s, nil
+}

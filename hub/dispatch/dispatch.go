@@ -1,0 +1,167 @@
+// Package dispatch moves what is wanted to the agents and what came of it
+// back: it stores rendered snapshots and the operations that plan makes of
+// them in one transaction, appends them to the desired log of the cluster,
+// serves that log and its blobs over the link, and settles operations that
+// have ended. It never renders, never talks to a cluster, and deletes nothing
+// without a tombstone. The daemon runs one Dispatcher per replica; catalog
+// asks it for operations inside its own transactions. The desired log is the
+// only way in which a cluster is asked to change.
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Keys are the secrets of a tenant that dispatch needs: objects are named
+// under Digest and sealed under Object.
+type Keys struct {
+	Digest [32]byte
+	Object [32]byte
+}
+
+// Store opens transactions that are bound to a tenant.
+type Store interface {
+	InTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	Keys(ctx context.Context, tenant hub.TenantID) (Keys, error)
+}
+
+// Work is the queue of operations to settle or to try again.
+type Work interface {
+	// Claim leases up to limit items of a kind and waits for the first one.
+	Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error)
+	Done(ctx context.Context, items []hub.WorkItem) error
+	Later(ctx context.Context, items []hub.WorkItem, due time.Time) error
+}
+
+// The kinds of work that dispatch enqueues or claims.
+const (
+	WorkRefresh = "refresh" // key: application
+	WorkOutcome = "outcome" // key: operation
+	WorkRetry   = "retry"   // key: operation
+)
+
+// Tx is one transaction of one tenant.
+type Tx interface {
+	applications
+	snapshots
+	operations
+	desiredLog
+	// Enqueue makes work due; it becomes visible when the transaction commits.
+	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
+}
+
+type applications interface {
+	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
+	SetTargets(ctx context.Context, changes []hub.TargetChange) error
+	SetFailures(ctx context.Context, failures []hub.RefreshFailure) error
+	Unchanged(ctx context.Context, apps []hub.Unchanged) error
+	SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error
+	MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error
+	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
+	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
+	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+}
+
+type snapshots interface {
+	PutObjects(ctx context.Context, objects []hub.SealedObject) error
+	PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) error
+	Snapshots(ctx context.Context, ids []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error)
+	Reachable(ctx context.Context, cluster hub.ClusterID, digests []hub.Digest) ([]hub.Digest, error)
+	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
+}
+
+type operations interface {
+	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
+	OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
+	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
+	PutOperations(ctx context.Context, ops []hub.Operation) error
+	EndOperation(ctx context.Context, id hub.OperationID, phase hub.Phase, message string) error
+	SetOperationRetry(ctx context.Context, id hub.OperationID, at *time.Time, options hub.OperationOptions) error
+}
+
+type desiredLog interface {
+	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
+	AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error
+	DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error)
+	OpenTombstones(ctx context.Context, stones []hub.Tombstone) error
+	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
+	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
+	RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error)
+	HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error)
+	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
+	Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error
+	PutReceipt(ctx context.Context, cluster hub.ClusterID, receipt hub.Receipt) error
+}
+
+// A Dispatcher is the stage. Its methods may be used by many goroutines.
+type Dispatcher struct {
+	store   Store
+	work    Work
+	log     *slog.Logger
+	wakes   *wakes
+	recent  *recentBlobs
+	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
+}
+
+// New makes a dispatcher. Changed is called after each commit that people may
+// want to see; it must not block.
+func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
+	return &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), recent: newRecentBlobs(8 << 20), changed: changed}
+}
+
+// Run settles ended operations and starts retries until ctx ends.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.loop(ctx, WorkRetry, d.retry)
+	}()
+	d.loop(ctx, WorkOutcome, d.settle)
+	<-done
+	return nil
+}
+
+func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.Context, hub.WorkItem) error) {
+	for ctx.Err() == nil {
+		items, err := d.work.Claim(ctx, kind, 64)
+		if err != nil {
+			if ctx.Err() == nil {
+				d.log.ErrorContext(ctx, "work cannot be claimed", "kind", kind, "error", err)
+				pause(ctx, time.Second)
+			}
+			continue
+		}
+		for _, item := range items {
+			d.one(ctx, item, handle)
+		}
+	}
+}
+
+// one handles an item and gives it back. The lease is given back even while
+// the replica stops.
+func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(context.Context, hub.WorkItem) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err := handle(ctx, item)
+	if err == nil {
+		err = d.work.Done(ctx, []hub.WorkItem{item})
+	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(5*time.Second)); later != nil {
+		d.log.WarnContext(ctx, "work not given back; its lease will run out", "kind", item.Kind, "error", later)
+	}
+	if err != nil {
+		d.log.ErrorContext(ctx, "work failed and will be tried again", "kind", item.Kind, "tenant", item.Tenant, "key", item.Key, "error", err)
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+}

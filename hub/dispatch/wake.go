@@ -1,0 +1,100 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// wakes tells the streams of a cluster that its log may have grown. A lost
+// hint costs a poll interval, never a row.
+type wakes struct {
+	mu      sync.Mutex
+	streams map[hub.ClusterID]map[chan struct{}]struct{}
+}
+
+func newWakes() *wakes {
+	return &wakes{streams: map[hub.ClusterID]map[chan struct{}]struct{}{}}
+}
+
+// listen gives a channel that holds at most one hint, and the way to stop.
+func (w *wakes) listen(cluster hub.ClusterID) (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.streams[cluster] == nil {
+		w.streams[cluster] = map[chan struct{}]struct{}{}
+	}
+	w.streams[cluster][c] = struct{}{}
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.streams[cluster], c)
+		if len(w.streams[cluster]) == 0 {
+			delete(w.streams, cluster)
+		}
+	}
+}
+
+func (w *wakes) wake(cluster hub.ClusterID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.streams[cluster] {
+		select {
+		case c <- struct{}{}:
+		default: // a hint is waiting already
+		}
+	}
+}
+
+// Wake hints that a cluster's log may have grown.
+func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wakes.wake(cluster) }
+
+// recentBlobs keeps the sealed bodies that were stored last, so that the rows
+// that need them carry them along and the agent spares itself a round trip.
+// It is a saving only: what has been dropped is fetched.
+type recentBlobs struct {
+	mu    sync.Mutex
+	limit int
+	size  int
+	order []recentKey
+	blobs map[recentKey][]byte
+}
+
+// Digests are keyed per tenant by construction; the tenant is part of the key
+// all the same.
+type recentKey struct {
+	tenant hub.TenantID
+	digest hub.Digest
+}
+
+func newRecentBlobs(limit int) *recentBlobs {
+	return &recentBlobs{limit: limit, blobs: map[recentKey][]byte{}}
+}
+
+func (r *recentBlobs) put(tenant hub.TenantID, objects []hub.SealedObject) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range objects {
+		key := recentKey{tenant, o.Digest}
+		if _, held := r.blobs[key]; held || len(o.Sealed) > r.limit/8 {
+			continue
+		}
+		r.blobs[key] = o.Sealed
+		r.order = append(r.order, key)
+		r.size += len(o.Sealed)
+	}
+	for r.size > r.limit {
+		oldest := r.order[0]
+		r.order = r.order[1:]
+		r.size -= len(r.blobs[oldest])
+		delete(r.blobs, oldest)
+	}
+}
+
+func (r *recentBlobs) get(tenant hub.TenantID, digest hub.Digest) ([]byte, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, ok := r.blobs[recentKey{tenant, digest}]
+	return b, ok
+}

@@ -1,0 +1,166 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/chain"
+)
+
+// touched lists the clusters whose logs the change appends to.
+func (c *change) touched() []hub.ClusterID {
+	seen := map[hub.ClusterID]bool{}
+	for _, m := range c.moved {
+		seen[m.state.app.Cluster] = true
+	}
+	for _, e := range slices.Concat(c.ends, c.forget) {
+		seen[e.cluster] = true
+	}
+	out := make([]hub.ClusterID, 0, len(seen))
+	for id := range seen {
+		out = append(out, id)
+	}
+	slices.SortFunc(out, func(a, b hub.ClusterID) int { return strings.Compare(string(a), string(b)) })
+	return out
+}
+
+// write appends the rows of all decisions to the logs, clusters locked in the
+// order of their ids, and stores targets, operations and tombstones.
+func (c *change) write(ctx context.Context) error {
+	if clusters := c.touched(); len(clusters) > 0 {
+		heads, err := c.tx.LockClusters(ctx, clusters)
+		if err != nil {
+			return err
+		}
+		for _, cluster := range clusters {
+			head, there := heads[cluster]
+			if !there {
+				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
+			}
+			rows, err := c.rows(cluster, head)
+			if err != nil {
+				return err
+			}
+			if err := c.tx.AppendRows(ctx, cluster, rows); err != nil {
+				return err
+			}
+		}
+	}
+	if len(c.opened) > 0 {
+		if err := c.tx.OpenTombstones(ctx, c.opened); err != nil {
+			return err
+		}
+	}
+	if closed := c.revived(); len(closed) > 0 {
+		if err := c.tx.CloseTombstones(ctx, closed); err != nil {
+			return err
+		}
+	}
+	if len(c.ops) > 0 {
+		if err := c.tx.PutOperations(ctx, c.ops); err != nil {
+			return err
+		}
+	}
+	if len(c.targets) > 0 {
+		return c.tx.SetTargets(ctx, c.targets)
+	}
+	return nil
+}
+
+// rows makes the rows of one cluster, numbered and chained from its head.
+func (c *change) rows(cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
+	log := &appender{head: head}
+	for i := range c.moved {
+		if m := &c.moved[i]; m.state.app.Cluster == cluster {
+			if err := c.append(log, m); err != nil {
+				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
+			}
+		}
+	}
+	for _, e := range slices.Concat(c.ends, c.forget) {
+		if e.cluster == cluster {
+			log.add(e.row)
+		}
+	}
+	return log.rows, nil
+}
+
+func (c *change) append(log *appender, m *moved) error {
+	seq := log.head.Seq + 1
+	for i := range m.opened {
+		m.opened[i].Since = seq
+	}
+	for i := range m.state.tombstones {
+		if m.state.tombstones[i].Since == 0 {
+			m.state.tombstones[i].Since = seq
+		}
+	}
+	c.opened = append(c.opened, m.opened...)
+	body, err := m.state.body()
+	if err != nil {
+		return err
+	}
+	log.add(hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body})
+	if m.op == nil {
+		return nil
+	}
+	if body, err = operationBody(*m.op, m.state.spec); err != nil {
+		return err
+	}
+	log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body})
+	c.ops = append(c.ops, *m.op)
+	return nil
+}
+
+// revived lists tombstones that a newer snapshot makes void.
+func (c *change) revived() []hub.Tombstone {
+	var out []hub.Tombstone
+	for _, m := range c.moved {
+		kept := map[stoneKey]bool{}
+		for _, t := range m.state.tombstones {
+			kept[stoneKey{t.Group, t.Kind, t.Namespace, t.Name}] = true
+		}
+		for _, t := range c.stones[m.state.app.ID] {
+			if !kept[stoneKey{t.Group, t.Kind, t.Namespace, t.Name}] && t.Cluster == m.state.app.Cluster {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// An appender numbers and chains rows.
+type appender struct {
+	head hub.LogHead
+	rows []hub.LogRow
+}
+
+func (a *appender) add(row hub.LogRow) {
+	row.Seq = a.head.Seq + 1
+	row.Chain = chain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
+	a.head.Seq, a.head.Chain = row.Seq, row.Chain
+	a.rows = append(a.rows, row)
+}
+
+// terminate notes a row that ends an operation early.
+func (c *change) terminate(op hub.Operation, actor string) error {
+	body, err := marshal(&linkv1.Terminate{OperationId: string(op.ID), Actor: actor})
+	if err != nil {
+		return err
+	}
+	c.ends = append(c.ends, end{op.Cluster, hub.LogRow{
+		Kind: hub.RowTerminate, Application: op.Application, Operation: op.ID, Body: body,
+	}})
+	return nil
+}
+
+// leave notes rows that make clusters stop managing an application.
+func (c *change) leave(app hub.ApplicationID, clusters ...hub.ClusterID) {
+	for _, cluster := range clusters {
+		c.forget = append(c.forget, end{cluster, hub.LogRow{Kind: hub.RowForget, Application: app}})
+	}
+}

@@ -1,0 +1,78 @@
+package hub
+
+import "time"
+
+// An Invitation is an enrolment as the agent's side of it needs it: with the
+// cluster that it invites into, and who took it up.
+type Invitation struct {
+	Enrolment
+	ClusterName string
+	AgentID     string // set once it was used
+	Key         []byte // SHA-256 of the public key that used it; only that key may ask again
+}
+
+// A Certificate is what the hub remembers of one that it issued to an agent.
+type Certificate struct {
+	Tenant    TenantID
+	Cluster   ClusterID
+	AgentID   string
+	Serial    string // lower-case hexadecimal
+	NotBefore time.Time
+	NotAfter  time.Time
+}
+
+// A Redemption turns an invitation into an agent. It is stored whole or not
+// at all: the invitation is used, the agent becomes the cluster's, and the
+// agent that it replaces is revoked.
+type Redemption struct {
+	Enrolment    EnrolmentID
+	Key          []byte // SHA-256 of the agent's public key
+	Fingerprint  string // UID of the namespace kube-system
+	AgentVersion string
+	Certificate  Certificate
+	Address      string
+	At           time.Time
+}
+
+// A Revocation ends an agent with all its certificates, or one certificate.
+// It matters until the last certificate that it covers has expired.
+type Revocation struct {
+	AgentID string // empty: Serial alone
+	Serial  string // empty: every certificate of the agent
+}
+
+// A Member is what the hub knows of the agent of a cluster before it lets it in.
+type Member struct {
+	ClusterName string
+	AgentID     string // the agent that enrolled last; an older one is refused
+	Fingerprint string // empty: not known yet
+	Suspended   bool   // the tenant or the cluster may not connect
+}
+
+// An Attachment is one live connection of an agent to a replica of the hub,
+// with what the agent said of its cluster.
+type Attachment struct {
+	Tenant       TenantID
+	Cluster      ClusterID
+	AgentID      string
+	Session      string
+	Replica      string
+	Epoch        string // of the agent process
+	AgentVersion string
+	Fingerprint  string
+	KubeVersion  string
+	APIVersions  []string
+	Readyz       string // "ok", or what the cluster's API server said
+	Address      string
+	At           time.Time
+}
+
+// A Sighting says that an attachment was alive at a time.
+type Sighting struct {
+	Tenant  TenantID
+	Cluster ClusterID
+	Session string
+	At      time.Time
+	Backlog uint32 // records that the agent has not sent yet
+	Seq     uint64 // newest row of the desired log that the agent has stored
+}

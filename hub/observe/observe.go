@@ -1,0 +1,234 @@
+// Package observe takes in what agents report of their clusters and stores it
+// as the newest value of each object, operation and application. It never
+// asks a cluster for anything and never changes what is desired; a report
+// about an object that the reporting cluster does not hold is refused by the
+// store, because the cluster comes from the certificate. The daemon adds the
+// service to each agent session. What is acknowledged is stored.
+package observe
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// credit is how many bytes an agent may have on the way without an answer.
+const credit = 1 << 20
+
+// Store keeps observations.
+type Store interface {
+	// PutObservation stores one report and lists the operations that became
+	// over with it. Reports may arrive twice.
+	PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, o hub.Observation) (over []hub.OperationID, err error)
+}
+
+// Caller tells which cluster a stream speaks for, from its certificate.
+type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
+
+// Hints are given after a report has been stored. They must not block.
+type Hints struct {
+	Changed func(hub.TenantID) // the tenant's feed moved
+	Over    func()             // operations wait to be settled
+}
+
+// A Service is the link service Observed.
+type Service struct {
+	linkv1.UnimplementedObservedServer
+	store  Store
+	caller Caller
+	hints  Hints
+	log    *slog.Logger
+}
+
+// New makes the service.
+func New(store Store, caller Caller, hints Hints, log *slog.Logger) *Service {
+	return &Service{store: store, caller: caller, hints: hints, log: log}
+}
+
+// Report stores each message and acknowledges it. A message that cannot be
+// understood ends the stream with a sentence; one that cannot be stored now
+// ends it too, and the agent sends it again.
+func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1.ReportDown]) error {
+	ctx := stream.Context()
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&linkv1.ReportDown{Credit: credit}); err != nil {
+		return err
+	}
+	for {
+		up, err := stream.Recv()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.take(ctx, tenant, cluster, up); err != nil {
+			return err
+		}
+		if err := stream.Send(&linkv1.ReportDown{Acked: up.Seq, Credit: credit}); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) error {
+	o, err := observation(cluster, up)
+	if err != nil {
+		s.log.WarnContext(ctx, "report of an agent is not valid", "cluster", cluster, "error", err)
+		return err
+	}
+	over, err := s.store.PutObservation(ctx, tenant, cluster, o)
+	if err != nil {
+		s.log.ErrorContext(ctx, "report of an agent cannot be stored", "cluster", cluster, "error", err)
+		return err
+	}
+	if len(over) > 0 {
+		s.hints.Over()
+	}
+	s.hints.Changed(tenant)
+	return nil
+}
+
+// observation reads a message; identifiers are checked before they reach a
+// query.
+func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, error) {
+	o := hub.Observation{Epoch: up.Epoch, Seq: int64(up.Seq), Snapshot: int64(up.Snapshot)}
+	if up.Sweep != nil {
+		o.Sweep = int64(up.Sweep.Snapshot)
+	}
+	for _, a := range up.Apps {
+		if err := valid("application", a.AppId); err != nil {
+			return o, err
+		}
+		if a.Target != "" {
+			if err := valid("snapshot", a.Target); err != nil {
+				return o, err
+			}
+		}
+		o.Applications = append(o.Applications, hub.ApplicationObservation{
+			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
+			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
+			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Error: a.Error, Gone: a.Gone,
+		})
+	}
+	for _, r := range up.Resources {
+		if err := valid("application", r.AppId); err != nil {
+			return o, err
+		}
+		o.Resources = append(o.Resources, resource(cluster, r))
+	}
+	for _, g := range up.Gone {
+		if err := valid("application", g.AppId); err != nil {
+			return o, err
+		}
+		o.Gone = append(o.Gone, hub.ResourceGone{
+			Application: hub.ApplicationID(g.AppId), UID: g.Uid, Group: g.Group, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name,
+		})
+	}
+	for _, c := range up.Closed {
+		if err := valid("application", c.AppId); err != nil {
+			return o, err
+		}
+		o.Closed = append(o.Closed, hub.Tombstone{
+			Application: hub.ApplicationID(c.AppId), Cluster: cluster, Group: c.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name,
+		})
+	}
+	for _, op := range up.Operations {
+		got, err := operation(op)
+		if err != nil {
+			return o, err
+		}
+		o.Operations = append(o.Operations, got)
+	}
+	return o, nil
+}
+
+func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {
+	out := hub.Resource{
+		Cluster: cluster, Application: hub.ApplicationID(r.AppId), UID: r.Uid, Parent: r.Parent,
+		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
+		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff,
+	}
+	if r.Sync != "" {
+		out.Sync = syncOf(r.Sync)
+	}
+	if r.Health != "" {
+		out.Health = healthOf(r.Health)
+	}
+	for _, c := range r.Info {
+		out.Info = append(out.Info, hub.Info{Name: c.Name, Value: c.Value})
+	}
+	if r.CreatedUnix != 0 {
+		at := time.Unix(r.CreatedUnix, 0)
+		out.CreatedAt = &at
+	}
+	return out
+}
+
+func operation(op *linkv1.OperationReport) (hub.OperationObservation, error) {
+	if err := valid("operation", op.OperationId); err != nil {
+		return hub.OperationObservation{}, err
+	}
+	if err := valid("application", op.AppId); err != nil {
+		return hub.OperationObservation{}, err
+	}
+	out := hub.OperationObservation{
+		Operation: hub.OperationID(op.OperationId), Application: hub.ApplicationID(op.AppId), Phase: hub.Phase(op.Phase), Message: op.Message,
+		StartedAt: instant(op.StartedUnixNano), FinishedAt: instant(op.FinishedUnixNano), HealthyAt: instant(op.HealthyUnixNano),
+	}
+	switch out.Phase {
+	case hub.Running, hub.Terminating, hub.Succeeded, hub.Failed, hub.Errored:
+	default:
+		return out, fault.New(fault.Invalid, "operation %s has the unknown phase %q", op.OperationId, op.Phase)
+	}
+	for _, r := range op.Results {
+		out.Results = append(out.Results, hub.ObjectResult{
+			Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: r.Status,
+			Message: r.Message, HookType: r.HookType, HookPhase: r.HookPhase, SyncPhase: r.SyncPhase, Wave: r.Wave,
+		})
+	}
+	return out, nil
+}
+
+func valid(what, id string) error {
+	if !hub.ValidID(id) {
+		return fault.New(fault.Invalid, "%q is no %s id", id, what)
+	}
+	return nil
+}
+
+// syncOf and healthOf turn a word that this version does not know into
+// Unknown: a newer agent must not break the report.
+func syncOf(s string) hub.SyncStatus {
+	switch got := hub.SyncStatus(s); got {
+	case hub.Synced, hub.OutOfSync:
+		return got
+	}
+	return hub.SyncUnknown
+}
+
+func healthOf(s string) hub.HealthStatus {
+	switch got := hub.HealthStatus(s); got {
+	case hub.Healthy, hub.Suspended, hub.Progressing, hub.MissingHealth, hub.Degraded:
+		return got
+	}
+	return hub.HealthUnknown
+}
+
+func instant(nano int64) *time.Time {
+	if nano == 0 {
+		return nil
+	}
+	t := time.Unix(0, nano)
+	return &t
+}

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Permits judges an application before anything of it is rendered: its
+// project, destination and sources. The error is the sentence that its
+// InvalidSpecError condition shows (APP-03, APP-06, CMPR-06).
+func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
+	name := r.Application.Project
+	if r.Project == nil {
+		return fault.With(fault.New(fault.Invalid, "project %q does not exist", name), "", "create it with `capstan project create "+name+"` or apply its AppProject")
+	}
+	project, err := hub.DecodeProject(r.Project.Spec)
+	if err != nil {
+		return err
+	}
+	if err := destination(r, spec, project); err != nil {
+		return err
+	}
+	sources := spec.EffectiveSources()
+	if len(sources) == 0 {
+		return fault.With(fault.New(fault.Invalid, "spec names no source"), "", "set spec.source or spec.sources")
+	}
+	for i, s := range sources {
+		if err := source(s, i, project, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpec) error {
+	d := spec.Destination
+	if d.Server != "" && d.Name != "" {
+		return fault.With(fault.New(fault.Invalid, "destination has both server and name"), "", "keep one of them")
+	}
+	if r.Cluster == nil {
+		return fault.With(fault.New(fault.Invalid, "destination %s names no known cluster", shown(d)), "", "enroll it with `capstan cluster enroll`, or name one of `capstan cluster list`")
+	}
+	// A destination may be written by name or by server; the project may use
+	// either for the same cluster.
+	whole := hub.Destination{Server: r.Cluster.Server, Name: r.Cluster.Name, Namespace: d.Namespace}
+	if d.Server != "" {
+		whole.Server = d.Server
+	}
+	allowed := false
+	for _, p := range project.Destinations {
+		server, cluster, namespace := p.Server, p.Name, p.Namespace
+		deny := strings.HasPrefix(server, "!") || strings.HasPrefix(cluster, "!") || strings.HasPrefix(namespace, "!")
+		if !SameCluster(p, whole) || !hub.Glob(strings.TrimPrefix(namespace, "!"), whole.Namespace) {
+			continue
+		}
+		if deny {
+			return fault.New(fault.Invalid, "project %q denies the destination %s, namespace %q", r.Project.Name, shown(d), d.Namespace)
+		}
+		allowed = true
+	}
+	if !allowed {
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit the destination %s, namespace %q", r.Project.Name, shown(d), d.Namespace),
+			"", "add it to the project's destinations")
+	}
+	return nil
+}
+
+// SameCluster says whether a project's destination entry speaks of a cluster;
+// namespaces are not looked at, and a leading "!" is taken off.
+func SameCluster(entry, cluster hub.Destination) bool {
+	server, name := strings.TrimPrefix(entry.Server, "!"), strings.TrimPrefix(entry.Name, "!")
+	if server == "" && name == "" {
+		return false
+	}
+	if server != "" && !hub.Glob(server, cluster.Server) {
+		return false
+	}
+	return name == "" || hub.Glob(name, cluster.Name)
+}
+
+func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
+	where := fmt.Sprintf("source %d", i+1)
+	if s.RepoURL == "" {
+		return fault.New(fault.Invalid, "%s has no repoURL", where)
+	}
+	allowed := false
+	for _, pattern := range project.SourceRepos {
+		deny := strings.HasPrefix(pattern, "!")
+		if !repoMatches(strings.TrimPrefix(pattern, "!"), s.RepoURL) {
+			continue
+		}
+		if deny {
+			return fault.New(fault.Invalid, "project %q denies the repository %s", name, s.RepoURL)
+		}
+		allowed = true
+	}
+	if !allowed {
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, s.RepoURL), "", "add it to the project's sourceRepos")
+	}
+	switch {
+	case s.Chart != "" && s.Path != "":
+		return fault.With(fault.New(fault.Invalid, "%s has both path and chart", where), "", "keep one of them")
+	case s.Chart != "":
+		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, s.RepoURL), "", "keep the chart in a Git repository and name its path")
+	case strings.HasPrefix(s.RepoURL, "oci://"):
+		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", s.RepoURL), "", "keep the manifests in a Git repository")
+	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
+		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
+	case s.Path == "" && s.Ref == "":
+		return fault.With(fault.New(fault.Invalid, "%s has neither path nor chart", where), "", "set path; . is the root of the repository")
+	}
+	return nil
+}
+
+func repoMatches(pattern, url string) bool {
+	if hub.Glob(pattern, url) {
+		return true
+	}
+	return hub.Glob(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
+}
+
+func shown(d hub.Destination) string {
+	if d.Name != "" {
+		return fmt.Sprintf("%q", d.Name)
+	}
+	return fmt.Sprintf("%q", d.Server)
+}

@@ -1,0 +1,210 @@
+// Package plan decides what happens next to an application: whether a new
+// snapshot is enforced, which operation follows, whether a failed one is tried
+// again. It is a set of pure functions over values and a clock reading; it
+// reads and writes nothing. Dispatch calls it inside the transaction that
+// stores the decision. Equal inputs give equal decisions.
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// DefaultDeadline is how long an operation may take unless its options say
+// otherwise.
+const DefaultDeadline = 30 * time.Minute
+
+// A Situation is all that a decision about one application depends on.
+type Situation struct {
+	Application hub.Application
+	Spec        hub.ApplicationSpec
+	// Candidate is the newest snapshot that a complete, error-free render
+	// produced for the application's sources.
+	Candidate hub.Snapshot
+	// AcceptedObjects is how many objects the accepted snapshot holds.
+	AcceptedObjects int
+	// Running is the operation that is not over; nil if there is none.
+	Running *hub.Operation
+	// RunningHasHooks says whether that operation's snapshot contains hooks.
+	RunningHasHooks bool
+	// Failed is the newest operation if it failed; nil otherwise.
+	Failed *hub.Operation
+	Now    time.Time
+}
+
+// A Decision is what becomes of the candidate.
+type Decision struct {
+	Target    hub.SnapshotID // what live state is compared with from now on
+	Accept    bool           // the target is enforced as well
+	Operation *hub.Operation // to be appended to the desired log; nil: none
+	Supersede bool           // the running operation ends in favour of this one
+	Unpin     bool           // a newer snapshot ends the rollback's pin
+	Hold      string         // why automation waits, as a sentence; empty: it does not
+}
+
+// Next decides about a new candidate under the automation policy.
+func Next(s Situation) Decision {
+	app, st := s.Application, s.Application.Status
+	d := Decision{Target: s.Candidate.ID, Hold: ""}
+	if app.DeletingAt != nil {
+		return Decision{Target: st.Target, Hold: "the application is being deleted"}
+	}
+	if pin := app.Pin; pin != nil {
+		if s.Candidate.ID == pin.Bad || s.Candidate.ID == pin.Snapshot || s.Candidate.Revision == pin.Skipped {
+			return Decision{Target: pin.Snapshot, Hold: pinned(pin)}
+		}
+		d.Unpin = true
+	}
+	if !s.Spec.Automated() {
+		return d
+	}
+	if st.Accepted == s.Candidate.ID && !retriable(s) {
+		return d
+	}
+	if len(s.Candidate.Objects) == 0 && s.AcceptedObjects > 0 && !s.Spec.AllowEmpty() {
+		d.Hold = fmt.Sprintf("revision %s renders no objects and would remove all %d; set syncPolicy.automated.allowEmpty or sync by hand",
+			short(s.Candidate.Revision), s.AcceptedObjects)
+		return d
+	}
+	if s.Running != nil {
+		if s.Running.Snapshot == s.Candidate.ID && s.Running.Kind == hub.SyncOperation {
+			return d
+		}
+		if s.RunningHasHooks && s.Running.Phase != hub.Pending {
+			d.Hold = fmt.Sprintf("operation %s for revision %s is running hooks; revision %s follows when it ends",
+				s.Running.ID, short(s.Running.Revision), short(s.Candidate.Revision))
+			return d
+		}
+		d.Supersede = true
+	}
+	d.Accept = true
+	d.Operation = automatic(s)
+	return d
+}
+
+// retriable says whether an equal snapshot deserves another try: the last
+// operation failed on another revision's cause and nothing retries it.
+func retriable(s Situation) bool {
+	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
+		s.Failed.Snapshot == s.Candidate.ID && s.Failed.Fence != s.Application.Generation
+}
+
+func automatic(s Situation) *hub.Operation {
+	op := &hub.Operation{
+		ID:          hub.NewID[hub.OperationID](),
+		Application: s.Application.ID,
+		Cluster:     s.Application.Cluster,
+		Kind:        hub.SyncOperation,
+		Snapshot:    s.Candidate.ID,
+		Revision:    s.Candidate.Revision,
+		Options: hub.OperationOptions{
+			Prune: s.Spec.Prune(),
+			Retry: RetryOf(s.Spec, true),
+		},
+		Initiator: hub.Initiator{Automated: true},
+		Phase:     hub.Pending,
+		CreatedAt: s.Now,
+		Deadline:  s.Now.Add(DefaultDeadline),
+	}
+	if s.Spec.SyncPolicy != nil {
+		op.Options.SyncOptions = s.Spec.SyncPolicy.SyncOptions
+	}
+	return op
+}
+
+// RetryOf is the retry block of a specification. Automated operations are
+// tried five times more where it says nothing (AUTO-05), others not.
+func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
+	if spec.SyncPolicy != nil && spec.SyncPolicy.Retry != nil {
+		return spec.SyncPolicy.Retry
+	}
+	if automated {
+		return &hub.Retry{Limit: 5}
+	}
+	return nil
+}
+
+// RetryAt says when a failed operation is tried again; ok is false when it is
+// not: no tries are left, or it was terminated by a person.
+func RetryAt(op hub.Operation, now time.Time) (at time.Time, ok bool) {
+	r := op.Options.Retry
+	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored || op.Kind == hub.DeleteOperation {
+		return time.Time{}, false
+	}
+	if r.Limit >= 0 && int64(op.Attempt) >= r.Limit {
+		return time.Time{}, false
+	}
+	return now.Add(delay(r.Backoff, op.Attempt)), true
+}
+
+// delay is duration × factor^attempt, at most maxDuration (SYNC-28: 5 s, 2, 3 m).
+func delay(b *hub.Backoff, attempt int) time.Duration {
+	d, limit, factor := 5*time.Second, 3*time.Minute, int64(2)
+	if b != nil {
+		d, limit = parsed(b.Duration, d), parsed(b.MaxDuration, limit)
+		if b.Factor != nil && *b.Factor >= 1 {
+			factor = *b.Factor
+		}
+	}
+	for range attempt {
+		if d >= limit {
+			break
+		}
+		d *= time.Duration(factor)
+	}
+	return min(d, limit)
+}
+
+func parsed(s string, fallback time.Duration) time.Duration {
+	d, err := ParseDuration(s)
+	if err != nil || d <= 0 {
+		return fallback
+	}
+	return d
+}
+
+// ParseDuration reads "5s", "3m" or a bare number of seconds.
+func ParseDuration(s string) (time.Duration, error) {
+	if d, err := time.ParseDuration(s); err == nil {
+		return d, nil
+	}
+	d, err := time.ParseDuration(s + "s")
+	if err != nil {
+		return 0, fault.New(fault.Invalid, "%q is no duration; write it like 5s or 3m", s)
+	}
+	return d, nil
+}
+
+// Check says whether a person may start an operation now (SYNC-07).
+func Check(app hub.Application, running *hub.Operation) error {
+	object := "application " + app.Name
+	if app.DeletingAt != nil {
+		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), object, "wait for the deletion to end")
+	}
+	if app.Cluster == "" {
+		return fault.With(fault.New(fault.Conflict, "its destination names no known cluster"), object, "set spec.destination to an enrolled cluster")
+	}
+	if running != nil {
+		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", running.ID), object,
+			"wait for it, or end it with `capstan app terminate "+app.Name+"`")
+	}
+	return nil
+}
+
+func pinned(p *hub.Pin) string {
+	s := fmt.Sprintf("rolled back from revision %s by %s", short(p.Skipped), p.By)
+	if p.Reason != "" {
+		s += ": " + p.Reason
+	}
+	return s + "; automation goes on with the next revision that renders something else"
+}
+
+func short(revision string) string {
+	if len(revision) > 8 {
+		return revision[:8]
+	}
+	return revision
+}

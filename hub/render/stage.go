@@ -1,0 +1,410 @@
+package render
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Work is where the stage finds applications to look at anew.
+type Work interface {
+	// Claim leases up to limit applications and waits for the first one.
+	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
+	// Load reads all that is needed for applications of one tenant.
+	Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error)
+	// Done gives leased items back as finished.
+	Done(ctx context.Context, items []hub.WorkItem) error
+	// Later gives leased items back for another try at due.
+	Later(ctx context.Context, items []hub.WorkItem, due time.Time) error
+}
+
+// Sources resolves revisions and serves trees. The source stage provides it.
+type Sources interface {
+	// Resolve gives the commit that a target revision stands for.
+	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)
+	// Tree opens the files of a commit for one goroutine.
+	Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error)
+}
+
+// Sink takes what the stage found out. Each call is one transaction.
+type Sink interface {
+	Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error
+	Rendered(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) error
+	Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error
+}
+
+// Renderer is the pool, as the stage needs it.
+type Renderer interface {
+	Render(ctx context.Context, r Request) (Result, error)
+}
+
+// Permits judges an application against its project before anything is
+// fetched or rendered; the error is the sentence of an InvalidSpecError.
+type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
+
+// StageConfig sets the stage's sizes.
+type StageConfig struct {
+	Batch    int // applications claimed at once; default 512
+	Parallel int // renders in flight; default 2
+	Flush    int // results stored in one transaction at most; default 64
+}
+
+// A Stage turns applications whose sources may have moved into snapshots. It
+// looks up recorded inputs first and renders only what they do not answer.
+// Many replicas may run one each.
+type Stage struct {
+	cfg      StageConfig
+	work     Work
+	sources  Sources
+	sink     Sink
+	renderer Renderer
+	permits  Permits
+	log      *slog.Logger
+	counters Counters
+}
+
+// NewStage makes a stage; Run starts it.
+func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer Renderer, permits Permits, log *slog.Logger) *Stage {
+	if cfg.Batch == 0 {
+		cfg.Batch = 512
+	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 2
+	}
+	if cfg.Flush == 0 {
+		cfg.Flush = 64
+	}
+	return &Stage{cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log}
+}
+
+// Counters gives the stage's exact counts so far.
+func (s *Stage) Counters() *Counters { return &s.counters }
+
+// Run works until ctx ends, then returns nil. An application that cannot be
+// refreshed is recorded as such and never stops the loop.
+func (s *Stage) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		items, err := s.work.Claim(ctx, s.cfg.Batch)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.ErrorContext(ctx, "refresh work cannot be claimed", "error", err)
+				pause(ctx, time.Second)
+			}
+			continue
+		}
+		for tenant, mine := range byTenant(items) {
+			s.batch(ctx, tenant, mine)
+		}
+	}
+	return nil
+}
+
+// batch refreshes the leased applications of one tenant and gives them back.
+func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
+	err := s.refresh(ctx, tenant, items)
+	// The lease is given back even while the replica stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err == nil {
+		err = s.work.Done(ctx, items)
+	} else if later := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); later != nil {
+		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", "error", later)
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "refresh failed and will be tried again", "tenant", tenant, "applications", len(items), "error", err)
+	}
+}
+
+func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) error {
+	ids := make([]hub.ApplicationID, len(items))
+	forced := map[hub.ApplicationID]bool{}
+	for i, item := range items {
+		ids[i] = hub.ApplicationID(item.Key)
+		forced[ids[i]] = item.Forced
+	}
+	found, err := s.work.Load(ctx, tenant, ids)
+	if err != nil {
+		return fmt.Errorf("load %d applications: %w", len(ids), err)
+	}
+	r := &round{Stage: s, tenant: tenant, commits: map[resolveKey]resolved{}, now: time.Now()}
+	var jobs []*job
+	for _, f := range found {
+		f.Forced = f.Forced || forced[f.Application.ID]
+		if j := r.look(ctx, f); j != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// What did not change is stored beside the renders, not before them: a
+	// commit in a large repository must not wait for its neighbours.
+	var wg sync.WaitGroup
+	var aside error
+	wg.Go(func() { aside = r.store(ctx) })
+	err = r.renderAll(ctx, jobs)
+	wg.Wait()
+	if err == nil {
+		err = aside
+	}
+	return err
+}
+
+func (r *round) store(ctx context.Context) error {
+	if len(r.unchanged) > 0 {
+		if err := r.sink.Unchanged(ctx, r.tenant, r.unchanged); err != nil {
+			return fmt.Errorf("store %d unchanged applications: %w", len(r.unchanged), err)
+		}
+	}
+	if len(r.failures) > 0 {
+		if err := r.sink.Failed(ctx, r.tenant, r.failures); err != nil {
+			return fmt.Errorf("store %d failures: %w", len(r.failures), err)
+		}
+	}
+	return nil
+}
+
+// A round is one batch of one tenant: revisions and trees are looked up once.
+type round struct {
+	*Stage
+	tenant    hub.TenantID
+	now       time.Time
+	commits   map[resolveKey]resolved
+	trees     treeSet // of the goroutine that looks
+	unchanged []hub.Unchanged
+	failures  []hub.RefreshFailure
+}
+
+type resolveKey struct {
+	repo                hub.RepositoryID
+	revision, tagPrefix string
+}
+
+type resolved struct {
+	commit string
+	err    error
+}
+
+// A job is one application that has to be rendered.
+type job struct {
+	refresh hub.Refresh
+	spec    hub.ApplicationSpec
+	commits []string // by source
+	params  [sha256.Size]byte
+	old     *hub.Snapshot // reuse this one instead of rendering
+}
+
+// look resolves one application and answers it from recorded inputs if it
+// can. Nil means that nothing has to be rendered.
+func (r *round) look(ctx context.Context, f hub.Refresh) *job {
+	spec, err := hub.DecodeSpec(f.Application.Spec)
+	if err == nil {
+		err = r.permits(f, spec)
+	}
+	if err != nil {
+		r.fail(f, hub.InvalidSpecError, err)
+		return nil
+	}
+	j := &job{refresh: f, spec: spec}
+	if j.commits, err = r.resolve(ctx, f, spec); err != nil {
+		r.fail(f, hub.ComparisonError, err)
+		return nil
+	}
+	j.params = ParamsHash(j.request(r.tenant, nil))
+	if f.Forced {
+		return j
+	}
+	old, err := r.answered(ctx, j)
+	switch {
+	case err != nil:
+		r.fail(f, hub.ComparisonError, err)
+		return nil
+	case old == nil:
+		return j
+	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f.Application, spec, old.ID):
+		r.count(func(c *Counters) { c.Reused++ })
+		if !equal(f.Application.Status.Revisions, j.commits) {
+			r.unchanged = append(r.unchanged, hub.Unchanged{
+				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+			})
+		}
+		return nil
+	}
+	j.old = old
+	return j
+}
+
+// waits says whether the application has a target that automation should
+// take up though no input changed: after a change of policy, for instance.
+func waits(app hub.Application, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
+	return app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
+		app.Status.PlannedGeneration != app.Generation
+}
+
+func hasProblem(app hub.Application) bool {
+	for _, c := range app.Status.Conditions {
+		if c.Type == hub.ComparisonError || c.Type == hub.InvalidSpecError {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *round) resolve(ctx context.Context, f hub.Refresh, spec hub.ApplicationSpec) ([]string, error) {
+	sources := spec.EffectiveSources()
+	if len(f.Sources) != len(sources) {
+		return nil, fmt.Errorf("application %s has %d sources, %d repositories were loaded", f.Application.ID, len(sources), len(f.Sources))
+	}
+	commits := make([]string, len(sources))
+	for i, source := range sources {
+		state := f.Sources[i]
+		key := resolveKey{state.Repository.ID, source.TargetRevision, source.TagPrefix}
+		got, ok := r.commits[key]
+		if !ok {
+			got = r.resolveOne(ctx, state, source)
+			r.commits[key] = got
+		}
+		if got.err != nil {
+			return nil, got.err
+		}
+		commits[i] = got.commit
+	}
+	return commits, nil
+}
+
+func (r *round) resolveOne(ctx context.Context, state hub.SourceState, source hub.Source) resolved {
+	if state.Repository.FetchedAt == nil {
+		if state.Repository.Error != "" {
+			return resolved{err: fault.New(fault.Offline, "%s", state.Repository.Error)}
+		}
+		return resolved{err: errNotFetched}
+	}
+	commit, err := r.sources.Resolve(ctx, r.tenant, state.Repository, state.Refs, source.TargetRevision, source.TagPrefix)
+	return resolved{commit, err}
+}
+
+// errNotFetched stands for a repository that is still being fetched for the
+// first time: no problem to show, the fetch enqueues the application again.
+var errNotFetched = fault.New(fault.Offline, "the repository has not been fetched yet")
+
+// answered finds a stored snapshot that the recorded inputs prove to be the
+// result for the new commits; the current target is tried first.
+func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
+	var trees []hub.Tree
+	recent := j.refresh.Recent
+	for pass := range 2 {
+		for i := range recent {
+			isTarget := recent[i].ID == j.refresh.Application.Status.Target
+			if isTarget != (pass == 0) || recent[i].ParamsHash != j.params {
+				continue
+			}
+			if equal(recent[i].Revisions, j.commits) {
+				return &recent[i], nil
+			}
+			if trees == nil {
+				var err error
+				if trees, err = r.trees.open(ctx, r.Stage, r.tenant, j); err != nil {
+					return nil, err
+				}
+			}
+			fresh, err := Fresh(recent[i].Inputs, trees, j.request(r.tenant, trees))
+			if err != nil {
+				return nil, err
+			}
+			if fresh {
+				return &recent[i], nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
+	app := j.refresh.Application
+	req := Request{
+		Tenant: tenant, Application: app.Name, Namespace: j.spec.Destination.Namespace, Project: app.Project,
+		Revision: first(j.commits), Sources: j.spec.EffectiveSources(), Trees: trees,
+	}
+	if c := j.refresh.Cluster; c != nil {
+		req.KubeVersion, req.APIVersions = c.KubeVersion, c.APIVersions
+	}
+	return req
+}
+
+func (r *round) fail(f hub.Refresh, condition string, err error) {
+	if err == errNotFetched {
+		return
+	}
+	if fault.KindOf(err) == fault.Internal {
+		r.log.Error("application cannot be refreshed", "application", f.Application.ID, "error", err)
+	}
+	r.count(func(c *Counters) { c.Failed++ })
+	r.failures = append(r.failures, hub.RefreshFailure{
+		Application: f.Application.ID, Generation: f.Application.Generation,
+		Condition: condition, Message: fault.Sentence(err),
+	})
+}
+
+// A treeSet keeps the trees that one goroutine has open.
+type treeSet map[string]hub.Tree
+
+func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *job) ([]hub.Tree, error) {
+	if *t == nil {
+		*t = treeSet{}
+	}
+	out := make([]hub.Tree, len(j.commits))
+	for i, commit := range j.commits {
+		repo := j.refresh.Sources[i].Repository
+		key := string(repo.ID) + commit
+		tree, ok := (*t)[key]
+		if !ok {
+			var err error
+			if tree, err = s.sources.Tree(ctx, tenant, repo, commit); err != nil {
+				return nil, err
+			}
+			(*t)[key] = tree
+		}
+		out[i] = tree
+	}
+	return out, nil
+}
+
+func byTenant(items []hub.WorkItem) map[hub.TenantID][]hub.WorkItem {
+	out := map[hub.TenantID][]hub.WorkItem{}
+	for _, item := range items {
+		out[item.Tenant] = append(out[item.Tenant], item)
+	}
+	return out
+}
+
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

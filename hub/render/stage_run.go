@@ -1,0 +1,171 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Counters are exact counts since the stage was made. They are what the
+// benchmarks and tests of "renders nothing" read.
+type Counters struct {
+	Rendered int64 // renders that ended with a snapshot
+	Reused   int64 // refreshes answered from recorded inputs
+	Failed   int64 // refreshes that ended with a condition
+}
+
+var counting sync.Mutex
+
+func (s *Stage) count(f func(*Counters)) {
+	counting.Lock()
+	defer counting.Unlock()
+	f(&s.counters)
+}
+
+// Counts gives a copy of the counters.
+func (s *Stage) Counts() Counters {
+	counting.Lock()
+	defer counting.Unlock()
+	return s.counters
+}
+
+type outcome struct {
+	rendered *hub.Rendered
+	failed   *hub.RefreshFailure
+	err      error // the job must be tried again
+}
+
+// renderAll renders in parallel and stores results as they come: the first
+// ones at once, the others together with what finished meanwhile.
+func (r *round) renderAll(ctx context.Context, jobs []*job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queue := make(chan *job)
+	// Capacity one for each renderer: a finished render never waits for the
+	// transaction of the previous ones.
+	results := make(chan outcome, r.cfg.Flush)
+	var wg sync.WaitGroup
+	for range min(r.cfg.Parallel, len(jobs)) {
+		wg.Go(func() {
+			var trees treeSet
+			for j := range queue {
+				results <- r.render(ctx, j, &trees)
+			}
+		})
+	}
+	go func() {
+		defer close(results)
+		for _, j := range jobs {
+			select {
+			case queue <- j:
+			case <-ctx.Done():
+			}
+		}
+		close(queue)
+		wg.Wait()
+	}()
+	var failed error
+	for o := range results {
+		batch := drain(o, results, r.cfg.Flush)
+		if err := r.flush(ctx, batch); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	return failed
+}
+
+// drain takes what is ready, up to limit, beginning with o.
+func drain(o outcome, results <-chan outcome, limit int) []outcome {
+	batch := []outcome{o}
+	for len(batch) < limit {
+		select {
+		case more, ok := <-results:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, more)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (r *round) flush(ctx context.Context, batch []outcome) error {
+	var done []hub.Rendered
+	var failures []hub.RefreshFailure
+	var first error
+	for _, o := range batch {
+		switch {
+		case o.err != nil:
+			if first == nil {
+				first = o.err
+			}
+		case o.failed != nil:
+			failures = append(failures, *o.failed)
+		default:
+			done = append(done, *o.rendered)
+		}
+	}
+	if len(done) > 0 {
+		if err := r.sink.Rendered(ctx, r.tenant, done); err != nil {
+			return fmt.Errorf("store %d snapshots: %w", len(done), err)
+		}
+	}
+	if len(failures) > 0 {
+		if err := r.sink.Failed(ctx, r.tenant, failures); err != nil {
+			return fmt.Errorf("store %d failures: %w", len(failures), err)
+		}
+	}
+	return first
+}
+
+// render turns one job into a result that can be stored.
+func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
+	app := j.refresh.Application
+	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	if j.old != nil {
+		r.count(func(c *Counters) { c.Reused++ })
+		out.Snapshot, out.Reused = *j.old, true
+		return outcome{rendered: &out}
+	}
+	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
+	var res Result
+	if err == nil {
+		res, err = r.renderer.Render(ctx, j.request(r.tenant, opened))
+	}
+	if ctx.Err() != nil {
+		return outcome{err: ctx.Err()}
+	}
+	if err != nil {
+		return r.failure(j, err)
+	}
+	r.count(func(c *Counters) { c.Rendered++ })
+	out.Snapshot = hub.Snapshot{
+		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
+		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
+		Commit: opened[0].Info(), CreatedAt: r.now,
+	}
+	for _, o := range res.Objects {
+		out.Snapshot.Objects = append(out.Snapshot.Objects, o.Ref)
+		out.Bodies = append(out.Bodies, o.JSON)
+	}
+	return outcome{rendered: &out}
+}
+
+func (r *round) failure(j *job, err error) outcome {
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
+	one.fail(j.refresh, hub.ComparisonError, err)
+	if len(one.failures) == 0 {
+		return outcome{err: err}
+	}
+	return outcome{failed: &one.failures[0]}
+}

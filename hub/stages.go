@@ -1,0 +1,88 @@
+package hub
+
+import "time"
+
+// A Refresh is one application whose sources are looked at anew, with all
+// that the decision needs. The store loads many at once.
+type Refresh struct {
+	Application Application
+	Project     *Project // nil: there is none of that name
+	Cluster     *Cluster // nil: the destination is unresolved
+	Sources     []SourceState
+	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects
+	Forced      bool       // render even if no input changed
+}
+
+// A SourceState is what is known of the repository behind one source, in the
+// order of the application's sources.
+type SourceState struct {
+	Repository Repository
+	Refs       []Ref
+}
+
+// Unchanged says that an application stands at new commits whose inputs are
+// those of the snapshot that it already has as its target.
+type Unchanged struct {
+	Application ApplicationID
+	Revision    string
+	Revisions   []string
+	RefreshedAt time.Time
+}
+
+// A Rendered is the complete, error-free result of rendering one application,
+// or an older snapshot that the same inputs gave.
+type Rendered struct {
+	Application ApplicationID
+	Generation  int64    // of the application that was rendered; a newer one voids the result
+	Snapshot    Snapshot // without ID when it is new
+	Reused      bool     // Snapshot is an old one: only its ID counts
+	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
+	Revision    string   // commit that it stands for now
+	Revisions   []string
+}
+
+// A RefreshFailure is why an application could not be resolved or rendered.
+// Its desired state stays what it was.
+type RefreshFailure struct {
+	Application ApplicationID
+	Generation  int64
+	Condition   string // InvalidSpecError or ComparisonError
+	Message     string // one sentence for people
+}
+
+// A WorkItem is one entry of the work queue, leased to one replica. It holds
+// ids only.
+type WorkItem struct {
+	Kind   string
+	Tenant TenantID
+	Key    string
+	Forced bool
+	Token  int64 // tells a later enqueueing apart from the one that was claimed
+	// Attempts counts the earlier claims that did not end in Done.
+	Attempts int
+}
+
+// A SealedObject is one stored object body: sealed with the tenant's object
+// key, its digest as associated data.
+type SealedObject struct {
+	Digest Digest
+	Sealed []byte
+	Size   int // bytes of canonical JSON
+}
+
+// A TargetChange moves what an application is compared with and, if Accepted
+// is set, what is enforced.
+type TargetChange struct {
+	Application ApplicationID
+	Target      SnapshotID
+	Accepted    SnapshotID // empty: unchanged
+	Revision    string
+	Revisions   []string
+	SourceType  string
+	Resources   int
+	Pin         *Pin // nil: unchanged
+	Unpin       bool
+	Hold        string
+	Generation  int64 // becomes both the generation and the planned generation
+	Warnings    []string
+}

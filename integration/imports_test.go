@@ -1,0 +1,196 @@
+// Package integration_test holds the tests that look at the product as a
+// whole. This file is the architecture: what may import what.
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/capstan-cd/capstan"
+
+// mayImport says what each part of the tree may import from this repository.
+// The longest matching pattern decides; "*" stands for one path element. An
+// entry of the list that ends in "/..." stands for everything below.
+var mayImport = map[string][]string{
+	"shared/fault":    {},
+	"shared/logkey":   {},
+	"shared/version":  {},
+	"shared/seal":     {"shared/fault"},
+	"shared/chain":    {"shared/fault"},
+	"shared/run":      {"shared/fault", "shared/logkey"},
+	"shared/run/*":    {"shared/run"},
+	"shared/manifest": {"shared/fault", "shared/logkey"},
+	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
+	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
+	"proto/*/*":       {},
+
+	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
+	"hub/*":        {"hub", "shared/*", "proto/*/*"},
+	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
+	"hub/dispatch": {"hub", "hub/plan", "shared/*", "proto/*/*"},
+	"hub/catalog":  {"hub", "hub/access", "hub/audit", "shared/*"},
+	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/store":    {"hub", "hub/store/...", "shared/*"},
+	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
+	"hub/render":   {"hub", "hub/render/sandbox", "hub/render/wire", "shared/*"},
+	"hub/render/*": {"hub", "hub/render", "hub/render/...", "shared/*"},
+	"hub/daemon":   {"hub", "hub/...", "shared/*", "proto/*/*", "web"},
+	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
+	"hub/source/*": {"hub", "hub/source", "shared/*"},
+
+	"agent/*":      {"shared/*", "proto/*/*"},
+	"agent/apply":  {"agent/inventory", "shared/*", "proto/*/*"},
+	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
+	"agent/cmd/*":  {"agent/daemon", "shared/*"},
+
+	"cli":        {"cli/...", "shared/fault", "shared/version"},
+	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
+	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
+	"cli/client": {},
+
+	"web": {},
+
+	"integration":     {"..."},
+	"integration/...": {"..."},
+}
+
+// homes are the packages that a heavy library may be imported from.
+var homes = map[string][]string{
+	"github.com/jackc/pgx/v5":         {"hub/store/...", "integration/..."},
+	"github.com/labstack/echo/v4":     {"hub/api/..."},
+	"github.com/go-git/go-git/v5":     {"hub/source/..."},
+	"helm.sh/helm/v3":                 {"hub/render/helm"},
+	"sigs.k8s.io/kustomize":           {"hub/render/kustomize"},
+	"github.com/casbin/casbin/v2":     {"hub/access"},
+	"github.com/coreos/go-oidc/v3":    {"hub/identity"},
+	"github.com/hashicorp/yamux":      {"shared/tunnel"},
+	"k8s.io/client-go":                {"agent/...", "integration/..."},
+	"github.com/pressly/goose/v3":     {"hub/store/..."},
+	"go.etcd.io/bbolt":                {"agent/inventory"},
+	"github.com/alexedwards/argon2id": {"hub/identity", "hub/catalog"},
+}
+
+// agentFree are libraries that the agent binary must not link.
+var agentFree = []string{
+	"github.com/jackc/pgx/v5", "github.com/labstack/echo/v4", "github.com/casbin/casbin/v2",
+	"github.com/go-git/go-git/v5", "helm.sh/helm/v3", "sigs.k8s.io/kustomize/api",
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// goList asks the go command; test imports are not looked at, because a test
+// may use whatever proves its point.
+func goList(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, args...)...)
+	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var pkgs []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func TestImportsFollowTheArchitecture(t *testing.T) {
+	for _, pkg := range goList(t, "./...") {
+		name := strings.TrimPrefix(strings.TrimPrefix(pkg.ImportPath, module), "/")
+		rule, known := longestMatch(name)
+		if !known {
+			t.Errorf("%s: no rule; say in mayImport what it may import", name)
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if to, ours := strings.CutPrefix(imported, module+"/"); ours {
+				if !slices.ContainsFunc(mayImport[rule], func(p string) bool { return matches(p, to) }) {
+					t.Errorf("%s imports %s, which rule %q does not allow", name, to, rule)
+				}
+				continue
+			}
+			for library, home := range homes {
+				if imported != library && !strings.HasPrefix(imported, library+"/") {
+					continue
+				}
+				if !slices.ContainsFunc(home, func(p string) bool { return matches(p, name) }) {
+					t.Errorf("%s imports %s, whose home is %v", name, imported, home)
+				}
+			}
+		}
+	}
+}
+
+func TestTheAgentCarriesNoServerLibraries(t *testing.T) {
+	for _, pkg := range goList(t, "./agent/cmd/capstan-agent") {
+		for _, dep := range pkg.Deps {
+			for _, library := range agentFree {
+				if dep == library || strings.HasPrefix(dep, library+"/") {
+					t.Errorf("the agent links %s", dep)
+				}
+			}
+		}
+	}
+}
+
+func TestTheCommandLineIsAClientOnly(t *testing.T) {
+	for _, pkg := range goList(t, "./cli/cmd/capstan") {
+		for _, dep := range pkg.Deps {
+			if strings.HasPrefix(dep, "k8s.io/") || strings.HasPrefix(dep, module+"/hub") || strings.HasPrefix(dep, module+"/agent") {
+				t.Errorf("the command line links %s", dep)
+			}
+		}
+	}
+}
+
+func longestMatch(name string) (rule string, known bool) {
+	for pattern := range mayImport {
+		if !matches(pattern, name) {
+			continue
+		}
+		// An exact rule beats a pattern of the same length.
+		if !known || weight(pattern) > weight(rule) {
+			rule, known = pattern, true
+		}
+	}
+	return rule, known
+}
+
+func weight(pattern string) int {
+	n := strings.Count(pattern, "/") * 10
+	if strings.HasSuffix(pattern, "...") {
+		return n - 15
+	}
+	return n - strings.Count(pattern, "*")
+}
+
+func matches(pattern, name string) bool {
+	if pattern == "..." {
+		return true
+	}
+	if below, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return name == below || strings.HasPrefix(name, below+"/")
+	}
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok
+}

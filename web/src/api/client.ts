@@ -1,0 +1,37 @@
+import createClient, { type Middleware } from 'openapi-fetch';
+import { HubError } from './errors';
+import type { components, paths } from './schema.gen';
+
+export type Application = components['schemas']['Application'];
+export type Cluster = components['schemas']['Cluster'];
+export type Repository = components['schemas']['Repository'];
+export type Node = components['schemas']['Node'];
+export type ObjectDiff = components['schemas']['ObjectDiff'];
+export type HistoryEntry = components['schemas']['HistoryEntry'];
+export type OperationState = components['schemas']['OperationState'];
+export type ObjectResult = components['schemas']['ObjectResult'];
+export type Me = components['schemas']['Me'];
+export type Enrolment = components['schemas']['Enrolment'];
+export type StreamEvent = components['schemas']['StreamEvent'];
+export type SyncRequest = components['schemas']['SyncRequest'];
+
+/** Requests of the console say so; a foreign page cannot set this header. */
+const marked: Middleware = {
+  onRequest({ request }) {
+    request.headers.set('X-Capstan-Client', 'console');
+    return request;
+  },
+  async onResponse({ response }) {
+    if (response.ok) return response;
+    throw await HubError.from(response);
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: window.location.origin, credentials: 'same-origin' });
+api.use(marked);
+
+/** The body of an answer that is known to have one. */
+export function body<T>(answer: { data?: T }): T {
+  if (answer.data === undefined) throw new HubError('The hub sent an empty answer.', {});
+  return answer.data;
+}

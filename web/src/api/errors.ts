@@ -1,0 +1,63 @@
+interface Detail {
+  code?: string;
+  object?: string;
+  cause?: string;
+  fix?: string;
+  requestId?: string;
+  status?: number;
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** An error of the hub in the words that a person reads. */
+export class HubError extends Error {
+  readonly detail: Detail;
+
+  constructor(message: string, detail: Detail) {
+    super(message);
+    this.name = 'HubError';
+    this.detail = detail;
+  }
+
+  static async from(response: Response): Promise<HubError> {
+    const fallback = `The hub answered ${response.status}.`;
+    const raw: unknown = await response.json().catch(() => ({}));
+    const fields = new Map(Object.entries(typeof raw === 'object' && raw !== null ? raw : {}));
+    const detail: Detail = { status: response.status };
+    const set = (key: keyof Omit<Detail, 'status'>, name: string) => {
+      const value = text(fields.get(name));
+      if (value) detail[key] = value;
+    };
+    set('code', 'code');
+    set('object', 'object');
+    set('cause', 'cause');
+    set('fix', 'fix');
+    set('requestId', 'request_id');
+    return new HubError(text(fields.get('message')) ?? fallback, detail);
+  }
+}
+
+/** Whether the caller has to sign in (again). */
+export function signedOut(error: unknown): boolean {
+  return error instanceof HubError && error.detail.status === 401;
+}
+
+export interface Words {
+  title: string;
+  fix?: string;
+  reference?: string;
+}
+
+/** Turns anything thrown into words, in this one place. */
+export function words(error: unknown): Words {
+  if (!(error instanceof HubError)) {
+    return { title: 'The hub cannot be reached.', fix: 'Check the connection; the page goes on by itself.' };
+  }
+  const out: Words = { title: error.message };
+  if (error.detail.fix) out.fix = error.detail.fix;
+  const reference = [error.detail.code, error.detail.requestId].filter(Boolean).join(' · ');
+  if (reference) out.reference = reference;
+  return out;
+}

@@ -1,0 +1,21 @@
+import { queryOptions } from '@tanstack/react-query';
+import { api, body, type Me } from '../api/client';
+
+/** Who is signed in. An error with status 401 means nobody is. */
+export const meQuery = queryOptions({
+  queryKey: ['me'],
+  queryFn: async ({ signal }) => body(await api.GET('/api/v1/me', { signal })),
+  staleTime: 60_000,
+});
+
+/** Whether the caller may do something somewhere; the hub stays the judge. */
+export function may(me: Me | undefined, resource: string, action: string, project?: string): boolean {
+  return (
+    me?.permissions.some(
+      (p) =>
+        (p.resource === resource || p.resource === '*') &&
+        (p.action === action || p.action === '*') &&
+        (p.all || (project ? p.projects.includes(project) : p.projects.length > 0)),
+    ) ?? false
+  );
+}

@@ -1,0 +1,83 @@
+import { ActionIcon, AppShell, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
+import { IconApps, IconGitBranch, IconMoon, IconServer, IconUserCircle } from '@tabler/icons-react';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
+import { api } from '../api/client';
+import { appsQuery } from '../features/apps/api';
+import { useLive } from './live';
+import { meQuery } from './session';
+
+const places = [
+  { to: '/applications', label: 'Applications', icon: IconApps },
+  { to: '/clusters', label: 'Clusters', icon: IconServer },
+  { to: '/repositories', label: 'Repositories', icon: IconGitBranch },
+] as const;
+
+/** The frame around every page, and the one place that follows the stream. */
+export function Shell() {
+  const me = useQuery(meQuery);
+  const apps = useQuery(appsQuery);
+  const live = useLive(apps.data?.cursor);
+  const path = useRouterState({ select: (s) => s.location.pathname });
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const scheme = useMantineColorScheme();
+  const signOut = async () => {
+    await api.POST('/api/v1/logout');
+    client.clear();
+    await navigate({ to: '/login' });
+  };
+  return (
+    <AppShell header={{ height: 52 }} navbar={{ width: 200, breakpoint: 'sm' }} padding="md">
+      <AppShell.Header px="md">
+        <Group h="100%" justify="space-between">
+          <Group gap="sm">
+            <Title order={1} size="h4">
+              Capstan
+            </Title>
+            <Badge variant="dot" color={live ? 'teal' : 'gray'} aria-label={live ? 'Live updates on' : 'Reconnecting'}>
+              {live ? 'Live' : 'Reconnecting'}
+            </Badge>
+          </Group>
+          <Group gap="xs">
+            <Text size="sm" c="dimmed">
+              {me.data?.tenant}
+            </Text>
+            <ActionIcon
+              variant="subtle"
+              aria-label="Switch between light and dark"
+              onClick={() => scheme.toggleColorScheme()}
+            >
+              <IconMoon size={18} />
+            </ActionIcon>
+            <Menu>
+              <Menu.Target>
+                <ActionIcon variant="subtle" aria-label="Account">
+                  <IconUserCircle size={20} />
+                </ActionIcon>
+              </Menu.Target>
+              <Menu.Dropdown>
+                <Menu.Label>{me.data?.username}</Menu.Label>
+                <Menu.Item onClick={signOut}>Sign out</Menu.Item>
+              </Menu.Dropdown>
+            </Menu>
+          </Group>
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar p="xs" aria-label="Main">
+        {places.map((p) => (
+          <NavLink
+            key={p.to}
+            label={p.label}
+            leftSection={<p.icon size={18} aria-hidden />}
+            active={path.startsWith(p.to)}
+            renderRoot={(props) => <Link to={p.to} {...props} />}
+          />
+        ))}
+      </AppShell.Navbar>
+      <AppShell.Main>
+        <Outlet />
+      </AppShell.Main>
+    </AppShell>
+  );
+}

@@ -1,0 +1,100 @@
+import { queryOptions, useMutation, useQueryClient } from '@tanstack/react-query';
+import { type Application, api, body, type SyncRequest } from '../../api/client';
+
+/** All applications that the caller may see, read page by page, and the cursor to follow from. */
+export const appsQuery = queryOptions({
+  queryKey: ['apps'],
+  queryFn: async ({ signal }) => {
+    const items: Application[] = [];
+    let cursor: string | undefined;
+    let next: string | undefined;
+    do {
+      const page = body(
+        await api.GET('/api/v1/applications', {
+          params: { query: { limit: 500, ...(next ? { cursor: next } : {}) } },
+          signal,
+        }),
+      );
+      cursor ??= page.cursor;
+      items.push(...page.items);
+      next = page.metadata.continue;
+    } while (next);
+    return { items, cursor: cursor ?? '' };
+  },
+  staleTime: Number.POSITIVE_INFINITY,
+});
+
+export interface AppKey {
+  namespace: string;
+  name: string;
+}
+
+const path = (key: AppKey) => ({ params: { path: key } });
+
+export const appQuery = (key: AppKey) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name],
+    queryFn: async ({ signal }) =>
+      body(await api.GET('/api/v1/applications/{namespace}/{name}', { ...path(key), signal })),
+  });
+
+export const treeQuery = (key: AppKey) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name, 'tree'],
+    queryFn: async ({ signal }) =>
+      body(await api.GET('/api/v1/applications/{namespace}/{name}/tree', { ...path(key), signal })),
+  });
+
+export const diffQuery = (key: AppKey) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name, 'diff'],
+    queryFn: async ({ signal }) =>
+      body(await api.GET('/api/v1/applications/{namespace}/{name}/diff', { ...path(key), signal })),
+  });
+
+export const historyQuery = (key: AppKey) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name, 'history'],
+    queryFn: async ({ signal }) =>
+      body(await api.GET('/api/v1/applications/{namespace}/{name}/history', { ...path(key), signal })),
+  });
+
+/** Starts a sync; the stream brings its progress. */
+export function useSync(key: AppKey) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (request: SyncRequest) =>
+      body(await api.POST('/api/v1/applications/{namespace}/{name}/sync', { ...path(key), body: request })),
+    onSettled: () => client.invalidateQueries({ queryKey: ['app', key.namespace, key.name] }),
+  });
+}
+
+export function useRefresh(key: AppKey) {
+  return useMutation({
+    mutationFn: async () => {
+      await api.POST('/api/v1/applications/{namespace}/{name}/refresh', path(key));
+    },
+  });
+}
+
+export function useTerminate(key: AppKey) {
+  return useMutation({
+    mutationFn: async () => {
+      await api.POST('/api/v1/applications/{namespace}/{name}/terminate', path(key));
+    },
+  });
+}
+
+export function useRollback(key: AppKey) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (entry: { id: number; reason: string }) =>
+      body(
+        await api.POST('/api/v1/applications/{namespace}/{name}/rollback', {
+          ...path(key),
+          body: { ...entry, prune: true },
+        }),
+      ),
+    onSettled: () => client.invalidateQueries({ queryKey: ['app', key.namespace, key.name] }),
+  });
+}

@@ -1,0 +1,164 @@
+import { Anchor, Badge, Group, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import { IconSearch } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useVirtualizer } from '@tanstack/react-virtual';
+import { useRef } from 'react';
+import type { Application } from '../../api/client';
+import { ago, exact, shortRevision } from '../../format/format';
+import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { Screen } from '../../ui/states';
+import { appsQuery } from './api';
+import { type Filter, filtered, isStale, keyOf, operationWord, tally } from './model';
+
+const rowHeight = 44;
+
+/** All applications, live. The filter is part of the address. */
+export function AppList() {
+  const apps = useQuery(appsQuery);
+  const filter = useSearch({ from: '/shell/applications' });
+  const navigate = useNavigate({ from: '/applications' });
+  const set = (change: Filter) =>
+    navigate({
+      search: Object.fromEntries(Object.entries({ ...filter, ...change }).filter(([, v]) => v)),
+      replace: true,
+    });
+  return (
+    <Stack>
+      <Title order={2}>Applications</Title>
+      <Group>
+        <TextInput
+          aria-label="Search applications"
+          placeholder="Search"
+          leftSection={<IconSearch size={16} aria-hidden />}
+          value={filter.q ?? ''}
+          onChange={(e) => set({ q: e.currentTarget.value })}
+        />
+        <Select
+          aria-label="Drift"
+          placeholder="Drift"
+          clearable
+          value={filter.sync ?? null}
+          data={[
+            { value: 'Synced', label: 'In sync' },
+            { value: 'OutOfSync', label: 'Drifted' },
+            { value: 'Unknown', label: 'Unknown' },
+          ]}
+          onChange={(v) => set({ sync: v ?? undefined })}
+        />
+        <Select
+          aria-label="Health"
+          placeholder="Health"
+          clearable
+          value={filter.health ?? null}
+          data={['Healthy', 'Progressing', 'Degraded', 'Suspended', 'Missing', 'Unknown']}
+          onChange={(v) => set({ health: v ?? undefined })}
+        />
+      </Group>
+      <Screen query={apps} empty={(d) => (d.items.length === 0 ? <NoApps /> : undefined)}>
+        {(d) => <AppTable apps={filtered(d.items, filter)} total={d.items} />}
+      </Screen>
+    </Stack>
+  );
+}
+
+function NoApps() {
+  return (
+    <Text c="dimmed">
+      There are no applications yet. Create one with <code>capstan apply -f application.yaml</code>; manifests written
+      for Argo CD work as they are.
+    </Text>
+  );
+}
+
+function AppTable({ apps, total }: { apps: Application[]; total: Application[] }) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const rows = useVirtualizer({
+    count: apps.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    overscan: 12,
+  });
+  const health = tally(total, (a) => a.status?.health?.status ?? 'Unknown');
+  const items = rows.getVirtualItems();
+  const before = items[0]?.start ?? 0;
+  const after = rows.getTotalSize() - (items.at(-1)?.end ?? 0);
+  return (
+    <>
+      <Text size="sm" c="dimmed" aria-live="polite">
+        {apps.length === total.length
+          ? `${total.length} applications`
+          : `${apps.length} of ${total.length} applications`}
+        {[...health].map(([word, n]) => ` · ${n} ${word}`).join('')}
+      </Text>
+      <div ref={scroller} style={{ height: 'calc(100vh - 240px)', overflow: 'auto' }}>
+        <Table stickyHeader highlightOnHover>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Name</Table.Th>
+              <Table.Th>Project</Table.Th>
+              <Table.Th>Drift</Table.Th>
+              <Table.Th>Health</Table.Th>
+              <Table.Th>Last operation</Table.Th>
+              <Table.Th>Revision</Table.Th>
+              <Table.Th>Destination</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {before > 0 && <tr style={{ height: before }} />}
+            {items.map((item) => {
+              const app = apps[item.index];
+              return app ? <AppRow key={keyOf(app)} app={app} /> : null;
+            })}
+            {after > 0 && <tr style={{ height: after }} />}
+          </Table.Tbody>
+        </Table>
+      </div>
+    </>
+  );
+}
+
+function AppRow({ app }: { app: Application }) {
+  const stale = isStale(app);
+  const op = operationWord(app);
+  const at = app.status?.operationState?.finishedAt ?? app.status?.operationState?.startedAt;
+  return (
+    <Table.Tr h={rowHeight}>
+      <Table.Td>
+        <Anchor
+          renderRoot={(props) => (
+            <Link
+              to="/applications/$namespace/$name"
+              params={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
+              {...props}
+            />
+          )}
+        >
+          {app.metadata.name}
+        </Anchor>
+      </Table.Td>
+      <Table.Td>{app.spec.project || 'default'}</Table.Td>
+      <Table.Td>
+        <DriftBadge status={app.status?.sync?.status} stale={stale} />
+      </Table.Td>
+      <Table.Td>
+        <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />
+      </Table.Td>
+      <Table.Td title={`${op.detail}\n${exact(at)}`}>
+        <Badge variant="transparent" color={op.tone}>
+          {op.word}
+        </Badge>{' '}
+        <Text span size="xs" c="dimmed">
+          {at ? ago(at, Date.now()) : ''}
+        </Text>
+      </Table.Td>
+      <Table.Td>
+        <code>{shortRevision(app.status?.sync?.revision)}</code>
+      </Table.Td>
+      <Table.Td>
+        {app.status?.capstan?.cluster ?? app.spec.destination?.name ?? app.spec.destination?.server}
+        {app.spec.destination?.namespace ? ` / ${app.spec.destination.namespace}` : ''}
+      </Table.Td>
+    </Table.Tr>
+  );
+}

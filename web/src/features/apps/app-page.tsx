@@ -1,0 +1,223 @@
+import { Alert, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import {
+  IconAlertTriangle,
+  IconPlayerPause,
+  IconPlayerStop,
+  IconRefresh,
+  IconRotateClockwise,
+} from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
+import { lazy, Suspense, useState } from 'react';
+import type { Application } from '../../api/client';
+import { words } from '../../api/errors';
+import { may, meQuery } from '../../app/session';
+import { ago, exact, shortRevision } from '../../format/format';
+import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { Screen } from '../../ui/states';
+import { appQuery, useRefresh, useTerminate } from './api';
+import { History } from './history';
+import { busy, isStale, operationWord } from './model';
+import { Operation } from './operation';
+import { SyncDialog } from './sync-dialog';
+
+// The graph and the diff are large; they are loaded when they are looked at.
+const Tree = lazy(() => import('./resource-tree'));
+const Diff = lazy(() => import('./diff'));
+
+const tabs = ['tree', 'diff', 'operation', 'history'] as const;
+
+/** One application: its state, its tree, its differences, and what one can do. */
+export function AppPage() {
+  const key = useParams({ from: '/shell/applications/$namespace/$name' });
+  const app = useQuery(appQuery(key));
+  const { tab } = useSearch({ from: '/shell/applications/$namespace/$name' });
+  const navigate = useNavigate({ from: '/applications/$namespace/$name' });
+  const shown = tabs.find((t) => t === tab) ?? 'tree';
+  return (
+    <Screen query={app}>
+      {(a) => (
+        <Stack>
+          <Head app={a} />
+          <Facts app={a} />
+          <Notices app={a} />
+          <Tabs
+            value={shown}
+            onChange={(t) => navigate({ search: t && t !== 'tree' ? { tab: t } : {} })}
+            keepMounted={false}
+          >
+            <Tabs.List>
+              <Tabs.Tab value="tree">Resources</Tabs.Tab>
+              <Tabs.Tab value="diff">Diff</Tabs.Tab>
+              <Tabs.Tab value="operation">Last operation</Tabs.Tab>
+              <Tabs.Tab value="history">History</Tabs.Tab>
+            </Tabs.List>
+            <Suspense fallback={<Text p="md">Loading…</Text>}>
+              <Tabs.Panel value="tree" pt="sm">
+                <Tree appKey={key} name={a.metadata.name} />
+              </Tabs.Panel>
+              <Tabs.Panel value="diff" pt="sm">
+                <Diff appKey={key} />
+              </Tabs.Panel>
+              <Tabs.Panel value="operation" pt="sm">
+                <Operation app={a} />
+              </Tabs.Panel>
+              <Tabs.Panel value="history" pt="sm">
+                <History appKey={key} app={a} />
+              </Tabs.Panel>
+            </Suspense>
+          </Tabs>
+        </Stack>
+      )}
+    </Screen>
+  );
+}
+
+function say(error: unknown) {
+  const said = words(error);
+  notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
+}
+
+function Head({ app }: { app: Application }) {
+  const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
+  const me = useQuery(meQuery);
+  const refresh = useRefresh(key);
+  const terminate = useTerminate(key);
+  const [open, setOpen] = useState(false);
+  const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
+  const why = !allowed
+    ? 'You may not sync applications of this project.'
+    : busy(app)
+      ? 'An operation is in progress.'
+      : '';
+  return (
+    <Group justify="space-between">
+      <Title order={2}>{app.metadata.name}</Title>
+      <Group gap="xs">
+        <Button
+          variant="default"
+          leftSection={<IconRefresh size={16} aria-hidden />}
+          loading={refresh.isPending}
+          onClick={() => refresh.mutate(undefined, { onError: say })}
+        >
+          Refresh
+        </Button>
+        {busy(app) && (
+          <Button
+            variant="light"
+            color="red"
+            leftSection={<IconPlayerStop size={16} aria-hidden />}
+            disabled={!allowed}
+            loading={terminate.isPending}
+            onClick={() => terminate.mutate(undefined, { onError: say })}
+          >
+            Terminate
+          </Button>
+        )}
+        <Tooltip label={why} disabled={!why}>
+          <Button
+            leftSection={<IconRotateClockwise size={16} aria-hidden />}
+            data-disabled={why !== ''}
+            aria-disabled={why !== ''}
+            onClick={() => !why && setOpen(true)}
+          >
+            Sync
+          </Button>
+        </Tooltip>
+      </Group>
+      <SyncDialog appKey={key} app={app} opened={open} close={() => setOpen(false)} />
+    </Group>
+  );
+}
+
+function Fact({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    <Stack gap={2}>
+      <Text size="xs" c="dimmed">
+        {label}
+      </Text>
+      <div>{children}</div>
+    </Stack>
+  );
+}
+
+function Facts({ app }: { app: Application }) {
+  const stale = isStale(app);
+  const op = operationWord(app);
+  const hub = app.status?.capstan;
+  const state = app.status?.operationState;
+  const now = Date.now();
+  return (
+    <Paper withBorder p="sm">
+      <Group gap="xl" align="flex-start">
+        <Fact label="Drift">
+          <DriftBadge status={app.status?.sync?.status} stale={stale} />
+          <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
+            compared {ago(app.status?.reconciledAt, now)} with {shortRevision(app.status?.sync?.revision)}
+          </Text>
+        </Fact>
+        <Fact label="Health">
+          <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />
+          <Text size="xs" c="dimmed" maw={320} lineClamp={2}>
+            {app.status?.health?.message}
+          </Text>
+        </Fact>
+        <Fact label="Last operation">
+          <Badge variant="light" color={op.tone}>
+            {op.word}
+          </Badge>
+          <Text size="xs" c="dimmed" title={exact(state?.finishedAt ?? state?.startedAt)}>
+            {state ? ago(state.finishedAt ?? state.startedAt, now) : ''}
+          </Text>
+        </Fact>
+        <Fact label="Automation">
+          <Badge variant="light" color={hub?.automation === 'Held' ? 'yellow' : 'gray'}>
+            {hub?.automation ?? 'Manual'}
+          </Badge>
+        </Fact>
+        <Fact label="Agent">
+          <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
+            {stale ? `Disconnected, as of ${ago(hub?.asOf, now)}` : (hub?.connection ?? 'Unknown')}
+          </Badge>
+        </Fact>
+        <Fact label="Source">
+          <Text size="sm">
+            {app.spec.source?.repoURL ?? `${app.spec.sources?.length ?? 0} sources`}{' '}
+            <code>{app.spec.source?.path}</code> {app.spec.source?.targetRevision ?? 'HEAD'}
+          </Text>
+        </Fact>
+      </Group>
+    </Paper>
+  );
+}
+
+function Notices({ app }: { app: Application }) {
+  const hub = app.status?.capstan;
+  const conditions = app.status?.conditions ?? [];
+  if (!hub?.hold && conditions.length === 0) return null;
+  return (
+    <Stack gap="xs">
+      {conditions.map((c) => (
+        <Alert
+          key={`${c.type}${c.message}`}
+          color={c.type.endsWith('Warning') ? 'yellow' : 'red'}
+          icon={<IconAlertTriangle aria-hidden />}
+          title={c.type}
+          role={c.type.endsWith('Warning') ? 'status' : 'alert'}
+        >
+          {c.message}{' '}
+          <Text span size="xs" c="dimmed">
+            {c.lastTransitionTime ? `since ${exact(c.lastTransitionTime)}` : ''}
+          </Text>
+        </Alert>
+      ))}
+      {hub?.hold && (
+        <Alert color="yellow" icon={<IconPlayerPause aria-hidden />} title="Automation waits">
+          {hub.hold}
+        </Alert>
+      )}
+    </Stack>
+  );
+}

@@ -1,0 +1,86 @@
+import { Button, Group, Modal, Stack, Table, Text, TextInput } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import type { Application, HistoryEntry } from '../../api/client';
+import { exact, shortRevision } from '../../format/format';
+import { Problem, Screen } from '../../ui/states';
+import { type AppKey, historyQuery, useRollback } from './api';
+import { busy } from './model';
+
+/** What was deployed, newest first, and the way back. */
+export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
+  const history = useQuery(historyQuery(appKey));
+  const [chosen, setChosen] = useState<HistoryEntry>();
+  return (
+    <Screen
+      query={history}
+      empty={(d) => (d.items.length === 0 ? <Text c="dimmed">Nothing has been deployed yet.</Text> : undefined)}
+    >
+      {(d) => (
+        <>
+          <Table>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>#</Table.Th>
+                <Table.Th>Revision</Table.Th>
+                <Table.Th>Deployed</Table.Th>
+                <Table.Th>By</Table.Th>
+                <Table.Th>Reason</Table.Th>
+                <Table.Th />
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {d.items.map((h, i) => (
+                <Table.Tr key={h.id}>
+                  <Table.Td>{h.id}</Table.Td>
+                  <Table.Td>
+                    <code>{shortRevision(h.revision)}</code>
+                  </Table.Td>
+                  <Table.Td>{exact(h.deployedAt)}</Table.Td>
+                  <Table.Td>{h.initiatedBy?.automated ? 'automation' : h.initiatedBy?.username}</Table.Td>
+                  <Table.Td>{h.reason}</Table.Td>
+                  <Table.Td>
+                    {i > 0 && (
+                      <Button size="xs" variant="light" disabled={busy(app)} onClick={() => setChosen(h)}>
+                        Roll back to this
+                      </Button>
+                    )}
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+          {chosen && <RollbackDialog appKey={appKey} entry={chosen} close={() => setChosen(undefined)} />}
+        </>
+      )}
+    </Screen>
+  );
+}
+
+function RollbackDialog({ appKey, entry, close }: { appKey: AppKey; entry: HistoryEntry; close: () => void }) {
+  const [reason, setReason] = useState('');
+  const rollback = useRollback(appKey);
+  return (
+    <Modal opened onClose={close} title={`Roll back to ${shortRevision(entry.revision)}`}>
+      <Stack>
+        {rollback.error && <Problem error={rollback.error} />}
+        <Text size="sm">
+          The stored manifests of entry {entry.id} are applied as they were. Automation then waits until a newer
+          revision renders something else.
+        </Text>
+        <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
+        <Group justify="flex-end">
+          <Button variant="default" onClick={close}>
+            Cancel
+          </Button>
+          <Button
+            loading={rollback.isPending}
+            onClick={() => rollback.mutate({ id: entry.id, reason }, { onSuccess: close })}
+          >
+            Roll back
+          </Button>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}

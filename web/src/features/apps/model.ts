@@ -1,0 +1,93 @@
+import type { Application, Node, StreamEvent } from '../../api/client';
+
+/** What a user calls an application by, and what lists are keyed with. */
+export function keyOf(app: Application): string {
+  return `${app.metadata.namespace ?? 'argocd'}/${app.metadata.name}`;
+}
+
+function version(app: Application): number {
+  return Number(app.metadata.resourceVersion ?? 0);
+}
+
+/** Folds one change into the list. An event that is older than what is held is ignored. */
+export function applyChange(apps: Application[], event: StreamEvent): Application[] {
+  if (event.kind !== 'application') return apps;
+  const same = (a: Application) =>
+    event.application ? keyOf(a) === keyOf(event.application) : a.status?.capstan?.id === event.id;
+  if (event.gone) return apps.filter((a) => !same(a));
+  const next = event.application;
+  if (!next) return apps;
+  const held = apps.find(same);
+  if (!held) return [...apps, next].sort((a, b) => keyOf(a).localeCompare(keyOf(b)));
+  if (version(held) > version(next)) return apps;
+  return apps.map((a) => (a === held ? next : a));
+}
+
+export interface Filter {
+  q?: string | undefined;
+  sync?: string | undefined;
+  health?: string | undefined;
+  project?: string | undefined;
+}
+
+/** The applications that a filter leaves. */
+export function filtered(apps: Application[], filter: Filter): Application[] {
+  const q = filter.q?.toLowerCase() ?? '';
+  return apps.filter(
+    (a) =>
+      (!q || keyOf(a).toLowerCase().includes(q)) &&
+      (!filter.sync || (a.status?.sync?.status ?? 'Unknown') === filter.sync) &&
+      (!filter.health || (a.status?.health?.status ?? 'Unknown') === filter.health) &&
+      (!filter.project || (a.spec.project ?? 'default') === filter.project),
+  );
+}
+
+/** How many applications stand in each state, for the line above the list. */
+export function tally(apps: Application[], of: (a: Application) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const app of apps) counts.set(of(app), (counts.get(of(app)) ?? 0) + 1);
+  return counts;
+}
+
+/** State is stale when the agent that reports it is away. */
+export function isStale(app: Application): boolean {
+  const connection = app.status?.capstan?.connection;
+  return connection === 'Disconnected' || connection === 'NeverConnected';
+}
+
+export type OperationWord = { word: string; tone: 'gray' | 'blue' | 'teal' | 'red'; detail: string };
+
+/** The last operation in the words of the console. */
+export function operationWord(app: Application): OperationWord {
+  const op = app.status?.operationState;
+  if (!op) return { word: 'Idle', tone: 'gray', detail: 'Nothing has been deployed yet.' };
+  const who = op.operation?.initiatedBy?.automated
+    ? 'by automation'
+    : `by ${op.operation?.initiatedBy?.username ?? 'unknown'}`;
+  const detail = [`${op.kind} ${who}`, op.message].filter(Boolean).join(': ');
+  switch (op.phase) {
+    case 'Pending':
+      return { word: 'Waiting', tone: 'blue', detail: `${detail} – waiting for the agent` };
+    case 'Running':
+      return { word: 'Running', tone: 'blue', detail };
+    case 'Terminating':
+      return { word: 'Terminating', tone: 'blue', detail };
+    case 'Succeeded':
+      return { word: 'Succeeded', tone: 'teal', detail };
+    case 'Failed':
+    case 'Error':
+      return op.retryAt ? { word: 'Retrying', tone: 'blue', detail } : { word: 'Failed', tone: 'red', detail };
+    default:
+      return op.phase satisfies never;
+  }
+}
+
+/** Whether an operation is under way, so that another cannot be started. */
+export function busy(app: Application): boolean {
+  const phase = app.status?.operationState?.phase;
+  return phase === 'Pending' || phase === 'Running' || phase === 'Terminating';
+}
+
+export function nodeId(node: Node): string {
+  return node.uid || [node.group, node.kind, node.namespace ?? '', node.name].join('/');
+}

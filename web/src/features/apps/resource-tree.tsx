@@ -1,0 +1,107 @@
+import { Group, Paper, Text, useMantineColorScheme } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import {
+  Background,
+  Controls,
+  type Edge,
+  type Node as FlowNode,
+  Handle,
+  type NodeProps,
+  Position,
+  ReactFlow,
+} from '@xyflow/react';
+import { useMemo } from 'react';
+import type { Node } from '../../api/client';
+import { cell, layout } from '../../graph/layout';
+import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { Screen } from '../../ui/states';
+import { type AppKey, treeQuery } from './api';
+import { nodeId } from './model';
+
+type Drawn = FlowNode<{ node: Node; root: boolean }, 'object'>;
+
+function ObjectNode({ data }: NodeProps<Drawn>) {
+  const { node, root } = data;
+  const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
+  return (
+    <Paper
+      withBorder
+      shadow="xs"
+      p={6}
+      w={cell.width}
+      title={[`${node.kind} ${where}`, node.message, node.diff].filter(Boolean).join('\n')}
+    >
+      {!root && <Handle type="target" position={Position.Left} isConnectable={false} />}
+      <Text size="xs" c="dimmed" truncate>
+        {node.kind}
+        {node.syncWave ? ` · wave ${node.syncWave}` : ''}
+        {node.requiresPruning ? ' · to be pruned' : ''}
+        {node.info?.map((i) => ` · ${i.value}`).join('')}
+      </Text>
+      <Text size="sm" fw={600} truncate>
+        {node.name}
+      </Text>
+      <Group gap={4}>
+        {node.health && <HealthBadge status={node.health} cause={node.message} />}
+        {node.managed && node.status && <DriftBadge status={node.status} />}
+      </Group>
+      <Handle type="source" position={Position.Right} isConnectable={false} />
+    </Paper>
+  );
+}
+
+const nodeTypes = { object: ObjectNode };
+
+/** The live objects of an application, owners left of what they own. */
+export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: string }) {
+  const tree = useQuery(treeQuery(appKey));
+  return (
+    <Screen
+      query={tree}
+      empty={(t) =>
+        t.nodes.length === 0 ? <Text c="dimmed">The cluster holds nothing of this application.</Text> : undefined
+      }
+    >
+      {(t) => <Graph nodes={t.nodes} name={name} />}
+    </Screen>
+  );
+}
+
+function Graph({ nodes, name }: { nodes: Node[]; name: string }) {
+  const { colorScheme } = useMantineColorScheme();
+  const drawn = useMemo(() => {
+    const root: Node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name, managed: false };
+    const placed = layout(`application ${name}`, root, nodes, nodeId, (n) => n.parent);
+    const boxes: Drawn[] = placed.map((p) => ({
+      id: p.id,
+      type: 'object',
+      position: { x: p.x, y: p.y },
+      data: { node: p.data, root: p.parent === '' },
+      ariaLabel: `${p.data.kind} ${p.data.name}, ${p.data.health ?? 'no health rule'}`,
+    }));
+    const edges: Edge[] = placed
+      .filter((p) => p.parent)
+      .map((p) => ({ id: `${p.parent}>${p.id}`, source: p.parent, target: p.id }));
+    return { boxes, edges };
+  }, [nodes, name]);
+  return (
+    <div style={{ height: 'calc(100vh - 330px)', minHeight: 320 }} data-testid="resource-tree">
+      <ReactFlow
+        key={drawn.boxes.length}
+        nodes={drawn.boxes}
+        edges={drawn.edges}
+        nodeTypes={nodeTypes}
+        colorMode={colorScheme === 'auto' ? 'system' : colorScheme}
+        nodesDraggable={false}
+        nodesConnectable={false}
+        onlyRenderVisibleElements
+        fitView
+        fitViewOptions={{ maxZoom: 1 }}
+        minZoom={0.05}
+      >
+        <Background />
+        <Controls showInteractive={false} />
+      </ReactFlow>
+    </div>
+  );
+}

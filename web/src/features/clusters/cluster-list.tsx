@@ -1,0 +1,168 @@
+import {
+  Alert,
+  Badge,
+  Button,
+  Code,
+  CopyButton,
+  Group,
+  Modal,
+  Stack,
+  Table,
+  Text,
+  TextInput,
+  Title,
+  Tooltip,
+} from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, type Cluster, type Enrolment } from '../../api/client';
+import { may, meQuery } from '../../app/session';
+import { ago, exact } from '../../format/format';
+import { Problem, Screen } from '../../ui/states';
+
+const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
+const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
+
+/** The clusters, the state of their agents, and the way to add one. */
+export function ClusterList() {
+  const me = useQuery(meQuery);
+  const [open, setOpen] = useState(false);
+  const clusters = useQuery({
+    queryKey: ['clusters'],
+    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
+  });
+  const allowed = may(me.data, 'clusters', 'create');
+  return (
+    <Stack>
+      <Group justify="space-between">
+        <Title order={2}>Clusters</Title>
+        <Tooltip label="You may not enroll clusters." disabled={allowed}>
+          <Button data-disabled={!allowed} onClick={() => allowed && setOpen(true)}>
+            Enroll a cluster
+          </Button>
+        </Tooltip>
+      </Group>
+      <Screen
+        query={clusters}
+        empty={(d) =>
+          d.items.length === 0 ? (
+            <Text c="dimmed">
+              No cluster is enrolled yet. Its agent dials out to the hub; the hub needs no credential for it.
+            </Text>
+          ) : undefined
+        }
+      >
+        {(d) => (
+          <Table>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>Name</Table.Th>
+                <Table.Th>Agent</Table.Th>
+                <Table.Th>Last seen</Table.Th>
+                <Table.Th>Kubernetes</Table.Th>
+                <Table.Th>Agent version</Table.Th>
+                <Table.Th>Desired state</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {d.items.map((c) => (
+                <Row key={c.id} cluster={c} />
+              ))}
+            </Table.Tbody>
+          </Table>
+        )}
+      </Screen>
+      {open && <EnrollDialog close={() => setOpen(false)} />}
+    </Stack>
+  );
+}
+
+function Row({ cluster }: { cluster: Cluster }) {
+  const level = cluster.seq === cluster.ackedSeq;
+  return (
+    <Table.Tr>
+      <Table.Td>{cluster.name}</Table.Td>
+      <Table.Td>
+        <Badge variant="dot" color={colors[cluster.connection]}>
+          {labels[cluster.connection]}
+        </Badge>
+      </Table.Td>
+      <Table.Td title={exact(cluster.lastSeen)}>{ago(cluster.lastSeen, Date.now())}</Table.Td>
+      <Table.Td>{cluster.kubeVersion}</Table.Td>
+      <Table.Td>{cluster.agentVersion}</Table.Td>
+      <Table.Td title={cluster.receipt ? `equal on both sides ${exact(cluster.receipt.at)}` : ''}>
+        {level ? 'delivered' : `${cluster.ackedSeq ?? 0} of ${cluster.seq ?? 0}`}
+      </Table.Td>
+    </Table.Tr>
+  );
+}
+
+function EnrollDialog({ close }: { close: () => void }) {
+  const [name, setName] = useState('');
+  const client = useQueryClient();
+  const enroll = useMutation({
+    mutationFn: async () => body(await api.POST('/api/v1/clusters/enroll', { body: { name } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: ['clusters'] }),
+  });
+  return (
+    <Modal opened onClose={close} title="Enroll a cluster" size="lg">
+      {enroll.data ? (
+        <Commands enrolment={enroll.data} />
+      ) : (
+        <Stack>
+          {enroll.error && <Problem error={enroll.error} />}
+          <TextInput
+            label="Name"
+            description="How destinations name it"
+            required
+            value={name}
+            onChange={(e) => setName(e.currentTarget.value)}
+          />
+          <Group justify="flex-end">
+            <Button disabled={!name} loading={enroll.isPending} onClick={() => enroll.mutate()}>
+              Make a join token
+            </Button>
+          </Group>
+        </Stack>
+      )}
+    </Modal>
+  );
+}
+
+function Commands({ enrolment }: { enrolment: Enrolment }) {
+  const clusters = useQuery({
+    queryKey: ['clusters'],
+    queryFn: async ({ signal }) => body(await api.GET('/api/v1/clusters', { signal })),
+  });
+  const here = clusters.data?.items.find((c) => c.id === enrolment.cluster.id);
+  return (
+    <Stack>
+      <Text size="sm">
+        Run this where kubectl and helm reach the cluster. The token works once, until {exact(enrolment.expiresAt)}.
+      </Text>
+      <Command text={enrolment.helm} />
+      <Text size="sm">Or start the agent yourself:</Text>
+      <Command text={enrolment.command} />
+      <Alert color={here?.connection === 'Connected' ? 'teal' : 'blue'} aria-live="polite">
+        {here?.connection === 'Connected' ? 'The agent is connected.' : 'Waiting for the agent …'}
+      </Alert>
+    </Stack>
+  );
+}
+
+function Command({ text }: { text: string }) {
+  return (
+    <Group align="flex-start" wrap="nowrap">
+      <Code block style={{ flex: 1, whiteSpace: 'pre-wrap', wordBreak: 'break-all' }}>
+        {text}
+      </Code>
+      <CopyButton value={text}>
+        {({ copied, copy }) => (
+          <Button variant="default" onClick={copy}>
+            {copied ? 'Copied' : 'Copy'}
+          </Button>
+        )}
+      </CopyButton>
+    </Group>
+  );
+}

@@ -1,0 +1,70 @@
+import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { type FormEvent, useState } from 'react';
+import { api, body } from '../../api/client';
+import { Problem, Screen } from '../../ui/states';
+
+/** The first account of an organisation, from a link that works once. */
+export function SetupPage() {
+  const { token = '' } = useSearch({ from: '/setup' });
+  const check = useQuery({
+    queryKey: ['setup', token],
+    queryFn: async ({ signal }) => body(await api.POST('/api/v1/setup/check', { body: { token }, signal })),
+    retry: false,
+  });
+  return (
+    <Center mih="100vh" p="md">
+      <Card withBorder w={420} padding="xl" component="main">
+        <Screen query={check}>
+          {(found) => <SetupForm token={token} tenant={found.tenant} roles={found.roles} />}
+        </Screen>
+      </Card>
+    </Center>
+  );
+}
+
+function SetupForm({ token, tenant, roles }: { token: string; tenant: string; roles: string[] }) {
+  const [username, setUsername] = useState('admin');
+  const [password, setPassword] = useState('');
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const setup = useMutation({
+    mutationFn: async () => {
+      await api.POST('/api/v1/setup', { body: { token, username, password } });
+    },
+    onSuccess: async () => {
+      client.clear();
+      await navigate({ to: '/applications' });
+    },
+  });
+  const submit = (e: FormEvent) => {
+    e.preventDefault();
+    setup.mutate();
+  };
+  return (
+    <form onSubmit={submit}>
+      <Stack>
+        <Title order={1} size="h3">
+          Welcome to Capstan
+        </Title>
+        <Text size="sm">
+          This makes the first account of the organisation <b>{tenant}</b> ({roles.join(', ')}).
+        </Text>
+        {setup.error && <Problem error={setup.error} />}
+        <TextInput label="User name" required value={username} onChange={(e) => setUsername(e.currentTarget.value)} />
+        <PasswordInput
+          label="Password"
+          description="At least 12 characters"
+          required
+          minLength={12}
+          value={password}
+          onChange={(e) => setPassword(e.currentTarget.value)}
+        />
+        <Button type="submit" loading={setup.isPending}>
+          Create account
+        </Button>
+      </Stack>
+    </form>
+  );
+}

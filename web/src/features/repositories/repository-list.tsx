@@ -1,0 +1,100 @@
+import { Badge, Button, Group, Modal, PasswordInput, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '../../api/client';
+import { ago, exact } from '../../format/format';
+import { Problem, Screen } from '../../ui/states';
+
+const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
+
+/** The repositories and how their last fetch went. */
+export function RepositoryList() {
+  const [open, setOpen] = useState(false);
+  const repositories = useQuery({
+    queryKey: ['repositories'],
+    queryFn: async ({ signal }) => body(await api.GET('/api/v1/repositories', { signal })),
+  });
+  return (
+    <Stack>
+      <Group justify="space-between">
+        <Title order={2}>Repositories</Title>
+        <Button onClick={() => setOpen(true)}>Add a repository</Button>
+      </Group>
+      <Screen
+        query={repositories}
+        empty={(d) => (d.items.length === 0 ? <Text c="dimmed">No repository is known yet.</Text> : undefined)}
+      >
+        {(d) => (
+          <Table>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>URL</Table.Th>
+                <Table.Th>Connection</Table.Th>
+                <Table.Th>Fetched</Table.Th>
+                <Table.Th>Credential</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {d.items.map((r) => (
+                <Table.Tr key={r.id}>
+                  <Table.Td>{r.url}</Table.Td>
+                  <Table.Td>
+                    <Badge variant="light" color={colors[r.connection.status]}>
+                      {r.connection.status}
+                    </Badge>
+                    {r.connection.message && <Text size="xs">{r.connection.message}</Text>}
+                  </Table.Td>
+                  <Table.Td title={exact(r.connection.fetchedAt)}>{ago(r.connection.fetchedAt, Date.now())}</Table.Td>
+                  <Table.Td>
+                    {r.hasCredential ? (r.username ?? 'stored') : r.registered ? 'none' : 'none, not registered'}
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        )}
+      </Screen>
+      {open && <AddDialog close={() => setOpen(false)} />}
+    </Stack>
+  );
+}
+
+function AddDialog({ close }: { close: () => void }) {
+  const [form, setForm] = useState({ url: '', username: '', password: '' });
+  const client = useQueryClient();
+  const add = useMutation({
+    mutationFn: async () => {
+      const credential = {
+        ...(form.username ? { username: form.username } : {}),
+        ...(form.password ? { password: form.password } : {}),
+      };
+      await api.POST('/api/v1/repositories', { body: { url: form.url, ...credential } });
+    },
+    onSuccess: async () => {
+      await client.invalidateQueries({ queryKey: ['repositories'] });
+      close();
+    },
+  });
+  const field = (name: keyof typeof form) => ({
+    value: form[name],
+    onChange: (e: { currentTarget: { value: string } }) => {
+      const { value } = e.currentTarget;
+      setForm((f) => ({ ...f, [name]: value }));
+    },
+  });
+  return (
+    <Modal opened onClose={close} title="Add a repository">
+      <Stack>
+        {add.error && <Problem error={add.error} />}
+        <TextInput label="URL" placeholder="https://git.example.com/team/manifests.git" required {...field('url')} />
+        <TextInput label="User name" autoComplete="off" {...field('username')} />
+        <PasswordInput label="Password or token" autoComplete="new-password" {...field('password')} />
+        <Group justify="flex-end">
+          <Button disabled={!form.url} loading={add.isPending} onClick={() => add.mutate()}>
+            Add
+          </Button>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}

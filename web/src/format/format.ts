@@ -1,0 +1,28 @@
+/** The first characters of a commit, as people quote it. */
+export function shortRevision(revision: string | undefined): string {
+  return revision ? revision.slice(0, 8) : '–';
+}
+
+const units: [Intl.RelativeTimeFormatUnit, number][] = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+  ['second', 1],
+];
+
+/** How long ago something was, in the largest whole unit. */
+export function ago(at: string | undefined, now: number): string {
+  if (!at) return 'never';
+  const seconds = Math.round((now - Date.parse(at)) / 1000);
+  if (seconds < 5) return 'now';
+  const format = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
+  for (const [unit, size] of units) {
+    if (seconds >= size) return format.format(-Math.floor(seconds / size), unit);
+  }
+  return 'now';
+}
+
+/** An absolute time with its zone, for a hover. */
+export function exact(at: string | undefined): string {
+  return at ? new Date(at).toLocaleString('en-GB', { timeZoneName: 'short' }) : '';
+}

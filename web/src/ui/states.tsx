@@ -1,0 +1,40 @@
+import { Alert, Button, Center, Code, Loader, Stack, Text } from '@mantine/core';
+import { IconAlertTriangle } from '@tabler/icons-react';
+import type { ReactNode } from 'react';
+import { words } from '../api/errors';
+
+/** What went wrong, what to do, and the reference for a report. */
+export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
+  const said = words(error);
+  return (
+    <Alert color="red" icon={<IconAlertTriangle aria-hidden />} title={said.title} role="alert">
+      <Stack gap="xs" align="flex-start">
+        {said.fix && <Text size="sm">{said.fix}</Text>}
+        {said.reference && <Code>{said.reference}</Code>}
+        {retry && (
+          <Button size="xs" variant="light" color="red" onClick={retry}>
+            Try again
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
+
+/** One shell for the four states of a screen: loading, error, empty, content. */
+export function Screen<T>(props: {
+  query: { data: T | undefined; error: unknown; isPending: boolean; refetch: () => unknown };
+  empty?: (data: T) => ReactNode;
+  children: (data: T) => ReactNode;
+}) {
+  const { query, empty, children } = props;
+  if (query.data !== undefined) return <>{empty?.(query.data) ?? children(query.data)}</>;
+  if (query.isPending) {
+    return (
+      <Center mih={200}>
+        <Loader aria-label="Loading" />
+      </Center>
+    );
+  }
+  return <Problem error={query.error} retry={() => query.refetch()} />;
+}
