@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+func (a *app) projectCommand() *cobra.Command {
+	get := a.named("get NAME", "Show one project", "the name of the project", "  capstan project get shop\n  capstan project get shop -o yaml",
+		func(cmd *cobra.Command, api *client.Client, name string) error {
+			p, raw, err := call[client.AppProject](api.GetProject(cmd.Context(), name))
+			if err != nil {
+				return err
+			}
+			return a.print(raw, projectTable([]client.AppProject{p}))
+		})
+	var yes bool
+	remove := a.named("delete NAME", "Delete a project without applications", "the name of the project", "  capstan project delete shop\n  capstan project delete shop --yes",
+		func(cmd *cobra.Command, api *client.Client, name string) error {
+			if err := a.confirm(yes, "Delete project "+name+"?"); err != nil {
+				return err
+			}
+			_, err := read(api.DeleteProject(cmd.Context(), name))
+			return err
+		})
+	remove.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return noun("project", "Projects: list, look at, create, delete", []string{"proj", "projects"}, a.projectList(), get, a.projectCreate(), remove)
+}
+
+// named makes a verb that is about one named thing.
+func (a *app) named(use, short, what, example string, do func(cmd *cobra.Command, api *client.Client, name string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: example, Args: exactly(what), RunE: func(cmd *cobra.Command, args []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		return do(cmd, api, args[0])
+	}}
+}
+
+// plain makes a verb without arguments.
+func (a *app) plain(use, short, example string, do func(cmd *cobra.Command, api *client.Client) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: example, Args: exactly(), RunE: func(cmd *cobra.Command, _ []string) error {
+		api, err := a.client()
+		if err != nil {
+			return err
+		}
+		return do(cmd, api)
+	}}
+}
+
+func (a *app) projectList() *cobra.Command {
+	return a.plain("list", "List projects", "  capstan project list\n  capstan project list -o name", func(cmd *cobra.Command, api *client.Client) error {
+		l, raw, err := call[struct {
+			Items []client.AppProject `json:"items"`
+		}](api.ListProjects(cmd.Context()))
+		if err != nil {
+			return err
+		}
+		return a.print(raw, projectTable(l.Items))
+	})
+}
+
+func projectTable(all []client.AppProject) table {
+	t := table{head: []string{"NAME", "DESCRIPTION", "SOURCES", "DESTINATIONS"}}
+	for _, p := range all {
+		var spec struct {
+			Description  string            `json:"description"`
+			SourceRepos  []string          `json:"sourceRepos"`
+			Destinations []json.RawMessage `json:"destinations"`
+		}
+		_ = json.Unmarshal(p.Spec, &spec)
+		t.rows = append(t.rows, []string{p.Metadata.Name, dash(spec.Description), dash(strings.Join(spec.SourceRepos, ",")), strconv.Itoa(len(spec.Destinations))})
+		t.name = append(t.name, "appproject/"+p.Metadata.Name)
+	}
+	return t
+}
+
+func (a *app) projectCreate() *cobra.Command {
+	var description string
+	var sources, destinations []string
+	c := a.named("create NAME", "Make a project", "the name of the project",
+		"  capstan project create shop --source 'https://git.example.com/shop/*' --destination 'production,shop-*'\n  capstan project create sandbox --source '*' --destination '*,*'",
+		func(cmd *cobra.Command, api *client.Client, name string) error {
+			spec := map[string]any{"description": description, "sourceRepos": sources}
+			var dests []map[string]string
+			for _, d := range destinations {
+				cluster, namespace, ok := strings.Cut(d, ",")
+				if !ok {
+					return usageError{fmt.Errorf("%q is no destination; write CLUSTER,NAMESPACE", d)}
+				}
+				key := "name"
+				if strings.Contains(cluster, "://") {
+					key = "server"
+				}
+				dests = append(dests, map[string]string{key: cluster, "namespace": namespace})
+			}
+			spec["destinations"] = dests
+			raw, err := json.Marshal(spec)
+			if err != nil {
+				return err
+			}
+			p, out, err := call[client.AppProject](api.CreateProject(cmd.Context(), nil, client.AppProject{
+				ApiVersion: "argoproj.io/v1alpha1", Kind: "AppProject", Metadata: client.Metadata{Name: name}, Spec: raw,
+			}))
+			if err != nil {
+				return err
+			}
+			a.warn(p.Warnings)
+			return a.print(out, projectTable([]client.AppProject{p}))
+		})
+	c.Flags().StringVar(&description, "description", "", "what it is for")
+	c.Flags().StringArrayVar(&sources, "source", nil, "repository that its applications may use; * stands for any run of characters")
+	c.Flags().StringArrayVar(&destinations, "destination", nil, "CLUSTER,NAMESPACE that its applications may go to")
+	return c
+}
+
+func (a *app) tenantCommand() *cobra.Command {
+	list := a.plain("list", "List organisations", "  capstan tenant list\n  capstan tenant list -o name", func(cmd *cobra.Command, api *client.Client) error {
+		l, raw, err := call[struct {
+			Items []client.Tenant `json:"items"`
+		}](api.ListTenants(cmd.Context()))
+		if err != nil {
+			return err
+		}
+		t := table{head: []string{"NAME", "DISPLAY NAME", "SUSPENDED", "CREATED"}}
+		for _, x := range l.Items {
+			t.rows = append(t.rows, []string{x.Name, dash(deref(x.DisplayName)), strconv.FormatBool(deref(x.Suspended)), ago(&x.CreatedAt)})
+			t.name = append(t.name, "tenant/"+x.Name)
+		}
+		return a.print(raw, t)
+	})
+	var display string
+	create := a.named("create NAME", "Make an organisation and a setup link for its first admin", "the name of the organisation",
+		"  capstan tenant create acme\n  capstan tenant create acme --display-name 'Acme Inc.'",
+		func(cmd *cobra.Command, api *client.Client, name string) error {
+			n, raw, err := call[client.NewTenant](api.CreateTenant(cmd.Context(), nil, client.CreateTenantJSONRequestBody{Name: name, DisplayName: ref(display)}))
+			if err != nil {
+				return err
+			}
+			return a.print(raw, table{
+				head: []string{"NAME", "SETUP LINK (works once)", "UNTIL"}, name: []string{"tenant/" + n.Tenant.Name},
+				rows: [][]string{{n.Tenant.Name, n.SetupLink, n.ExpiresAt.Local().Format("2006-01-02 15:04 MST")}},
+			})
+		})
+	create.Flags().StringVar(&display, "display-name", "", "name to show")
+	return noun("tenant", "Organisations: create, list (platform admins)", []string{"tenants"}, list, create)
+}
+
+func (a *app) tokenCommand() *cobra.Command {
+	list := a.plain("list", "List your API tokens", "  capstan token list\n  capstan token list -o json", func(cmd *cobra.Command, api *client.Client) error {
+		l, raw, err := call[struct {
+			Items []client.Token `json:"items"`
+		}](api.ListTokens(cmd.Context()))
+		if err != nil {
+			return err
+		}
+		t := table{head: []string{"ID", "NAME", "PREFIX", "CREATED", "USED"}}
+		for _, x := range l.Items {
+			t.rows = append(t.rows, []string{x.Id, x.Name, x.Prefix, ago(&x.CreatedAt), ago(x.UsedAt)})
+			t.name = append(t.name, "token/"+x.Id)
+		}
+		return a.print(raw, t)
+	})
+	var life string
+	create := a.named("create NAME", "Make an API token; it is shown once", "a name for the token", "  capstan token create ci\n  capstan token create ci --expires-in 720h",
+		func(cmd *cobra.Command, api *client.Client, name string) error {
+			n, raw, err := call[client.NewToken](api.CreateToken(cmd.Context(), nil, client.CreateTokenJSONRequestBody{Name: name, ExpiresIn: ref(life)}))
+			if err != nil {
+				return err
+			}
+			if a.output == "table" || a.output == "wide" {
+				_, err := fmt.Fprintln(a.streams.Out, n.Token)
+				return err
+			}
+			return a.print(raw, table{name: []string{"token/" + n.Info.Id}})
+		})
+	create.Flags().StringVar(&life, "expires-in", "", "how long it can be used, such as 720h (default: for ever)")
+	revoke := a.named("revoke ID", "End an API token", "the id of the token", "  capstan token list\n  capstan token revoke ID",
+		func(cmd *cobra.Command, api *client.Client, id string) error {
+			_, err := read(api.DeleteToken(cmd.Context(), id))
+			return err
+		})
+	return noun("token", "API tokens of your account", []string{"tokens"}, list, create, revoke)
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	list := a.plain("list", "List who did what, newest first", "  capstan audit list\n  capstan audit list -o json", func(cmd *cobra.Command, api *client.Client) error {
+		l, raw, err := call[struct {
+			Items []client.AuditRecord `json:"items"`
+		}](api.ListAudit(cmd.Context(), nil))
+		if err != nil {
+			return err
+		}
+		t := table{head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
+		for _, r := range l.Items {
+			t.rows = append(t.rows, []string{
+				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(deref(r.Reason)),
+			})
+			t.name = append(t.name, strconv.FormatInt(r.Seq, 10))
+		}
+		return a.print(raw, t)
+	})
+	return noun("audit", "The record of writes and refused writes", nil, list)
+}

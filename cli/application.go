@@ -1,0 +1,502 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// defaultNamespace is that of applications that name none.
+const defaultNamespace = "argocd"
+
+func (a *app) applicationCommand() *cobra.Command {
+	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
+		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(),
+		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appDelete())
+}
+
+// appName splits "namespace/name" or "name".
+func appName(s string) (namespace, name string) {
+	if ns, n, ok := strings.Cut(s, "/"); ok {
+		return ns, n
+	}
+	return defaultNamespace, s
+}
+
+// one makes a verb that is about one application.
+func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *client.Client, namespace, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: example, Args: exactly("the name of an application"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			namespace, name := appName(args[0])
+			return do(cmd, api, namespace, name)
+		},
+	}
+}
+
+func (a *app) appList() *cobra.Command {
+	var params client.ListApplicationsParams
+	var projects, clusters, sync, health []string
+	var labels, query string
+	c := &cobra.Command{
+		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: exactly(),
+		Example: "  capstan app list\n  capstan app list --sync OutOfSync --project shop -o wide",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			params.Project, params.Cluster = list(projects), list(clusters)
+			params.Sync, params.Health = words[client.SyncStatusCode](sync), words[client.HealthStatusCode](health)
+			params.Labels, params.Q, params.Limit = ref(labels), ref(query), ref(500)
+			var all []client.Application
+			for {
+				page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
+				if err != nil {
+					return err
+				}
+				all = append(all, page.Items...)
+				if deref(page.Metadata.Continue) == "" {
+					break
+				}
+				params.Cursor = page.Metadata.Continue
+			}
+			raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all})
+			if err != nil {
+				return err
+			}
+			return a.print(raw, appTable(all))
+		},
+	}
+	c.Flags().StringSliceVar(&projects, "project", nil, "of these projects")
+	c.Flags().StringSliceVar(&clusters, "cluster", nil, "of these clusters")
+	c.Flags().StringSliceVar(&sync, "sync", nil, "Synced, OutOfSync, Unknown")
+	c.Flags().StringSliceVar(&health, "health", nil, "Healthy, Progressing, Degraded, Suspended, Missing, Unknown")
+	c.Flags().StringVarP(&labels, "selector", "l", "", "label selector")
+	c.Flags().StringVar(&query, "name", "", "part of the name")
+	return c
+}
+
+func list(s []string) *[]string {
+	if len(s) == 0 {
+		return nil
+	}
+	return &s
+}
+
+func words[T ~string](s []string) *[]T {
+	if len(s) == 0 {
+		return nil
+	}
+	out := make([]T, len(s))
+	for i, v := range s {
+		out[i] = T(v)
+	}
+	return &out
+}
+
+// appSpec is what tables show of a spec.
+type appSpec struct {
+	Project string `json:"project"`
+	Source  struct {
+		RepoURL        string `json:"repoURL"`
+		Path           string `json:"path"`
+		TargetRevision string `json:"targetRevision"`
+	} `json:"source"`
+	Destination struct {
+		Server    string `json:"server"`
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"destination"`
+}
+
+func appTable(apps []client.Application) table {
+	t := table{
+		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
+		wide: 4,
+	}
+	for _, x := range apps {
+		var spec appSpec
+		_ = json.Unmarshal(x.Spec, &spec)
+		st := deref(x.Status)
+		sync, health, revision, operation, cluster := "Unknown", "Unknown", "-", "-", first(spec.Destination.Name, spec.Destination.Server)
+		if st.Sync != nil {
+			sync, revision = string(st.Sync.Status), dash(short(deref(st.Sync.Revision)))
+		}
+		if st.Health != nil {
+			health = string(st.Health.Status)
+		}
+		if st.OperationState != nil {
+			operation = string(st.OperationState.Phase)
+		}
+		if st.Capstan != nil && st.Capstan.Cluster != nil {
+			cluster = *st.Capstan.Cluster
+		}
+		t.rows = append(t.rows, []string{
+			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster),
+			dash(spec.Destination.Namespace), dash(spec.Source.RepoURL), dash(spec.Source.Path), first(spec.Source.TargetRevision, "HEAD"),
+		})
+		t.name = append(t.name, "application/"+x.Metadata.Name)
+	}
+	return t
+}
+
+func qualified(m client.Metadata) string {
+	if ns := deref(m.Namespace); ns != "" && ns != defaultNamespace {
+		return ns + "/" + m.Name
+	}
+	return m.Name
+}
+
+func (a *app) appGet() *cobra.Command {
+	return a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name))
+			if err != nil {
+				return err
+			}
+			if a.output != "table" && a.output != "wide" {
+				return a.print(raw, table{name: []string{"application/" + x.Metadata.Name}})
+			}
+			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			if err != nil {
+				return err
+			}
+			return a.describe(x, tree)
+		})
+}
+
+// describe prints an application for people.
+func (a *app) describe(x client.Application, tree client.Tree) error {
+	st := deref(x.Status)
+	if err := a.tabulate(appTable([]client.Application{x})); err != nil {
+		return err
+	}
+	out := a.streams.Out
+	if st.Health != nil && deref(st.Health.Message) != "" {
+		fmt.Fprintln(out, "\nHealth:", *st.Health.Message)
+	}
+	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
+		fmt.Fprintln(out, "\nAutomation waits:", *st.Capstan.Hold)
+	}
+	if op := st.OperationState; op != nil && deref(op.Message) != "" {
+		fmt.Fprintf(out, "\nLast operation: %s %s: %s\n", op.Kind, op.Phase, *op.Message)
+	}
+	for _, c := range deref(st.Conditions) {
+		fmt.Fprintf(out, "\n%s: %s\n", c.Type, c.Message)
+	}
+	if len(tree.Nodes) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return a.tabulate(treeTable(tree))
+}
+
+func treeTable(tree client.Tree) table {
+	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "SYNC", "HEALTH", "MESSAGE"}}
+	for _, n := range tree.Nodes {
+		if !n.Managed {
+			continue
+		}
+		message := first(deref(n.Message), deref(n.Diff))
+		if deref(n.RequiresPruning) {
+			message = first(message, "to be pruned")
+		}
+		t.rows = append(t.rows, []string{
+			n.Kind, dash(deref(n.Namespace)), n.Name, dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+		})
+	}
+	return t
+}
+
+func (a *app) appSync() *cobra.Command {
+	var req client.SyncRequest
+	var prune, dryRun, force, skipHooks, async bool
+	var revision, reason string
+	var options, resources []string
+	var w waiting
+	c := a.one("sync NAME", "Apply what Git says to the cluster, and wait for it", "  capstan app sync shop\n  capstan app sync shop --prune --reason 'release 42'",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			selected, err := selectors(resources)
+			if err != nil {
+				return err
+			}
+			req = client.SyncRequest{
+				Prune: ref(prune), DryRun: ref(dryRun), Force: ref(force), SkipHooks: ref(skipHooks),
+				Revision: ref(revision), Reason: ref(reason), SyncOptions: list(options), Resources: selected,
+			}
+			op, raw, err := call[client.Operation](api.SyncApplication(cmd.Context(), namespace, name, nil, req))
+			if err != nil {
+				return err
+			}
+			if async {
+				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
+			}
+			w.operation = op.Id
+			return a.await(cmd.Context(), api, namespace, name, w)
+		})
+	f := c.Flags()
+	f.BoolVar(&prune, "prune", false, "delete what is no longer in Git")
+	f.BoolVar(&dryRun, "dry-run", false, "ask the cluster what would happen, change nothing")
+	f.BoolVar(&force, "force", false, "replace what cannot be changed in place")
+	f.BoolVar(&skipHooks, "skip-hooks", false, "apply without hooks")
+	f.StringVar(&revision, "revision", "", "only if the target stands at this revision")
+	f.StringVar(&reason, "reason", "", "kept in the history")
+	f.StringSliceVar(&options, "sync-option", nil, "such as Replace=true")
+	f.StringSliceVar(&resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name")
+	f.BoolVar(&async, "async", false, "do not wait")
+	w.flags(f)
+	return c
+}
+
+// selectors reads "group:kind:namespace/name".
+func selectors(given []string) (*[]client.ResourceSelector, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	var out []client.ResourceSelector
+	for _, s := range given {
+		parts := strings.SplitN(s, ":", 3)
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)}
+		}
+		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
+		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
+			sel.Namespace, sel.Name = ref(ns), n
+		}
+		out = append(out, sel)
+	}
+	return &out, nil
+}
+
+func (a *app) appWait() *cobra.Command {
+	w := waiting{}
+	c := a.one("wait NAME", "Wait until an application is synced, healthy and at rest", "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			return a.await(cmd.Context(), api, namespace, name, w)
+		})
+	w.flags(c.Flags())
+	return c
+}
+
+func (a *app) appDiff() *cobra.Command {
+	return a.one("diff NAME", "Show how the cluster differs from Git; exit code 3 if it does", "  capstan app diff shop\n  capstan app diff shop -o json",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			d, raw, err := call[struct {
+				Items []client.ObjectDiff `json:"items"`
+			}](api.DiffApplication(cmd.Context(), namespace, name, nil))
+			if err != nil {
+				return err
+			}
+			if a.output == "table" || a.output == "wide" {
+				for _, o := range d.Items {
+					if err := a.showDiff(o); err != nil {
+						return err
+					}
+				}
+			} else if err := a.print(raw, diffNames(d.Items)); err != nil {
+				return err
+			}
+			if len(d.Items) > 0 {
+				return errDiffers
+			}
+			return nil
+		})
+}
+
+func diffNames(items []client.ObjectDiff) table {
+	var t table
+	for _, o := range items {
+		t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
+	}
+	return t
+}
+
+func (a *app) showDiff(o client.ObjectDiff) error {
+	title := o.Kind + " " + o.Name
+	if ns := deref(o.Namespace); ns != "" {
+		title = o.Kind + " " + ns + "/" + o.Name
+	}
+	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(deref(o.Summary)))
+	live, err := lines(o.Live)
+	if err != nil {
+		return err
+	}
+	desired, err := lines(o.Desired)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.streams.Out, udiff.Unified("live", "desired", live, desired))
+	return err
+}
+
+func lines(object *client.AnyObject) (string, error) {
+	if object == nil || len(*object) == 0 || string(*object) == "null" {
+		return "", nil
+	}
+	b, err := yaml.JSONToYAML(*object)
+	return string(b), err
+}
+
+func (a *app) appHistory() *cobra.Command {
+	return a.one("history NAME", "List what was deployed, newest first", "  capstan app history shop\n  capstan app history shop -o json",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			h, raw, err := call[struct {
+				Items []client.HistoryEntry `json:"items"`
+			}](api.GetHistory(cmd.Context(), namespace, name))
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
+			for _, e := range h.Items {
+				by := deref(deref(e.InitiatedBy).Username)
+				if deref(deref(e.InitiatedBy).Automated) {
+					by = "automation"
+				}
+				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
+				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
+			}
+			return a.print(raw, t)
+		})
+}
+
+func (a *app) appRollback() *cobra.Command {
+	var reason string
+	var prune, async bool
+	var w waiting
+	c := &cobra.Command{
+		Use: "rollback NAME ID", Short: "Apply what an entry of the history applied, and hold automation there",
+		Example: "  capstan app history shop\n  capstan app rollback shop 3 --reason 'checkout broken'",
+		Args:    exactly("the name of an application", "an id of its history"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil {
+				return usageError{fmt.Errorf("%q is no id of the history; see `capstan app history %s`", args[1], args[0])}
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			namespace, name := appName(args[0])
+			op, raw, err := call[client.Operation](api.RollbackApplication(cmd.Context(), namespace, name, nil,
+				client.RollbackApplicationJSONRequestBody{Id: id, Prune: ref(prune), Reason: ref(reason)}))
+			if err != nil {
+				return err
+			}
+			if async {
+				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
+			}
+			w.operation = op.Id
+			return a.await(cmd.Context(), api, namespace, name, w)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "kept in the history and shown while automation is held")
+	c.Flags().BoolVar(&prune, "prune", true, "delete what the older entry did not have")
+	c.Flags().BoolVar(&async, "async", false, "do not wait")
+	w.flags(c.Flags())
+	return c
+}
+
+func (a *app) appRefresh() *cobra.Command {
+	var hard bool
+	c := a.one("refresh NAME", "Look at the sources again", "  capstan app refresh shop\n  capstan app refresh shop --hard",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
+			return err
+		})
+	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
+	return c
+}
+
+func (a *app) appTerminate() *cobra.Command {
+	return a.one("terminate NAME", "End the operation that is in progress", "  capstan app terminate shop\n  capstan app terminate argocd/shop",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			_, err := read(api.TerminateOperation(cmd.Context(), namespace, name))
+			return err
+		})
+}
+
+func (a *app) appManifests() *cobra.Command {
+	return a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			m, raw, err := call[struct {
+				Items []json.RawMessage `json:"items"`
+			}](api.GetManifests(cmd.Context(), namespace, name, nil))
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.print(raw, table{})
+			}
+			for _, o := range m.Items {
+				b, err := yaml.JSONToYAML(o)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.streams.Out, "---\n%s", b)
+			}
+			return nil
+		})
+}
+
+func (a *app) appDelete() *cobra.Command {
+	var yes, wait bool
+	var cascade string
+	var w waiting
+	c := a.one("delete NAME", "Delete an application, with its objects if cascade", "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			var params client.DeleteApplicationParams
+			if cascade != "" {
+				v, err := strconv.ParseBool(cascade)
+				if err != nil {
+					return usageError{fmt.Errorf("--cascade is true or false, not %q", cascade)}
+				}
+				params.Cascade = &v
+			}
+			if err := a.confirm(yes, "Delete application "+name+"?"); err != nil {
+				return err
+			}
+			if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, &params)); err != nil {
+				return err
+			}
+			if !wait {
+				return nil
+			}
+			return a.awaitGone(cmd.Context(), api, namespace, name, w)
+		})
+	c.Flags().StringVar(&cascade, "cascade", "", "true: its objects go too; false: they stay (default: as its finalizer says)")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&wait, "wait", true, "wait until it is gone")
+	w.flags(c.Flags())
+	return c
+}
+
+// confirm asks before something is destroyed.
+func (a *app) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !a.interactive() {
+		return usageError{fmt.Errorf("this destroys something; add --yes")}
+	}
+	answer, err := a.ask(question + " [y/N] ")
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+		return fault.New(fault.Conflict, "cancelled")
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+// maxAnswer bounds what is read of one answer.
+const maxAnswer = 256 << 20
+
+// answerError is an error that the hub answered with.
+type answerError struct {
+	status int
+	body   client.Error
+}
+
+func (e *answerError) Error() string { return e.body.Message }
+
+func (e *answerError) sentence() string {
+	s := e.body.Message
+	if e.body.Fix != nil && *e.body.Fix != "" {
+		s += "; " + *e.body.Fix
+	}
+	return fmt.Sprintf("%s [%s, request %s]", s, e.body.Code, e.body.RequestId)
+}
+
+func (e *answerError) exitCode() int {
+	switch e.status {
+	case http.StatusUnauthorized:
+		return exitSignIn
+	case http.StatusForbidden:
+		return exitForbidden
+	case http.StatusNotFound:
+		return exitMissing
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// client opens the API of the hub.
+func (a *app) client() (*client.Client, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(c)
+}
+
+func newClient(c config) (*client.Client, error) {
+	u, err := url.Parse(c.Server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fault.New(fault.Invalid, "%q is no URL of a hub; write it like https://capstan.example.com", c.Server)
+	}
+	return client.NewClient(c.Server, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		if c.Token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.Token)
+		}
+		r.Header.Set("User-Agent", "capstan/"+version.String())
+		return nil
+	}))
+}
+
+// call takes what a method of the client returned and reads the answer into
+// T, beside its raw form. An answer without a body leaves both empty.
+func call[T any](res *http.Response, err error) (T, []byte, error) {
+	var out T
+	raw, err := read(res, err)
+	if err != nil || len(raw) == 0 {
+		return out, raw, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, raw, fmt.Errorf("the hub's answer cannot be read; is the address that of a Capstan hub? %w", err)
+	}
+	return out, raw, nil
+}
+
+func read(res *http.Response, err error) ([]byte, error) {
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if res.StatusCode < 300 {
+		return raw, nil
+	}
+	e := &answerError{status: res.StatusCode}
+	if json.Unmarshal(raw, &e.body) != nil || e.body.Message == "" {
+		return nil, fault.New(fault.Offline, "the server answered %s, which is no answer of a Capstan hub", res.Status)
+	}
+	return nil, e
+}
+
+func unreachable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot be reached"), "", "check --server and the network")
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+func (a *app) clusterCommand() *cobra.Command {
+	return noun("cluster", "Clusters: enroll, list, remove", []string{"clusters"}, a.clusterEnroll(), a.clusterList(), a.clusterRemove())
+}
+
+func (a *app) clusterEnroll() *cobra.Command {
+	var server, life string
+	var labels map[string]string
+	var tokenOnly bool
+	c := &cobra.Command{
+		Use: "enroll NAME", Short: "Make a cluster and a join token for its agent", Args: exactly("the name of the cluster"),
+		Example: "  capstan cluster enroll production\n  capstan cluster enroll edge-7 --label site=oslo --token-only",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			body := client.EnrollClusterJSONRequestBody{Name: args[0], Server: ref(server), ExpiresIn: ref(life)}
+			if len(labels) > 0 {
+				m := client.StringMap(labels)
+				body.Labels = &m
+			}
+			e, raw, err := call[client.Enrolment](api.EnrollCluster(cmd.Context(), nil, body))
+			if err != nil {
+				return err
+			}
+			if tokenOnly {
+				_, err := fmt.Fprintln(a.streams.Out, e.JoinToken)
+				return err
+			}
+			if a.output != "table" && a.output != "wide" {
+				return a.print(raw, table{name: []string{"cluster/" + e.Cluster.Name}})
+			}
+			fmt.Fprintf(a.streams.Out, "Cluster %s waits for its agent. In the cluster, until %s, once:\n\n%s\n\nOr start the agent yourself:\n\n%s\n",
+				e.Cluster.Name, e.ExpiresAt.Local().Format("15:04 MST"), e.Helm, e.Command)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&server, "server-alias", "", "URL that destinations may name the cluster by; the hub never dials it")
+	c.Flags().StringVar(&life, "expires-in", "", "how long the join token can be used (default 1h)")
+	c.Flags().StringToStringVarP(&labels, "label", "l", nil, "labels of the cluster")
+	c.Flags().BoolVar(&tokenOnly, "token-only", false, "print the join token alone")
+	return c
+}
+
+func (a *app) clusterList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List clusters and the state of their agents", Aliases: []string{"ls"}, Args: exactly(),
+		Example: "  capstan cluster list\n  capstan cluster list -o wide",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			l, raw, err := call[struct {
+				Items []client.Cluster `json:"items"`
+			}](api.ListClusters(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION"}, wide: 2}
+			for _, c := range l.Items {
+				t.rows = append(t.rows, []string{
+					c.Name, string(c.Connection), ago(c.LastSeen), dash(deref(c.KubeVersion)),
+					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)),
+				})
+				t.name = append(t.name, "cluster/"+c.Name)
+			}
+			return a.print(raw, t)
+		},
+	}
+}
+
+func (a *app) clusterRemove() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a cluster and revoke its agent; nothing in the cluster is deleted", Aliases: []string{"rm"},
+		Example: "  capstan cluster remove edge-7\n  capstan cluster remove edge-7 --yes", Args: exactly("the name of the cluster"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Remove cluster "+args[0]+"?"); err != nil {
+				return err
+			}
+			_, err = read(api.DeleteCluster(cmd.Context(), args[0]))
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+func (a *app) loginCommand() *cobra.Command {
+	var tenant, username string
+	var passwordIn, tokenIn bool
+	c := &cobra.Command{
+		Use: "login URL", Short: "Sign in to a hub", Args: cobra.MaximumNArgs(1),
+		Example: "  capstan login https://capstan.example.com\n  capstan login https://capstan.example.com --username jane --password-stdin < secret\n  capstan login https://capstan.example.com --token-stdin < token",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.target(args)
+			if err != nil {
+				return err
+			}
+			if tokenIn {
+				if cfg.Token, err = a.secret(""); err != nil {
+					return err
+				}
+				return a.keep(cmd.Context(), cfg)
+			}
+			if a.token != "" {
+				cfg.Token = a.token
+				return a.keep(cmd.Context(), cfg)
+			}
+			if username == "" {
+				if username, err = a.ask("User name: "); err != nil {
+					return err
+				}
+			}
+			prompt := "Password: "
+			if passwordIn {
+				prompt = ""
+			}
+			password, err := a.secret(prompt)
+			if err != nil {
+				return err
+			}
+			api, err := newClient(cfg)
+			if err != nil {
+				return err
+			}
+			mode := client.SignInMode("token")
+			in, _, err := call[client.SignedInAnswer](api.Login(cmd.Context(), client.LoginJSONRequestBody{
+				Username: username, Password: password, Tenant: ref(tenant), Mode: &mode,
+			}))
+			if err != nil {
+				return err
+			}
+			cfg.Token = deref(in.Token)
+			return a.keep(cmd.Context(), cfg)
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", "", "organisation (default: default)")
+	c.Flags().StringVarP(&username, "username", "u", "", "user name; asked for if absent")
+	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
+	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
+	return c
+}
+
+func (a *app) setupCommand() *cobra.Command {
+	var secret, username string
+	c := &cobra.Command{
+		Use: "setup URL", Short: "Make the first account of an organisation with a one-time setup token", Args: cobra.MaximumNArgs(1),
+		Example: "  capstan setup https://capstan.example.com --setup-token TOKEN --username admin\n  capstan setup https://capstan.example.com --setup-token TOKEN < password",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.target(args)
+			if err != nil {
+				return err
+			}
+			password, err := a.secret("New password (at least 12 characters): ")
+			if err != nil {
+				return err
+			}
+			api, err := newClient(cfg)
+			if err != nil {
+				return err
+			}
+			mode := client.SignInMode("token")
+			in, _, err := call[client.SignedInAnswer](api.Setup(cmd.Context(), client.SetupJSONRequestBody{
+				Token: secret, Username: username, Password: password, Mode: &mode,
+			}))
+			if err != nil {
+				return err
+			}
+			cfg.Token = deref(in.Token)
+			return a.keep(cmd.Context(), cfg)
+		},
+	}
+	c.Flags().StringVar(&secret, "setup-token", "", "the secret of the setup link")
+	c.Flags().StringVarP(&username, "username", "u", "admin", "user name of the new account")
+	_ = c.MarkFlagRequired("setup-token")
+	return c
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "logout", Short: "End the session and forget it", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			if api, err := newClient(cfg); err == nil {
+				if _, err := read(api.Logout(cmd.Context())); err != nil && exitCode(err) != exitSignIn {
+					a.note("capstan: warning: the hub did not end the session: %s", say(err))
+				}
+			}
+			return save(config{Server: cfg.Server})
+		},
+	}
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "whoami", Short: "Say who is signed in, and what they may do", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			me, raw, err := call[client.Me](api.GetMe(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			return a.print(raw, table{
+				head: []string{"USER", "TENANT", "ROLES", "VIA"},
+				rows: [][]string{{me.Username, me.Tenant, dash(strings.Join(me.Roles, ",")), string(me.Via)}},
+				name: []string{me.Username},
+			})
+		},
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the versions of this command and of the hub", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(a.streams.Out, "client", version.String())
+			api, err := a.client()
+			if err != nil {
+				return nil // not signed in: the client's version is all there is to say
+			}
+			raw, err := read(api.GetVersion(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(a.streams.Out, "hub", string(raw))
+			return err
+		},
+	}
+}
+
+// target is the hub that a sign-in is for.
+func (a *app) target(args []string) (config, error) {
+	server := first(append(args, a.server, os.Getenv("CAPSTAN_SERVER"))...)
+	if server == "" {
+		cfg, err := a.load()
+		if err != nil {
+			return cfg, usageError{fmt.Errorf("expected the URL of a hub")}
+		}
+		server = cfg.Server
+	}
+	return config{Server: strings.TrimSuffix(server, "/")}, nil
+}
+
+// keep stores a sign-in after it was proved to work.
+func (a *app) keep(ctx context.Context, cfg config) error {
+	api, err := newClient(cfg)
+	if err != nil {
+		return err
+	}
+	me, _, err := call[client.Me](api.GetMe(ctx))
+	if err != nil {
+		return err
+	}
+	if err := save(cfg); err != nil {
+		return err
+	}
+	a.note("Signed in to %s as %s (organisation %s).", cfg.Server, me.Username, me.Tenant)
+	return nil
+}
+
+func (a *app) ask(prompt string) (string, error) {
+	if !a.interactive() {
+		return "", usageError{fmt.Errorf("--username is needed without a terminal")}
+	}
+	fmt.Fprint(a.streams.Err, prompt)
+	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// secret reads a secret without showing it, or the first line of standard
+// input where there is no terminal.
+func (a *app) secret(prompt string) (string, error) {
+	if f, ok := a.streams.In.(*os.File); ok && prompt != "" && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.streams.Err, prompt)
+		b, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.streams.Err)
+		return string(b), err
+	}
+	b, err := io.ReadAll(io.LimitReader(a.streams.In, 64<<10))
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	if line = strings.TrimRight(line, "\r"); line == "" {
+		return "", fault.New(fault.Invalid, "standard input holds no secret")
+	}
+	return line, nil
+}
+
+func (a *app) interactive() bool {
+	f, ok := a.streams.In.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

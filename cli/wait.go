@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// errTimeout ends a wait that took too long.
+var errTimeout = errors.New("timed out")
+
+// waiting says what is waited for. Without any of the three, all.
+type waiting struct {
+	timeout                time.Duration
+	sync, health, finished bool
+	operation              string // an operation whose end is waited for first
+}
+
+func (w *waiting) flags(f *pflag.FlagSet) {
+	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
+	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
+	f.BoolVar(&w.health, "health", false, "wait for Healthy")
+	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
+}
+
+// judge says whether the wait is over, and with which result; why is what is
+// missing yet.
+func (w waiting) judge(x client.Application) (over bool, why string, err error) {
+	st := deref(x.Status)
+	op := st.OperationState
+	all := !w.sync && !w.health && !w.finished
+	if op != nil && (w.operation == "" || op.Id == w.operation || deref(op.RetryCount) > 0) {
+		switch {
+		case op.Phase == "Pending" || op.Phase == "Running" || op.Phase == "Terminating":
+			if all || w.finished || w.operation != "" {
+				return false, fmt.Sprintf("operation %s: %s", op.Phase, dash(deref(op.Message))), nil
+			}
+		case op.RetryAt != nil:
+			return false, fmt.Sprintf("operation failed and is tried again at %s: %s", op.RetryAt.Format(time.TimeOnly), deref(op.Message)), nil
+		case op.Phase != "Succeeded" && w.operation != "":
+			return true, "", fault.New(fault.Conflict, "operation %s: %s", op.Phase, deref(op.Message))
+		}
+		if dry := op.Operation; w.operation != "" && dry != nil && dry.Sync != nil && deref(dry.Sync.DryRun) {
+			return true, "", nil
+		}
+	} else if w.operation != "" {
+		return false, "the operation has not been seen yet", nil
+	}
+	if (all || w.sync) && (st.Sync == nil || st.Sync.Status != "Synced") {
+		return false, "not synced" + conditionText(st), nil
+	}
+	if (all || w.health) && (st.Health == nil || st.Health.Status != "Healthy") {
+		return false, "not healthy" + conditionText(st), nil
+	}
+	return true, "", nil
+}
+
+func conditionText(st client.ApplicationStatus) string {
+	var out []string
+	if st.Health != nil && deref(st.Health.Message) != "" {
+		out = append(out, *st.Health.Message)
+	}
+	for _, c := range deref(st.Conditions) {
+		out = append(out, c.Type+": "+c.Message)
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(out, "; ") + ")"
+}
+
+// await follows the stream until an application is where it should be.
+func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	defer cancel()
+	why := ""
+	err := a.watch(ctx, api, namespace, name, func(x client.Application, raw []byte) (bool, error) {
+		var over bool
+		var err error
+		if over, why, err = w.judge(x); err != nil || !over {
+			return over, err
+		}
+		return true, a.print(raw, appTable([]client.Application{x}))
+	})
+	if errors.Is(context.Cause(ctx), errTimeout) && err != nil {
+		return fmt.Errorf("application %s: %w after %s: %s", name, errTimeout, w.timeout, why)
+	}
+	return err
+}
+
+// awaitGone waits until an application no longer exists.
+func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	defer cancel()
+	err := a.watch(ctx, api, namespace, name, func(client.Application, []byte) (bool, error) { return false, nil })
+	if exitCode(err) == exitMissing {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Errorf("application %s is not gone: %w after %s", name, errTimeout, w.timeout)
+	}
+	return err
+}
+
+// watch reads the application, and again with each change that the stream
+// tells of, until see has seen enough. The stream is opened before the first
+// read, so nothing is missed.
+func (a *app) watch(ctx context.Context, api *client.Client, namespace, name string, see func(client.Application, []byte) (bool, error)) error {
+	for {
+		events, stop, err := a.events(ctx, api, namespace+"/"+name)
+		if err != nil {
+			return err
+		}
+		err = a.look(ctx, api, namespace, name, events, see)
+		stop()
+		if !errors.Is(err, errStreamEnded) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+var errStreamEnded = errors.New("the stream ended")
+
+func (a *app) look(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(client.Application, []byte) (bool, error)) error {
+	for {
+		x, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		if done, err := see(x, raw); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case _, open := <-events:
+			if !open {
+				return errStreamEnded
+			}
+		}
+	}
+}
+
+// events gives a hint for each event about one application.
+func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app})
+	if err == nil && res.StatusCode != 200 {
+		_, err = read(res, nil)
+	} else if err != nil {
+		err = unreachable(err)
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	// One hint waits at most: what changed is read anew anyway.
+	hints := make(chan struct{}, 1)
+	go func() {
+		defer close(hints)
+		defer res.Body.Close()
+		scan := bufio.NewScanner(res.Body)
+		scan.Buffer(make([]byte, 64<<10), 16<<20)
+		for scan.Scan() {
+			if data, ok := strings.CutPrefix(scan.Text(), "data:"); ok && concerns(data, app) {
+				select {
+				case hints <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return hints, cancel, nil
+}
+
+// concerns says whether an event is about an application; when it does not
+// say which, it may be.
+func concerns(data, app string) bool {
+	var e client.StreamEvent
+	if json.Unmarshal([]byte(data), &e) != nil {
+		return true
+	}
+	return deref(e.Name) == "" || deref(e.Namespace)+"/"+deref(e.Name) == app
+}
