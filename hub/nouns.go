@@ -192,6 +192,8 @@ const (
 	SyncError        = "SyncError"        // automation stopped after a failed operation
 	DeletionError    = "DeletionError"
 	ImpureWarning    = "ImpureWarning" // templates use random or time functions
+	RenderWarning    = "RenderWarning" // what a renderer wants people to know
+	AgentWarning     = "AgentWarning"  // what an agent wants people to know, such as a field that is fought over
 )
 
 // An ObjectRef is one object of a snapshot, without its body.

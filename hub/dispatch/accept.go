@@ -288,6 +288,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
 		s.Failed = &op
 	}
+	if err := c.moveAway(ctx, app); err != nil {
+		return err
+	}
 	d := plan.Next(s)
 	if d.Supersede {
 		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
@@ -296,6 +299,24 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	return c.move(move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
 		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, warnings: candidate.Warnings})
+}
+
+// moveAway makes clusters that an application no longer goes to forget it;
+// its objects there stay. Only a change of its spec can have moved it.
+func (c *change) moveAway(ctx context.Context, app hub.Application) error {
+	if app.Status.PlannedGeneration == app.Generation || app.Status.PlannedGeneration == 0 {
+		return nil
+	}
+	held, err := c.tx.DesiredClusters(ctx, app.ID)
+	if err != nil {
+		return err
+	}
+	for _, cluster := range held {
+		if cluster != app.Cluster {
+			c.leave(app.ID, cluster)
+		}
+	}
+	return nil
 }
 
 func hasHooks(s hub.Snapshot) bool {

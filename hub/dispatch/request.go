@@ -11,16 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A SyncRequest is what a person asks of a sync.
-type SyncRequest struct {
-	Revision string // empty: the target; else a revision that was rendered for this application
-	Options  hub.OperationOptions
-	Reason   string
-}
-
 // Sync appends an operation that a person asked for, inside the caller's
 // transaction. The caller wakes the cluster after the commit.
-func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req SyncRequest, by hub.Initiator) (hub.Operation, error) {
+func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest) (hub.Operation, error) {
 	c := &change{tx: tx, now: time.Now()}
 	a, spec, err := c.one(ctx, app)
 	if err != nil {
@@ -42,7 +35,7 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req SyncRequest, by
 		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "revision %s is not what its targetRevision stands for now", req.Revision), object,
 			"set spec.source.targetRevision, or roll back to a revision of its history")
 	}
-	op := c.operation(a, hub.SyncOperation, c.snaps[target], by)
+	op := c.operation(a, hub.SyncOperation, c.snaps[target], req.Initiator)
 	op.Options, op.Reason = req.Options, req.Reason
 	if spec.SyncPolicy != nil {
 		op.Options.SyncOptions = append(append([]string{}, spec.SyncPolicy.SyncOptions...), req.Options.SyncOptions...)

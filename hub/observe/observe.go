@@ -24,9 +24,9 @@ const credit = 1 << 20
 
 // Store keeps observations.
 type Store interface {
-	// PutObservation stores one report and lists the operations that became
-	// over with it. Reports may arrive twice.
-	PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, o hub.Observation) (over []hub.OperationID, err error)
+	// PutObservation stores one report and says what became of it. Reports
+	// may arrive twice.
+	PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, o hub.Observation) (hub.Observed, error)
 }
 
 // Caller tells which cluster a stream speaks for, from its certificate.
@@ -72,31 +72,34 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 		if err != nil {
 			return err
 		}
-		if err := s.take(ctx, tenant, cluster, up); err != nil {
+		seen, err := s.take(ctx, tenant, cluster, up)
+		if err != nil {
 			return err
 		}
-		if err := stream.Send(&linkv1.ReportDown{Acked: up.Seq, Credit: credit}); err != nil {
+		if err := stream.Send(&linkv1.ReportDown{Acked: up.Seq, Credit: credit, Resnapshot: seen.Resnapshot}); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) error {
+func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observed, error) {
 	o, err := observation(cluster, up)
 	if err != nil {
 		s.log.WarnContext(ctx, "report of an agent is not valid", "cluster", cluster, "error", err)
-		return err
+		return hub.Observed{}, err
 	}
-	over, err := s.store.PutObservation(ctx, tenant, cluster, o)
+	seen, err := s.store.PutObservation(ctx, tenant, cluster, o)
 	if err != nil {
 		s.log.ErrorContext(ctx, "report of an agent cannot be stored", "cluster", cluster, "error", err)
-		return err
+		return seen, err
 	}
-	if len(over) > 0 {
+	if len(seen.Over) > 0 {
 		s.hints.Over()
 	}
-	s.hints.Changed(tenant)
-	return nil
+	if !seen.Repeated {
+		s.hints.Changed(tenant)
+	}
+	return seen, nil
 }
 
 // observation reads a message; identifiers are checked before they reach a

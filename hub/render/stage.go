@@ -304,9 +304,6 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 			if isTarget != (pass == 0) || recent[i].ParamsHash != j.params {
 				continue
 			}
-			if equal(recent[i].Revisions, j.commits) {
-				return &recent[i], nil
-			}
 			if trees == nil {
 				var err error
 				if trees, err = r.trees.open(ctx, r.Stage, r.tenant, j); err != nil {

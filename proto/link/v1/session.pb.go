@@ -383,7 +383,8 @@ type BeatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	NowUnixNano   int64                  `protobuf:"varint,2,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
-	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"` // reconnect elsewhere soon
+	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`    // reconnect elsewhere soon
+	Closing       *Closing               `protobuf:"bytes,4,opt,name=closing,proto3" json:"closing,omitempty"` // set in the last message of a session that the hub ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +440,74 @@ func (x *BeatReply) GetDrain() bool {
 	return false
 }
 
+func (x *BeatReply) GetClosing() *Closing {
+	if x != nil {
+		return x.Closing
+	}
+	return nil
+}
+
+// Closing says why the hub ends a session.
+type Closing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`   // kind of the fault: conflict, denied, unknown, offline
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"` // one sentence for people
+	Fix           string                 `protobuf:"bytes,3,opt,name=fix,proto3" json:"fix,omitempty"`     // what to do about it; may be empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Closing) Reset() {
+	*x = Closing{}
+	mi := &file_link_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Closing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Closing) ProtoMessage() {}
+
+func (x *Closing) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Closing.ProtoReflect.Descriptor instead.
+func (*Closing) Descriptor() ([]byte, []int) {
+	return file_link_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Closing) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Closing) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Closing) GetFix() string {
+	if x != nil {
+		return x.Fix
+	}
+	return ""
+}
+
 var File_link_v1_session_proto protoreflect.FileDescriptor
 
 const file_link_v1_session_proto_rawDesc = "" +
@@ -479,11 +548,16 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\x0esent_unix_nano\x18\x02 \x01(\x03R\fsentUnixNano\x12%\n" +
 	"\x0ereport_backlog\x18\x03 \x01(\rR\rreportBacklog\x12\x1f\n" +
 	"\vapplied_seq\x18\x04 \x01(\x04R\n" +
-	"appliedSeq\"]\n" +
+	"appliedSeq\"\x89\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +
-	"\x05drain\x18\x03 \x01(\bR\x05drain2u\n" +
+	"\x05drain\x18\x03 \x01(\bR\x05drain\x12*\n" +
+	"\aclosing\x18\x04 \x01(\v2\x10.link.v1.ClosingR\aclosing\"E\n" +
+	"\aClosing\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x10\n" +
+	"\x03fix\x18\x03 \x01(\tR\x03fix2u\n" +
 	"\aSession\x126\n" +
 	"\x05Hello\x12\x15.link.v1.HelloRequest\x1a\x16.link.v1.HelloResponse\x122\n" +
 	"\tHeartbeat\x12\r.link.v1.Beat\x1a\x12.link.v1.BeatReply(\x010\x01B4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
@@ -500,25 +574,27 @@ func file_link_v1_session_proto_rawDescGZIP() []byte {
 	return file_link_v1_session_proto_rawDescData
 }
 
-var file_link_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_link_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_link_v1_session_proto_goTypes = []any{
 	(*HelloRequest)(nil),  // 0: link.v1.HelloRequest
 	(*Cursor)(nil),        // 1: link.v1.Cursor
 	(*HelloResponse)(nil), // 2: link.v1.HelloResponse
 	(*Beat)(nil),          // 3: link.v1.Beat
 	(*BeatReply)(nil),     // 4: link.v1.BeatReply
+	(*Closing)(nil),       // 5: link.v1.Closing
 }
 var file_link_v1_session_proto_depIdxs = []int32{
 	1, // 0: link.v1.HelloRequest.cursor:type_name -> link.v1.Cursor
-	0, // 1: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
-	3, // 2: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
-	2, // 3: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
-	4, // 4: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	5, // 1: link.v1.BeatReply.closing:type_name -> link.v1.Closing
+	0, // 2: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
+	3, // 3: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
+	2, // 4: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
+	4, // 5: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_session_proto_init() }
@@ -532,7 +608,7 @@ func file_link_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_session_proto_rawDesc), len(file_link_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,359 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// An app is one application in this cluster. One worker at a time takes its
+// states, runs its operations and compares it; events are judged beside it.
+type app struct {
+	e  *Engine
+	id string
+
+	mu         sync.Mutex
+	state      *linkv1.AppState // newest that was resolved; nil: none was
+	generation uint64           // highest that was seen
+	ignore     *diff.Ignore
+	target     *snapshot
+	accepted   *snapshot
+	unserved   bool // some kind of the snapshots is not served yet
+	objects    map[manifest.Key]*object
+	problem    string                  // why the application cannot be compared; empty: it can
+	warnings   map[string]string       // what a person should know, by what it is about
+	conflicts  map[manifest.Key]string // wanted objects that another application holds, by its title
+	closed     bool
+
+	fresh      bool     // a newer state waits to be resolved
+	untaken    bool     // the newest state could not be resolved yet; it is tried again
+	queue      []string // operations that wait
+	running    *running
+	deleting   bool   // a delete operation began; nothing is healed any more
+	rebuild    bool   // its records were lost with the state directory
+	healthy    string // operation whose health is waited for
+	stale      bool   // some object must be compared by a dry run or read
+	working    bool
+	namespaces map[string]struct{} // made sure of by this process
+	told       *linkv1.AppReport   // newest report; nil: none yet
+	toldAt     time.Time
+	telling    bool // a report is planned
+	comparing  bool // a comparison is planned
+}
+
+// running is the operation under way.
+type running struct {
+	id      string
+	stop    func(actor string)
+	changed chan struct{} // holds one hint that some object has changed
+}
+
+func newApp(e *Engine, id string) *app {
+	a := &app{
+		e: e, id: id, generation: e.Secret.Generation(id),
+		objects: map[manifest.Key]*object{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
+	}
+	records := e.Inventory.Owned(id)
+	a.rebuild = e.lost && len(records) == 0 && a.generation > 0
+	for _, r := range records {
+		a.adopt(r)
+	}
+	return a
+}
+
+// adopt takes up a record of the inventory.
+func (a *app) adopt(r inventory.Record) {
+	gvk := kindOf(r.Key, r.Version)
+	x, holder := a.e.claim(a, r.Key, gvk, r.Key.Namespace != "")
+	if holder != nil {
+		return
+	}
+	x.record = &r
+	x.hook = r.Hook
+	a.objects[r.Key] = x
+}
+
+// stateChanged says that the inventory has a newer state.
+func (a *app) stateChanged(ctx context.Context) {
+	row, ok := a.e.Inventory.App(a.id)
+	if !ok {
+		return
+	}
+	a.e.Secret.Raise(a.id, row.State.GetGeneration())
+	a.mu.Lock()
+	a.generation = max(a.generation, row.State.GetGeneration())
+	a.fresh = true
+	a.start()
+	a.mu.Unlock()
+}
+
+// enqueue takes an operation in line.
+func (a *app) enqueue(_ context.Context, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(a.queue, id) || (a.running != nil && a.running.id == id) {
+		return
+	}
+	a.queue = append(a.queue, id)
+	a.start()
+}
+
+// terminate ends an operation that runs or waits.
+func (a *app) terminate(_ context.Context, o inventory.Operation) {
+	a.mu.Lock()
+	r := a.running
+	a.start() // one that waits ends at its turn
+	a.mu.Unlock()
+	if r != nil && r.id == o.ID {
+		r.stop(o.Terminated)
+	}
+}
+
+// start makes sure that a worker runs. The caller holds mu.
+func (a *app) start() {
+	if !a.working && !a.closed {
+		a.working = a.e.do(a.work)
+	}
+}
+
+// work does what waits, one thing after the other, and ends when nothing does.
+func (a *app) work(ctx context.Context) {
+	for {
+		a.mu.Lock()
+		next := a.next()
+		if next == nil || ctx.Err() != nil || a.closed {
+			a.working = false
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Unlock()
+		next(ctx)
+	}
+}
+
+// next gives what is to be done next; nil: nothing. The caller holds mu.
+func (a *app) next() func(ctx context.Context) {
+	switch {
+	case a.fresh:
+		a.fresh = false
+		return a.take
+	case len(a.queue) > 0 && !a.untaken:
+		id := a.queue[0]
+		return func(ctx context.Context) { a.turn(ctx, id) }
+	case a.stale && a.state != nil && !a.deleting:
+		a.stale = false
+		return a.compare
+	}
+	return nil
+}
+
+// turn runs the operation that is next in line, or the newest of those that
+// wait: it supersedes the others, unless one of them has begun before a restart.
+func (a *app) turn(ctx context.Context, first string) {
+	o, ok := a.e.Inventory.Operation(first)
+	a.mu.Lock()
+	later := len(a.queue) > 1
+	newest := a.queue[len(a.queue)-1]
+	a.queue = a.queue[1:]
+	a.mu.Unlock()
+	if !ok || !o.Open() {
+		return
+	}
+	if later && len(o.Progress) == 0 {
+		a.end(ctx, o, result(o, errored(fault.New(fault.Conflict, "superseded by operation %s before it began", newest)), time.Time{}))
+		return
+	}
+	a.execute(ctx, o)
+}
+
+// take resolves the newest state and judges every object by it.
+func (a *app) take(ctx context.Context) {
+	row, ok := a.e.Inventory.App(a.id)
+	if !ok {
+		return
+	}
+	state := row.State
+	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
+	accepted := target
+	if err == nil && state.GetAccepted().GetId() != state.GetTarget().GetId() {
+		accepted, err = a.e.resolve(ctx, state.GetAccepted(), state.GetNamespace())
+	}
+	if state.GetAccepted() == nil {
+		accepted = nil
+	}
+	var ignore *diff.Ignore
+	if err == nil {
+		ignore, err = diff.NewIgnore(ignoreRules(state.GetPolicy().GetIgnore()))
+	}
+	if err != nil {
+		a.failed(ctx, state, err)
+		return
+	}
+	a.mu.Lock()
+	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
+	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	a.align()
+	a.rejudge(ctx)
+	a.stones()
+	a.tell()
+	a.mu.Unlock()
+	a.e.hint()
+}
+
+// failed keeps what was, says why the new state cannot be compared, and tries
+// again where time may help.
+func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	a.e.Log.WarnContext(ctx, "state not taken", logkey.Application, a.id, logkey.Error, err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == nil {
+		a.state = state
+	}
+	a.problem = sentence(err)
+	a.tell()
+	if a.untaken = fault.KindOf(err) != fault.Invalid; !a.untaken {
+		return
+	}
+	a.e.later(2*time.Second, func(ctx context.Context) { a.stateChanged(ctx) })
+}
+
+// align makes the set of objects fit the snapshots. The caller holds mu.
+func (a *app) align() {
+	delete(a.warnings, "shared")
+	a.conflicts = map[manifest.Key]string{}
+	for _, s := range []*snapshot{a.target, a.accepted} {
+		if s == nil {
+			continue
+		}
+		for key, d := range s.objects {
+			if x := a.objects[key]; x != nil {
+				if x.record == nil || x.gvk == d.gvk {
+					continue
+				}
+				a.reversion(x, d)
+				continue
+			}
+			x, holder := a.e.claim(a, key, d.gvk, d.namespaced)
+			if holder != nil {
+				if holder.yields(key) {
+					x, holder = a.e.claim(a, key, d.gvk, d.namespaced)
+				}
+				if holder != nil {
+					a.conflicts[key] = holder.title()
+					a.warnings["shared"] = key.Describe() + " is managed by application " + holder.title() + " too, which keeps it"
+					continue
+				}
+			}
+			a.objects[key] = x
+		}
+	}
+	for key, x := range a.objects {
+		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
+		if x.target == nil && x.accepted == nil && x.record == nil && x.hook == "" {
+			a.drop(x)
+		}
+	}
+}
+
+// reversion watches an object in the version that is desired now.
+func (a *app) reversion(x *object, d *desired) {
+	if a.target.get(x.key) == d && x.gvk != d.gvk {
+		x.gvk = d.gvk
+		x.live = live{}
+		x.expected = expectation{}
+	}
+}
+
+// yields gives up an object that the application does not want any more, so
+// that another one may have it. What was applied stays.
+func (a *app) yields(key manifest.Key) bool {
+	if !a.mu.TryLock() {
+		return false // it is busy; the other asks again at its next state
+	}
+	defer a.mu.Unlock()
+	x := a.objects[key]
+	if x == nil || a.target.get(key) != nil || a.accepted.get(key) != nil || x.inflight > 0 {
+		return false
+	}
+	if x.record != nil {
+		a.e.Inventory.Disown(a.id, key)
+		x.record = nil
+	}
+	a.drop(x)
+	a.closeStone(key)
+	return true
+}
+
+// drop stops managing an object. The caller holds mu.
+func (a *app) drop(x *object) {
+	if a.objects[x.key] == x {
+		delete(a.objects, x.key)
+	}
+	if x.live.uid != "" {
+		a.e.Tree.Unroot(x.live.uid)
+	}
+	a.e.release(x)
+	a.e.Reports.Gone(x.report(a))
+	a.e.hint()
+}
+
+// close stops managing everything.
+func (a *app) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, x := range a.objects {
+		a.drop(x)
+	}
+	if a.running != nil {
+		a.running.stop("the hub, which no longer has the application")
+	}
+}
+
+// title names the application for people.
+func (a *app) title() string {
+	if row, ok := a.e.Inventory.App(a.id); ok && row.State.GetName() != "" {
+		return row.State.GetName()
+	}
+	return a.id
+}
+
+// enforced says whether live state must be kept equal to what was accepted.
+// The caller holds mu.
+func (a *app) enforced() bool {
+	return a.state.GetPolicy().GetSelfHeal() && a.accepted != nil && !a.fresh && !a.deleting && !a.closed &&
+		a.running == nil && len(a.queue) == 0
+}
+
+func ignoreRules(rules []*linkv1.IgnoreRule) []diff.Rule {
+	out := make([]diff.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = diff.Rule{
+			Group: r.GetGroup(), Kind: r.GetKind(), Name: r.GetName(), Namespace: r.GetNamespace(),
+			JSONPointers: r.GetJsonPointers(), JQ: r.GetJq(), Managers: r.GetManagers(),
+		}
+	}
+	return out
+}
+
+// sentence is what a person may read of an error of the engine. Errors that
+// nobody classified are the cluster's network or our own, and say so.
+func sentence(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind != fault.Internal {
+		return fault.Sentence(err)
+	}
+	return "the agent met an error that it does not understand; its log has the details"
+}

@@ -1,0 +1,336 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// comparePause is the least time between two dry runs of one object.
+const comparePause = 2 * time.Second
+
+// compare finds out by requests what records and watches cannot say: whether
+// an object is there whose kind was watched before it was wanted, and whether
+// a desired object that was never applied would change anything. It asks for
+// few objects at a time, and for one not more often than every two seconds.
+func (a *app) compare(ctx context.Context) {
+	a.mu.Lock()
+	var unsure []*object
+	for _, key := range a.keys() {
+		if x := a.objects[key]; x.unsure() {
+			unsure = append(unsure, x)
+		}
+	}
+	a.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, x := range unsure {
+		select {
+		case a.e.tries <- struct{}{}:
+		case <-ctx.Done():
+			wait.Wait()
+			return
+		}
+		wait.Go(func() {
+			defer func() { <-a.e.tries }()
+			a.examine(ctx, x)
+		})
+	}
+	wait.Wait()
+	if a.rebuilding() {
+		a.recover(ctx)
+	}
+}
+
+// examine reads one object and tries its desired content out.
+func (a *app) examine(ctx context.Context, x *object) {
+	a.mu.Lock()
+	d, uncertain := x.target, x.unsure()
+	now := a.e.Clock.Now()
+	if wait := x.examined.Add(comparePause).Sub(now); uncertain && wait > 0 && x.live.known {
+		a.compareLater(wait)
+		uncertain = false
+	}
+	if uncertain {
+		x.examined = now
+	}
+	a.mu.Unlock()
+	if !uncertain {
+		return
+	}
+	err := a.try(ctx, x, d)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	a.e.Log.WarnContext(ctx, "object not compared", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind := fault.KindOf(err)
+	if kind == fault.Offline || kind == fault.Internal {
+		a.compareLater(5 * comparePause)
+		return
+	}
+	was := x.standing()
+	x.expected = expectation{digest: d.digest, uid: x.live.uid, content: x.live.content, problem: sentence(err)}
+	a.after(ctx, x, was)
+}
+
+// compareLater begins a comparison after a while. The caller holds mu.
+func (a *app) compareLater(wait time.Duration) {
+	if a.comparing {
+		return
+	}
+	a.comparing = a.e.do(func(ctx context.Context) {
+		if run.Sleep(ctx, a.e.Clock, wait) != nil {
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.comparing, a.stale = false, true
+		a.start()
+	})
+}
+
+// try reads the live object and dry-runs the desired one on it.
+func (a *app) try(ctx context.Context, x *object, d *desired) error {
+	s := &sending{app: a, key: x.key, dryRun: true}
+	live, err := a.look(ctx, x, d, s)
+	if err != nil || live == nil {
+		return err
+	}
+	body, err := a.e.body(ctx, d.digest)
+	if err != nil {
+		return err
+	}
+	s.body, s.options = body, a.options(body)
+	a.mu.Lock()
+	a.prepare(body, x.key)
+	s.ignore = a.ignore
+	if x.record != nil {
+		s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
+	}
+	a.mu.Unlock()
+	out, err := a.send(ctx, s)
+	if err != nil {
+		return explain(err, x.key, "dry-run")
+	}
+	return a.learn(ctx, x, d, s, live, out)
+}
+
+// look reads the live object of a key; nil if there is none.
+func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*manifest.Object, error) {
+	gvr, _, err := a.e.Mapper.Resource(ctx, d.gvk)
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		return nil, err
+	}
+	var live *manifest.Object
+	if err == nil {
+		s.place = place{resource: gvr, namespace: x.key.Namespace, name: x.key.Name}
+		if live, err = a.e.kube.get(ctx, s.place); err != nil {
+			return nil, explain(err, x.key, "read")
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.objects[x.key] != x || x.inflight > 0:
+		return nil, nil
+	case live == nil && !(x.live.known && !x.live.found):
+		x.vanish(ctx)
+	case live != nil && !x.live.older(live):
+		x.seen(ctx, live)
+	}
+	return live, nil
+}
+
+// learn keeps what a dry run said. Where it says that nothing would change
+// and our own apply made live what it is, the lost or void record is made anew.
+func (a *app) learn(ctx context.Context, x *object, d *desired, s *sending, live, out *manifest.Object) error {
+	owned, err := a.own(s, d.digest, out)
+	if err != nil {
+		return explain(err, x.key, "compare")
+	}
+	owned.UID = string(live.GetUID())
+	v, err := a.e.hashes.Compare(owned, live, s.ignore)
+	if err != nil {
+		return explain(err, x.key, "compare")
+	}
+	if v.Equal && s.ignore.Empty(x.key) && contentOf(untracked(out.Object)) != contentOf(untracked(live.Object)) {
+		v.Equal, v.Fields = false, []string{"fields that are no longer in the manifests"}
+	}
+	seen := a.e.see(live, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := x.standing()
+	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields}
+	ours := seen.applied && seen.tracked == a.trackingID(x.key)
+	void := x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void != ""
+	switch {
+	case v.Equal && x.accepted != nil && x.accepted.digest == d.digest && ((x.record == nil && ours) || void):
+		a.rerecord(ctx, x, d, s, live)
+	case !v.Equal && void, !v.Equal && a.rebuild && ours && x.record == nil:
+		x.drifted(d, owned, s)
+	}
+	a.after(ctx, x, was)
+	return nil
+}
+
+// untracked gives an object without our tracking id: that an object lacks it
+// does not make it differ (TRK-08).
+func untracked(object map[string]any) map[string]any {
+	o := (&manifest.Object{Object: object}).DeepCopy()
+	all := o.GetAnnotations()
+	if _, ok := all[trackingAnnotation]; ok {
+		delete(all, trackingAnnotation)
+		o.SetAnnotations(all)
+	}
+	return o.Object
+}
+
+// rerecord makes the record of an object that is as it should be. The caller
+// holds mu.
+func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object) {
+	owned, err := a.own(s, d.digest, live)
+	if err != nil {
+		a.e.Log.WarnContext(ctx, "record not made", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+		return
+	}
+	x.keep(d, owned, s)
+	x.judge(live)
+}
+
+// drifted records what an accepted object should be, so that live is seen to
+// differ from it and is healed. The caller holds mu.
+func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
+	if x.accepted == nil || x.accepted.digest != d.digest {
+		return
+	}
+	x.keep(d, owned, s)
+	if o := x.live.read(); o != nil {
+		x.judge(o)
+	}
+}
+
+func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
+	a := x.app
+	r := inventory.Record{
+		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: manifest.Options(s.body),
+	}
+	if _, err := a.e.Inventory.Own(r); err != nil {
+		return // it is tried again at the next comparison
+	}
+	x.record = &r
+}
+
+func (a *app) rebuilding() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rebuild
+}
+
+// recover finishes the rebuilding of lost records: tombstones whose objects
+// carry our tracking id are ours, and may be pruned by the next operation
+// that prunes; nothing else is taken for ours.
+func (a *app) recover(ctx context.Context) {
+	a.mu.Lock()
+	stones := slices.Clone(a.state.GetTombstones())
+	a.mu.Unlock()
+	for _, t := range stones {
+		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
+		if err := a.reclaim(ctx, key, kindOf(key, t.GetVersion())); err != nil {
+			if ctx.Err() == nil {
+				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
+			}
+			a.mu.Lock()
+			a.compareLater(5 * comparePause)
+			a.mu.Unlock()
+			return
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, x := range a.objects {
+		if x.unsure() {
+			return // some object is still to be looked at
+		}
+	}
+	a.rebuild = false
+	a.remake(ctx)
+	a.stones()
+	a.tell()
+	a.e.hint()
+}
+
+// remake heals the accepted objects that are not there at all: with the
+// records lost, that they were applied before is taken from the Secret, which
+// knows the application. The caller holds mu.
+func (a *app) remake(ctx context.Context) {
+	if a.accepted.name() == "" || a.accepted.name() != a.target.name() {
+		return
+	}
+	for _, x := range a.objects {
+		if x.record != nil || x.accepted == nil || !x.live.known || x.live.found || !a.enforced() {
+			continue
+		}
+		d := x.accepted
+		x.record = &inventory.Record{App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: diff.Owned{
+			Manager: Manager, APIVersion: d.gvk.GroupVersion().String(), Digest: d.digest,
+		}}
+		a.heal(ctx, x)
+	}
+}
+
+// reclaim looks whether the object of a tombstone is ours.
+func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVersionKind) error {
+	gvr, namespaced, err := a.e.Mapper.Resource(ctx, gvk)
+	if fault.KindOf(err) == fault.Missing {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	if key.Namespace == "" && namespaced {
+		key.Namespace = a.state.GetNamespace()
+	}
+	if !namespaced {
+		key.Namespace = ""
+	}
+	a.mu.Unlock()
+	live, err := a.e.kube.get(ctx, place{resource: gvr, namespace: key.Namespace, name: key.Name})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return explain(err, key, "read")
+	}
+	if live == nil {
+		return nil
+	}
+	seen := a.e.see(live, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.objects[key] != nil || !seen.applied || seen.tracked != a.trackingID(key) {
+		return nil
+	}
+	owned, err := a.e.hashes.Own(live, Manager, [32]byte{}, nil)
+	if err != nil {
+		return explain(err, key, "reclaim")
+	}
+	r := inventory.Record{App: a.id, Key: key, Version: gvk.Version, Owned: owned, Options: manifest.Options(live)}
+	if _, err := a.e.Inventory.Own(r); err != nil {
+		return err
+	}
+	a.adopt(r)
+	if x := a.objects[key]; x != nil {
+		x.observe(live)
+	}
+	return nil
+}

@@ -1,0 +1,400 @@
+// Package apply is the agent's engine: it brings a cluster to what the hub has
+// accepted, keeps it there, and says how far both agree. It never decides what
+// should be deployed, deletes only what a tombstone names and its own
+// inventory holds, and sends no request for an object that is as it should
+// be. The daemon feeds it rows of the desired log, the watcher what it sees.
+// One application has at most one operation at a time, one object one write at
+// a time, and an older generation never wins.
+package apply
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// A Mapper knows under which resource a kind is served.
+type Mapper interface {
+	// Resource finds a kind; fault.Missing if it is not served.
+	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
+	// Forget makes the next search that fails look at the server anew.
+	Forget()
+	// Changed closes when other kinds are served than before.
+	Changed() <-chan struct{}
+}
+
+// Reports takes the newest values for the hub. None of its methods blocks.
+type Reports interface {
+	App(r *linkv1.AppReport)
+	Resource(r *linkv1.Resource)
+	Gone(r *linkv1.Resource)
+	Operation(r *linkv1.OperationReport)
+	Closed(t *linkv1.TombstoneClosed)
+}
+
+// Watches says which kinds must be watched.
+type Watches interface {
+	Want(kinds []schema.GroupVersionKind)
+}
+
+// Tree follows what managed objects own.
+type Tree interface {
+	Root(uid, app string)
+	Unroot(uid string)
+}
+
+// Blobs asks the hub for objects that are not here.
+type Blobs interface {
+	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
+}
+
+// Config is what an engine is made of. All fields but the last four are needed.
+type Config struct {
+	Client    dynamic.Interface
+	Mapper    Mapper
+	Inventory *inventory.Store
+	Secret    *inventory.Secret
+	Reports   Reports
+	Tree      Tree
+	Blobs     Blobs
+	Lease     func() error                                   // whether a write may begin now
+	Health    func(*manifest.Object) (state, message string) // empty state: no rule
+	Columns   func(*manifest.Object) []*linkv1.Column
+	Log       *slog.Logger
+
+	Clock    run.Clock     // nil: the real one
+	Parallel int           // requests at a time; 0: 32
+	Apps     int           // applications with an operation at a time; 0: 16
+	Poll     time.Duration // how often waited-for objects are looked at without a hint; 0: 5 s
+}
+
+// An Engine runs the applications of one cluster.
+type Engine struct {
+	Config
+	kube    *kube
+	hashes  diff.Comparer
+	slots   chan struct{} // one for each application with an operation
+	tries   chan struct{} // dry runs and reads of comparisons
+	lost    bool          // the state directory was lost: what is ours must be found again
+	watches Watches
+	wake    chan struct{}
+
+	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
+	workers sync.WaitGroup
+
+	mu      sync.RWMutex
+	apps    map[string]*app
+	objects map[manifest.Key]*object // what is managed, by whoever claimed it first
+	listed  map[schema.GroupVersionKind]bool
+	broken  map[schema.GroupVersionKind]error
+	wanted  []schema.GroupVersionKind
+	begun   bool
+}
+
+// New makes an engine that knows nothing yet. Watches is set by Run.
+func New(c Config) *Engine {
+	if c.Clock == nil {
+		c.Clock = run.System{}
+	}
+	if c.Parallel <= 0 {
+		c.Parallel = 32
+	}
+	if c.Apps <= 0 {
+		c.Apps = 16
+	}
+	if c.Poll <= 0 {
+		c.Poll = 5 * time.Second
+	}
+	return &Engine{
+		Config:  c,
+		kube:    newKube(c.Client, c.Lease, c.Clock, c.Parallel),
+		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
+		slots:   make(chan struct{}, c.Apps),
+		tries:   make(chan struct{}, 4),
+		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
+		wake:    make(chan struct{}, 1),
+		apps:    map[string]*app{},
+		objects: map[manifest.Key]*object{},
+		listed:  map[schema.GroupVersionKind]bool{},
+		broken:  map[schema.GroupVersionKind]error{},
+	}
+}
+
+// Run begins with what the inventory holds, works until ctx ends, waits for
+// its workers and returns nil. Operations that are cut off go on after the
+// next start.
+func (e *Engine) Run(ctx context.Context, w Watches) error {
+	e.begin(ctx, w)
+	collect := e.Clock.Now()
+	for {
+		served := e.Mapper.Changed()
+		tick, stop := e.Clock.After(time.Minute)
+		select {
+		case <-ctx.Done():
+			stop()
+			e.mu.Lock()
+			e.begun = false
+			e.mu.Unlock()
+			e.workers.Wait()
+			return nil
+		case <-served:
+			e.rescope(ctx)
+		case <-e.wake:
+			e.want()
+		case <-tick:
+		}
+		stop()
+		if now := e.Clock.Now(); now.Sub(collect) >= time.Minute {
+			collect = now
+			e.Inventory.Expire(now)
+			e.collect(ctx)
+		}
+	}
+}
+
+func (e *Engine) begin(ctx context.Context, w Watches) {
+	e.mu.Lock()
+	e.life, e.watches, e.begun = ctx, w, true
+	e.mu.Unlock()
+	for _, id := range e.Inventory.Owners() {
+		e.app(id)
+	}
+	var all inventory.Changes
+	for _, a := range e.Inventory.Apps() {
+		all.States = append(all.States, a.ID)
+	}
+	for _, o := range e.Inventory.OpenOperations() {
+		all.Operations = append(all.Operations, o.ID)
+	}
+	for _, o := range e.Inventory.Unacked() {
+		e.Reports.Operation(o.Result)
+	}
+	e.Changed(ctx, all)
+	e.want()
+}
+
+// Changed tells the engine what a batch of the desired log asks for. It
+// returns at once; operations begin before it does.
+func (e *Engine) Changed(ctx context.Context, c inventory.Changes) {
+	for _, id := range c.Forgotten {
+		e.forget(id)
+	}
+	for _, id := range c.States {
+		e.app(id).stateChanged(ctx)
+	}
+	for _, id := range c.Operations {
+		o, ok := e.Inventory.Operation(id)
+		switch {
+		case !ok:
+		case o.Open():
+			e.app(o.App).enqueue(ctx, id)
+		case o.Result != nil:
+			e.Reports.Operation(o.Result) // the hub asks again: it has lost the result
+		}
+	}
+	for _, id := range c.Terminated {
+		if o, ok := e.Inventory.Operation(id); ok && o.Open() {
+			e.app(o.App).terminate(ctx, o)
+		}
+	}
+}
+
+// Retain drops the applications that the desired log has no state of any
+// more: a replay from the start has ended. Their objects stay as they are.
+func (e *Engine) Retain() {
+	e.mu.RLock()
+	var gone []string
+	for id := range e.apps {
+		if _, ok := e.Inventory.App(id); !ok {
+			gone = append(gone, id)
+		}
+	}
+	e.mu.RUnlock()
+	for _, id := range gone {
+		e.forget(id)
+	}
+}
+
+// app finds an application or makes it.
+func (e *Engine) app(id string) *app {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok := e.apps[id]
+	if !ok {
+		a = newApp(e, id)
+		e.apps[id] = a
+	}
+	return a
+}
+
+// forget stops managing an application and leaves its objects alone.
+func (e *Engine) forget(id string) {
+	e.mu.Lock()
+	a, ok := e.apps[id]
+	delete(e.apps, id)
+	e.mu.Unlock()
+	if !ok {
+		return
+	}
+	e.Secret.Forget(id)
+	a.close()
+	e.hint()
+}
+
+// claim gives the object of a key to an application. It fails, naming the
+// holder, while another application manages it.
+func (e *Engine) claim(a *app, key manifest.Key, gvk schema.GroupVersionKind, namespaced bool) (*object, *app) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if held, ok := e.objects[key]; ok {
+		if held.app != a {
+			return nil, held.app
+		}
+		return held, nil
+	}
+	x := &object{key: key, gvk: gvk, namespaced: namespaced, app: a}
+	e.objects[key] = x
+	return x, nil
+}
+
+// release gives up an object.
+func (e *Engine) release(x *object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.objects[x.key] == x {
+		delete(e.objects, x.key)
+	}
+}
+
+func (e *Engine) object(key manifest.Key) *object {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.objects[key]
+}
+
+// kindState says whether a kind was listed since the start, and why it is not
+// watched now.
+func (e *Engine) kindState(gvk schema.GroupVersionKind) (listed bool, broken error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.listed[gvk], e.broken[gvk]
+}
+
+// hint asks Run to reconsider which kinds are watched.
+func (e *Engine) hint() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// want tells the watcher which kinds are managed now.
+func (e *Engine) want() {
+	e.mu.Lock()
+	set := map[schema.GroupVersionKind]struct{}{}
+	for _, x := range e.objects {
+		set[x.gvk] = struct{}{}
+	}
+	kinds := make([]schema.GroupVersionKind, 0, len(set))
+	for gvk := range set {
+		kinds = append(kinds, gvk)
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
+	same := slices.Equal(kinds, e.wanted)
+	for gvk := range e.listed {
+		if _, ok := set[gvk]; !ok {
+			delete(e.listed, gvk)
+			delete(e.broken, gvk)
+		}
+	}
+	e.wanted = kinds
+	w := e.watches
+	e.mu.Unlock()
+	if !same && w != nil {
+		w.Want(kinds)
+	}
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// do runs work that outlives the call that began it, as long as Run lives.
+func (e *Engine) do(work func(ctx context.Context)) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if !e.begun {
+		return false
+	}
+	ctx := e.life
+	e.workers.Go(func() { work(ctx) })
+	return true
+}
+
+// later runs work after a while, unless Run ends before.
+func (e *Engine) later(d time.Duration, work func(ctx context.Context)) {
+	e.do(func(ctx context.Context) {
+		if run.Sleep(ctx, e.Clock, d) == nil {
+			work(ctx)
+		}
+	})
+}
+
+// rescope takes the states again of applications whose kinds were not all
+// served before.
+func (e *Engine) rescope(ctx context.Context) {
+	for _, a := range e.all() {
+		a.mu.Lock()
+		again := a.unserved
+		a.mu.Unlock()
+		if again {
+			a.stateChanged(ctx)
+		}
+	}
+}
+
+func (e *Engine) all() []*app {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	out := make([]*app, 0, len(e.apps))
+	for _, a := range e.apps {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b *app) int { return compareText(a.id, b.id) })
+	return out
+}
+
+// collect deletes blobs that nothing needs any more.
+func (e *Engine) collect(ctx context.Context) {
+	lists := map[string][][]byte{}
+	for _, a := range e.all() {
+		a.mu.Lock()
+		for _, s := range []*snapshot{a.target, a.accepted} {
+			if s != nil && len(s.list) > 0 {
+				lists[string(s.list)] = s.digests()
+			}
+		}
+		a.mu.Unlock()
+	}
+	if err := e.Inventory.Collect(lists).Wait(ctx); err != nil && ctx.Err() == nil {
+		e.Log.WarnContext(ctx, "blobs not collected", logkey.Error, err)
+	}
+}

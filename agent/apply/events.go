@@ -1,0 +1,225 @@
+package apply
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Seen takes an object that a watch gave.
+func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
+	x := e.object(manifest.KeyOf(o))
+	if x == nil {
+		return
+	}
+	a := x.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x.gvk.Version != manifest.Version(o) || a.objects[x.key] != x {
+		return // another version of a kind that is watched in two
+	}
+	if x.inflight > 0 {
+		x.waiting, x.lost = o, ""
+		return
+	}
+	if x.live.older(o) {
+		return
+	}
+	x.seen(ctx, o)
+}
+
+// seen judges an object that is not being written. The caller holds mu.
+func (x *object) seen(ctx context.Context, o *manifest.Object) {
+	a := x.app
+	was := x.standing()
+	x.observe(o)
+	a.after(ctx, x, was)
+}
+
+// standing is what of an object counts for its application.
+type standing struct{ sync, health string }
+
+func (x *object) standing() standing {
+	s, _ := x.sync()
+	h, _ := x.wellness()
+	return standing{s, h}
+}
+
+// after tells of an object that may have changed, and heals it. The caller
+// holds mu.
+func (a *app) after(ctx context.Context, x *object, was standing) {
+	if a.closed {
+		return
+	}
+	a.heal(ctx, x)
+	if x.unsure() {
+		a.stale = true
+		a.start()
+	}
+	a.e.Reports.Resource(x.report(a))
+	if x.standing() != was {
+		a.tell()
+	}
+	a.nudge()
+}
+
+// unsure says whether only a request can tell how an object stands.
+func (x *object) unsure() bool {
+	a := x.app
+	if x.target == nil || a.running != nil || len(a.queue) > 0 || x.inflight > 0 {
+		return false
+	}
+	if !x.live.known {
+		listed, _ := a.e.kindState(x.gvk)
+		return listed
+	}
+	return x.live.found && !x.current(x.target) && !x.expects(x.target)
+}
+
+// nudge wakes the operation that runs. The caller holds mu.
+func (a *app) nudge() {
+	if a.running == nil {
+		return
+	}
+	select {
+	case a.running.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Gone takes the deletion of an object.
+func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
+	x := e.object(manifest.KeyOf(o))
+	if x == nil || x.gvk.Version != manifest.Version(o) {
+		return
+	}
+	a := x.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.objects[x.key] != x {
+		return
+	}
+	uid := string(o.GetUID())
+	if x.inflight > 0 {
+		if x.waiting == nil || string(x.waiting.GetUID()) == uid {
+			x.waiting, x.lost = nil, uid
+		}
+		return
+	}
+	if x.live.uid == "" || x.live.uid == uid {
+		x.vanish(ctx)
+	}
+}
+
+// vanish takes note that an object is not there. The caller holds mu.
+func (x *object) vanish(ctx context.Context) {
+	a := x.app
+	was := x.standing()
+	if x.live.uid != "" {
+		a.e.Tree.Unroot(x.live.uid)
+	}
+	// The editor of the object is not who deleted it.
+	x.live = live{known: true}
+	x.expected = expectation{}
+	switch {
+	case x.hook != "" && x.record == nil:
+		a.nudge() // a hook that is still to be made
+		return
+	case x.hook != "", x.doomed, x.record != nil && x.target == nil && x.accepted == nil:
+		a.disown(x)
+		a.nudge()
+		a.tell()
+		return
+	}
+	a.after(ctx, x, was)
+}
+
+// disown forgets an object that is gone and wanted no more. The caller holds mu.
+func (a *app) disown(x *object) {
+	a.e.Inventory.Disown(a.id, x.key)
+	x.record, x.hook, x.doomed = nil, "", false
+	a.closeStone(x.key)
+	if x.target == nil && x.accepted == nil {
+		a.drop(x)
+		return
+	}
+	a.e.Reports.Resource(x.report(a))
+}
+
+// Listed takes a complete list: objects of the kind that were not in it and
+// are not newer are gone. The list has uids, and names as "namespace/name".
+func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{}) {
+	e.mu.Lock()
+	e.listed[gvk] = true
+	var of []*object
+	for _, x := range e.objects {
+		if x.gvk == gvk {
+			of = append(of, x)
+		}
+	}
+	e.mu.Unlock()
+	for _, x := range of {
+		x.app.mu.Lock()
+		if x.app.objects[x.key] == x && x.inflight == 0 {
+			x.listed(ctx, versionNumber(version), back, list)
+		}
+		x.app.mu.Unlock()
+	}
+}
+
+// listed judges an object by a complete list. The caller holds mu.
+func (x *object) listed(ctx context.Context, at uint64, back bool, list map[string]struct{}) {
+	_, there := list[x.live.uid]
+	_, named := list[x.key.Namespace+"/"+x.key.Name]
+	newer := at != 0 && versionNumber(x.live.version) > at
+	switch {
+	case back && there && newer:
+		x.live.known, x.live.version = false, "" // what is known is of a time that was undone
+	case !x.live.known && !named:
+		x.vanish(ctx)
+		return
+	case x.live.found && !there && (back || !newer):
+		x.vanish(ctx)
+		return
+	}
+	if x.unsure() {
+		x.app.stale = true
+		x.app.start()
+	}
+}
+
+// Broken takes note that a kind is not being watched, or is again.
+func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, err error) {
+	e.mu.Lock()
+	if err == nil {
+		delete(e.broken, gvk)
+	} else {
+		e.broken[gvk] = err
+	}
+	e.mu.Unlock()
+	for _, a := range e.all() {
+		a.mu.Lock()
+		for _, x := range a.objects {
+			if x.gvk == gvk {
+				a.tell()
+				break
+			}
+		}
+		a.mu.Unlock()
+	}
+}
+
+// Ready says whether every managed kind was listed or is known not to be
+// watched, so that a complete picture can be given.
+func (e *Engine) Ready() bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, gvk := range e.wanted {
+		if !e.listed[gvk] && e.broken[gvk] == nil {
+			return false
+		}
+	}
+	return e.begun
+}

@@ -1,0 +1,203 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// The pace of healing. Whoever edits is healed at once each time; a program
+// that has undone us three times within ten seconds is left alone for a while.
+const (
+	fightCount  = 3
+	fightWindow = 10 * time.Second
+	fightFirst  = 2 * time.Second
+	fightFactor = 3
+	fightMost   = 300 * time.Second
+	retryFirst  = time.Second
+	retryMost   = 60 * time.Second
+)
+
+// A fight is what one manager does to the same fields of one object.
+type fight struct {
+	times []time.Time // of our healings, newest last
+	delay time.Duration
+	until time.Time
+}
+
+// heal brings an object back to what was accepted, if that is what the
+// policy says and it is not so now. The caller holds mu.
+func (a *app) heal(_ context.Context, x *object) {
+	if !a.healable(x) {
+		return
+	}
+	now := a.e.Clock.Now()
+	wait := x.notBefore.Sub(now)
+	if wait <= 0 {
+		wait = x.patience(now)
+	}
+	if wait > 0 {
+		a.lookAgain(x, wait)
+		return
+	}
+	x.inflight++
+	d := x.accepted
+	if !a.e.do(func(ctx context.Context) { a.restore(ctx, x, d) }) {
+		x.inflight--
+	}
+}
+
+// healable says whether an object differs from what was accepted and applied.
+// The caller holds mu.
+func (a *app) healable(x *object) bool {
+	if !a.enforced() || x.inflight > 0 || x.hook != "" || x.accepted == nil || x.doomed || !x.live.known || x.live.deleting {
+		return false
+	}
+	if x.record == nil || x.record.Owned.Digest != x.accepted.digest {
+		return false
+	}
+	if !x.live.found {
+		return true
+	}
+	if x.record.Owned.UID != x.live.uid {
+		return true // somebody has made it anew
+	}
+	return x.verdict.Void == "" && !x.verdict.Equal
+}
+
+// patience says how long to leave an object to the manager that changes it
+// again and again. People are never made to wait.
+func (x *object) patience(now time.Time) time.Duration {
+	if x.retries > 0 {
+		return 0 // the pause after a failure is planned already
+	}
+	who, what := x.live.editor, strings.Join(x.verdict.Fields, ",")
+	if !x.live.found {
+		who, what = "", "deleted"
+	}
+	if person(who) && x.live.found {
+		return 0
+	}
+	if x.fights == nil {
+		x.fights = map[string]*fight{}
+	}
+	key := who + "\x00" + what
+	f := x.fights[key]
+	if f == nil {
+		f = &fight{}
+		x.fights[key] = f
+	}
+	if now.Before(f.until) {
+		return f.until.Sub(now)
+	}
+	if n := len(f.times); n > 0 && now.Sub(f.times[n-1]) > 2*f.delay+fightWindow {
+		f.delay, f.times = 0, nil
+		x.app.unwarn("fight " + x.key.String())
+	}
+	recent := slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) > max(fightWindow, f.delay+fightWindow) })
+	f.times = append(recent, now)
+	if len(recent) < fightCount {
+		return 0
+	}
+	f.delay = min(max(f.delay*fightFactor, fightFirst), fightMost)
+	f.until = now.Add(f.delay)
+	x.app.warn("fight "+x.key.String(), foughtOver(x.key, who, what))
+	return f.delay
+}
+
+func foughtOver(key manifest.Key, who, what string) string {
+	if who == "" {
+		who = "another writer"
+	}
+	if what == "deleted" {
+		return key.Describe() + " is deleted again and again by " + who
+	}
+	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is fought over by " + who
+}
+
+// person says whether a field manager is a tool in a person's hand.
+func person(manager string) bool {
+	for _, prefix := range [...]string{"kubectl", "k9s", "Lens", "OpenLens", "Mozilla", "node-fetch", "dashboard", "headlamp"} {
+		if strings.HasPrefix(manager, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// warn keeps a sentence for people until unwarn. The caller holds mu.
+func (a *app) warn(about, text string) {
+	if a.warnings[about] != text {
+		a.warnings[about] = text
+		a.tell()
+	}
+}
+
+func (a *app) unwarn(about string) {
+	if _, ok := a.warnings[about]; ok {
+		delete(a.warnings, about)
+		a.tell()
+	}
+}
+
+// lookAgain heals an object after a while, if it still needs it. The caller
+// holds mu.
+func (a *app) lookAgain(x *object, after time.Duration) {
+	if x.timed {
+		return
+	}
+	x.timed = true
+	a.e.later(after, func(ctx context.Context) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		x.timed = false
+		if a.objects[x.key] == x {
+			a.heal(ctx, x)
+		}
+	})
+}
+
+// restore writes an accepted object again. A write in flight is counted
+// already.
+func (a *app) restore(ctx context.Context, x *object, d *desired) {
+	body, err := a.e.body(ctx, d.digest)
+	if err != nil {
+		a.refused(ctx, x, err)
+		a.settle(ctx, x, nil)
+		return
+	}
+	if _, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true}); err == nil {
+		a.e.Log.InfoContext(ctx, "object healed", logkey.Application, a.id, logkey.Object, x.key.String())
+	}
+}
+
+// refused keeps why an object could not be written, and when it may be healed
+// again: soon where time may help, seldom where only a person can.
+func (a *app) refused(ctx context.Context, x *object, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := min(retryFirst<<min(x.retries, 10), retryMost)
+	if kind := fault.KindOf(err); kind == fault.Invalid || kind == fault.Denied {
+		wait = retryMost
+	}
+	x.retries++
+	x.notBefore = a.e.Clock.Now().Add(wait)
+	x.failure = sentence(err)
+	a.e.Log.WarnContext(ctx, "object not written", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Wait, wait, logkey.Error, err)
+}
+
+// options are the sync options that count for an object outside of an
+// operation: the application's, then its own.
+func (a *app) options(o *manifest.Object) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Concat(a.state.GetPolicy().GetSyncOptions(), manifest.Options(o))
+}

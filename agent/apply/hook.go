@@ -1,0 +1,309 @@
+package apply
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/wave"
+)
+
+// hookBody turns a hook's manifest into what is made: under the name of this
+// instance, marked with it, and held by the finalizer until its result was read.
+func (t *task) hookBody(it wave.Item) *manifest.Object {
+	o := t.bodies[it.Index].DeepCopy()
+	o.SetGenerateName("")
+	t.app.mu.Lock()
+	t.app.prepare(o, it.Key)
+	t.app.mu.Unlock()
+	annotate(o, instanceAnnotation, it.Instance)
+	if held := o.GetFinalizers(); !slices.Contains(held, health.HookFinalizer) {
+		o.SetFinalizers(append(held, health.HookFinalizer))
+	}
+	return o
+}
+
+// create makes a hook. That it exists with the same instance means that it
+// was made before a restart.
+func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
+	a := t.app
+	body := t.hookBody(it)
+	gvr, namespaced, err := a.e.Mapper.Resource(ctx, body.GroupVersionKind())
+	if err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "find")
+	}
+	a.mu.Lock()
+	x := t.hook(it)
+	limits, project := a.state.GetPolicy().GetLimits(), a.state.GetProject()
+	if x != nil {
+		x.inflight++
+	}
+	a.mu.Unlock()
+	if x == nil {
+		return wave.Outcome{}, fault.With(fault.New(fault.Conflict, "a hook has the name of a managed object"), it.Key.Describe(), "give the hook another name")
+	}
+	if err := permit(limits, project, it.Key, namespaced); err != nil {
+		a.settle(ctx, x, nil)
+		return wave.Outcome{}, err
+	}
+	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	out, message, err := t.make(ctx, at, it, body)
+	if err != nil {
+		a.settle(ctx, x, nil)
+		return wave.Outcome{}, explain(err, it.Key, "create")
+	}
+	a.mu.Lock()
+	x.hook = t.op.ID
+	x.record = &inventory.Record{
+		App: a.id, Key: it.Key, Version: it.Version, Wave: it.Wave, Hook: t.op.ID, Options: manifest.Options(body),
+		Owned: diff.Owned{Manager: Manager, APIVersion: out.GetAPIVersion(), UID: string(out.GetUID())},
+	}
+	_, err = a.e.Inventory.Own(*x.record)
+	a.mu.Unlock()
+	a.settle(ctx, x, out)
+	if err != nil {
+		return wave.Outcome{}, err
+	}
+	return wave.Outcome{Changed: message == "created", Message: message}, nil
+}
+
+// make creates a hook, or finds what an earlier try of this operation made.
+func (t *task) make(ctx context.Context, at place, it wave.Item, body *manifest.Object) (*manifest.Object, string, error) {
+	k := t.app.e.kube
+	out, err := k.create(ctx, at, body, false)
+	if err == nil {
+		return out, "created", nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, "", err
+	}
+	live, look := k.get(ctx, at)
+	if look != nil {
+		return nil, "", look
+	}
+	if live == nil {
+		return nil, "", err // it went in this very moment; the next try makes it
+	}
+	if instance, _ := manifest.RawAnnotation(live, instanceAnnotation); instance == it.Instance {
+		return live, "created before the restart", nil
+	}
+	text, err := manifest.Canonical(body)
+	if err != nil {
+		return nil, "", err
+	}
+	out, err = k.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: Manager}, nil)
+	return out, "applied onto the hook of an earlier operation, which its policy keeps", err
+}
+
+// tryHook dry-runs the creation of a hook. That one of the name exists is no
+// failure: it is taken away at its turn.
+func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
+	if s.problem != nil {
+		return s.problem
+	}
+	body := t.hookBody(it)
+	gvr, _, err := t.app.e.Mapper.Resource(ctx, body.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	_, err = t.app.e.kube.create(ctx, place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// absent says whether an item could not be tried out because this operation
+// itself makes its namespace or kind, or because that is allowed.
+func absent(it wave.Item, err error) bool {
+	missing := apierrors.IsNotFound(err) || fault.KindOf(err) == fault.Missing
+	return missing && (it.MadeHere || hasOption(it.Options, "SkipDryRunOnMissingResource", "true"))
+}
+
+// Delete prunes an object, or takes a hook away.
+func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
+	if it.Hook {
+		return t.remove(ctx, it)
+	}
+	a := t.app
+	gvr, namespaced, err := a.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	if fault.KindOf(err) == fault.Missing {
+		// Without its kind the object cannot be there, or cannot be seen; either
+		// way nothing can be deleted, and nothing is forgotten.
+		return wave.Outcome{Kept: true, Message: "left alone: " + sentence(err)}, nil
+	}
+	if err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "delete")
+	}
+	uid, out := t.doom(ctx, it, namespaced)
+	if out != nil {
+		return *out, nil
+	}
+	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	if x := t.heldByHook(it.Key); x {
+		if err := a.unhold(ctx, at, uid); err != nil {
+			return wave.Outcome{}, explain(err, it.Key, "delete")
+		}
+	}
+	err = a.e.kube.delete(ctx, at, uid, propagation(it.Options))
+	if apierrors.IsConflict(err) {
+		return t.another(it), nil
+	}
+	if err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "delete")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.objects[it.Key]
+	if x == nil || x.record == nil {
+		return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil // the watch was quicker
+	}
+	if x.live.uid == uid && x.live.found {
+		x.live.deleting = true
+	}
+	return wave.Outcome{Changed: true, Message: "pruned"}, nil
+}
+
+func (t *task) heldByHook(key manifest.Key) bool {
+	t.app.mu.Lock()
+	defer t.app.mu.Unlock()
+	x := t.app.objects[key]
+	return x != nil && x.hook != ""
+}
+
+// doom marks an object for deletion and gives the uid that our inventory has
+// of it; or an outcome, if it must not or need not be deleted.
+func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid string, out *wave.Outcome) {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.objects[it.Key]
+	switch {
+	case x == nil || x.record == nil:
+		return "", &wave.Outcome{Gone: true, Message: "not ours, or gone already"}
+	case a.e.Inventory.Rewound() != "":
+		return "", &wave.Outcome{Kept: true, Message: "kept: hub and cluster disagree about the past"}
+	}
+	if err := permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), it.Key, namespaced); err != nil {
+		return "", &wave.Outcome{Kept: true, Message: "kept: " + sentence(err)}
+	}
+	uid = x.record.Owned.UID
+	x.doomed = true
+	if x.live.known && !x.live.found {
+		x.vanish(ctx)
+		return "", &wave.Outcome{Gone: true, Message: "gone already"}
+	}
+	if uid == "" {
+		uid = x.live.uid
+	}
+	if uid == "" {
+		return "", &wave.Outcome{Kept: true, Message: "kept: which object of this name is ours is not known"}
+	}
+	return uid, nil
+}
+
+// another gives up an object that somebody deleted and made anew: it is not
+// the one that we applied.
+func (t *task) another(it wave.Item) wave.Outcome {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.objects[it.Key]; x != nil {
+		x.doomed = false
+		a.disown(x)
+	}
+	return wave.Outcome{Kept: true, Message: "left alone: somebody has made it anew since it was applied"}
+}
+
+// remove deletes a hook with its finalizer. What carries no mark of a hook is
+// not ours to delete.
+func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
+	a := t.app
+	if err := a.e.Secret.Flush(ctx); err != nil { // that it ran must outlive it, even on a lost disk
+		return wave.Outcome{}, err
+	}
+	gvr, _, err := a.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	if err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "delete")
+	}
+	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	live, err := a.e.kube.get(ctx, at)
+	if err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "read")
+	}
+	if live == nil {
+		return wave.Outcome{Gone: true, Message: "gone already"}, nil
+	}
+	if _, marked := manifest.RawAnnotation(live, instanceAnnotation); !marked {
+		return wave.Outcome{Kept: true, Message: "it carries no mark of a hook of this application"}, nil
+	}
+	uid := string(live.GetUID())
+	if err := a.unhold(ctx, at, uid); err != nil {
+		return wave.Outcome{}, explain(err, it.Key, "delete")
+	}
+	err = a.e.kube.delete(ctx, at, uid, metav1.DeletePropagationBackground)
+	if err != nil && !apierrors.IsConflict(err) {
+		return wave.Outcome{}, explain(err, it.Key, "delete")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := t.hooks[it.Key]
+	if x == nil {
+		return wave.Outcome{Changed: true, Message: "deleted"}, nil
+	}
+	if x.live.found && x.live.uid == uid {
+		x.live.deleting, x.live.message = true, "being deleted"
+	}
+	return wave.Outcome{Changed: true, Gone: x.live.known && !x.live.found, Message: "deleted"}, nil
+}
+
+// Release lets go of a hook that stays: it may be deleted from now on.
+func (t *task) Release(ctx context.Context, it wave.Item) error {
+	gvr, _, err := t.app.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	if err != nil {
+		return explain(err, it.Key, "release")
+	}
+	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	return explain(t.app.unhold(ctx, at, ""), it.Key, "release")
+}
+
+// unhold takes the hook finalizer off an object, of the uid given if any.
+// What is gone, or was never held, is success.
+func (a *app) unhold(ctx context.Context, at place, uid string) error {
+	for try := 1; ; try++ {
+		live, err := a.e.kube.get(ctx, at)
+		if err != nil || live == nil || (uid != "" && string(live.GetUID()) != uid) {
+			return err
+		}
+		held := live.GetFinalizers()
+		rest := slices.DeleteFunc(slices.Clone(held), func(f string) bool { return f == health.HookFinalizer })
+		if len(rest) == len(held) {
+			return nil
+		}
+		left := make([]any, len(rest))
+		for i, f := range rest {
+			left[i] = f
+		}
+		text, err := manifest.AppendCanonical(nil, map[string]any{"metadata": map[string]any{
+			"finalizers": left, "resourceVersion": live.GetResourceVersion(),
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.MergePatchType, body: text, manager: Manager}, nil)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// The field managers. Two appliers of one name would delete each other's
+// fields, so what is not a manifest has a name of its own.
+const (
+	Manager          = "capstan"
+	NamespaceManager = "capstan-ns"
+)
+
+const (
+	maxTries   = 6
+	firstPause = 100 * time.Millisecond
+	mostPause  = 5 * time.Second
+)
+
+// A place is where one object lives in the API.
+type place struct {
+	resource  schema.GroupVersionResource
+	namespace string // empty: cluster-scoped
+	name      string
+}
+
+// kube sends requests to the API server: a bounded number at a time, writes
+// only while the lease is held, and again where the server asks for it.
+type kube struct {
+	client dynamic.Interface
+	lease  func() error
+	clock  run.Clock
+	slots  chan struct{}
+}
+
+func newKube(client dynamic.Interface, lease func() error, clock run.Clock, parallel int) *kube {
+	return &kube{client: client, lease: lease, clock: clock, slots: make(chan struct{}, parallel)}
+}
+
+func (k *kube) at(p place) dynamic.ResourceInterface {
+	r := k.client.Resource(p.resource)
+	if p.namespace == "" {
+		return r
+	}
+	return r.Namespace(p.namespace)
+}
+
+// limited runs one request in a slot, within the time that a write may take.
+func (k *kube) limited(ctx context.Context, request func(ctx context.Context) error) error {
+	select {
+	case k.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-k.slots }()
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	return request(ctx)
+}
+
+// get reads an object; nil if there is none.
+func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
+	var got *manifest.Object
+	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+		got, err = k.at(p).Get(ctx, p.name, metav1.GetOptions{})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// A patch is one write of an object.
+type patch struct {
+	place
+	kind    types.PatchType
+	body    []byte
+	manager string
+	dryRun  bool
+	lenient bool // do not validate fields (Validate=false)
+}
+
+// patch sends a patch. After an answer that leaves open whether it was
+// written, settled may look at the live object and say that it was: then it
+// is not sent again.
+func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.Object) bool) (*manifest.Object, error) {
+	opts := metav1.PatchOptions{FieldManager: w.manager}
+	if w.kind == types.ApplyPatchType {
+		force := true
+		opts.Force = &force
+	}
+	if w.dryRun {
+		opts.DryRun = []string{metav1.DryRunAll}
+	}
+	if w.lenient {
+		opts.FieldValidation = metav1.FieldValidationIgnore
+	}
+	var got *manifest.Object
+	again := func(ctx context.Context) (bool, error) {
+		if settled == nil || w.dryRun {
+			return false, nil
+		}
+		live, err := k.get(ctx, w.place)
+		if err != nil || live == nil || !settled(live) {
+			return false, err
+		}
+		got = live
+		return true, nil
+	}
+	err := k.retry(ctx, again, func(ctx context.Context) (err error) {
+		if err := k.mayWrite(w.dryRun); err != nil {
+			return err
+		}
+		got, err = k.at(w.place).Patch(ctx, w.name, w.kind, w.body, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// create makes an object that must not exist yet.
+func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
+	opts := metav1.CreateOptions{FieldManager: Manager}
+	if dryRun {
+		opts.DryRun = []string{metav1.DryRunAll}
+	}
+	var got *manifest.Object
+	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+		if err := k.mayWrite(dryRun); err != nil {
+			return err
+		}
+		got, err = k.at(p).Create(ctx, o, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// update replaces an object at the resource version that it names.
+func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
+	opts := metav1.UpdateOptions{FieldManager: Manager}
+	if dryRun {
+		opts.DryRun = []string{metav1.DryRunAll}
+	}
+	var got *manifest.Object
+	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+		if err := k.mayWrite(dryRun); err != nil {
+			return err
+		}
+		got, err = k.at(p).Update(ctx, o, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// delete removes the object with the uid given, and no other of its name.
+// That it is gone already is success.
+func (k *kube) delete(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation) error {
+	id := types.UID(uid)
+	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}}
+	err := k.retry(ctx, nil, func(ctx context.Context) error {
+		if err := k.mayWrite(false); err != nil {
+			return err
+		}
+		return k.at(p).Delete(ctx, p.name, opts)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *kube) mayWrite(dryRun bool) error {
+	if dryRun {
+		return nil
+	}
+	return k.lease()
+}
+
+// retry sends a request until it is answered for good. Between two tries
+// settled, if given, may find that the first one did its work.
+func (k *kube) retry(ctx context.Context, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
+	for try := 1; ; try++ {
+		err := k.limited(ctx, request)
+		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
+			return err
+		}
+		if run.Sleep(ctx, k.clock, pause(try, err)) != nil {
+			return err
+		}
+		if settled == nil || !ambiguous(err) {
+			continue
+		}
+		done, look := settled(ctx)
+		if look != nil {
+			return errors.Join(err, look)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// pause is what the server asks for, else a growing time with jitter.
+func pause(try int, err error) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		return min(time.Duration(seconds)*time.Second, 30*time.Second)
+	}
+	d := min(firstPause<<(try-1), mostPause)
+	return d/2 + rand.N(d/2) //nolint:gosec // jitter needs no secrecy
+}
+
+// transient says whether the same request may succeed a little later.
+func transient(err error) bool {
+	switch {
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
+		return true
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= 500
+	}
+	return fault.KindOf(err) == fault.Internal && lost(err)
+}
+
+// lost says whether a request got no answer.
+func lost(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// ambiguous says whether the request may have been carried out all the same.
+func ambiguous(err error) bool { return !apierrors.IsTooManyRequests(err) && transient(err) }
+
+// explain turns what an API server answered into one clear sentence about one
+// object, classified by who can help.
+func explain(err error, key manifest.Key, doing string) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := fault.As(err); known {
+		return fault.With(err, key.Describe(), "")
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		if lost(err) {
+			return fault.With(fault.Wrap(fault.Offline, err, "the API server did not answer when asked to %s it", doing), key.Describe(), "")
+		}
+		return fmt.Errorf("%s %s: %w", doing, key.Describe(), err)
+	}
+	kind, fix := sort(err)
+	said := status.Status().Message
+	if key.Kind == "Secret" {
+		said = withoutValues(err)
+	}
+	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", said), key.Describe(), fix)
+}
+
+// hushed keeps an answer about a Secret out of the chain that is logged.
+func hushed(err error, key manifest.Key) error {
+	if key.Kind == "Secret" {
+		return errors.New(withoutValues(err))
+	}
+	return err
+}
+
+// withoutValues says why a Secret was refused without what the server quotes.
+func withoutValues(err error) string {
+	reason := apierrors.ReasonForError(err)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return err.Error()
+	}
+	text := fmt.Sprintf("the API server refused it (%s)", reason)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			if c.Field != "" {
+				text += "; field " + c.Field
+			}
+		}
+	}
+	return text
+}
+
+// sort classifies an API server's refusal.
+func sort(err error) (kind fault.Kind, fix string) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fault.Denied, "give the agent's ServiceAccount the right, or fix what the admission policy objects to"
+	case apierrors.IsUnauthorized(err):
+		return fault.Offline, "the agent's credentials are no longer accepted by the API server"
+	case apierrors.IsNotFound(err):
+		return fault.Missing, "create what is missing first, in an earlier wave, or set CreateNamespace=true for a namespace"
+	case immutable(err):
+		return fault.Invalid, "set the sync option Replace=true,Force=true on the object to have it deleted and made anew"
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
+		return fault.Invalid, "correct the manifest"
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fault.Conflict, ""
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
+		return fault.Offline, ""
+	case apierrors.IsInternalError(err):
+		return fault.Offline, "see whether an admission webhook is down"
+	}
+	return fault.Invalid, ""
+}

@@ -1,0 +1,83 @@
+package apply
+
+import (
+	"path"
+	"strings"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// permit says whether a project's limits let an application have an object
+// (ENG-16). The hub has checked it already; the agent trusts itself only.
+func permit(l *linkv1.Limits, project string, key manifest.Key, namespaced bool) error {
+	if l == nil {
+		return nil
+	}
+	if !namespaced {
+		if matchesKind(l.GetClusterDeny(), key) || !matchesKind(l.GetClusterAllow(), key) {
+			return denied(project, key, "cluster-scoped objects of kind "+kindName(key))
+		}
+		return nil
+	}
+	if matchesKind(l.GetNamespacedDeny(), key) {
+		return denied(project, key, "objects of kind "+kindName(key))
+	}
+	if l.GetNamespacedAllowSet() && !matchesKind(l.GetNamespacedAllow(), key) {
+		return denied(project, key, "objects of kind "+kindName(key))
+	}
+	if !matchesNamespace(l.GetNamespaces(), key.Namespace) {
+		return denied(project, key, "objects in namespace "+key.Namespace)
+	}
+	return nil
+}
+
+func denied(project string, key manifest.Key, what string) error {
+	return fault.With(fault.New(fault.Denied, "project %s does not permit %s", project, what), key.Describe(),
+		"ask an owner of the project to permit it")
+}
+
+func kindName(key manifest.Key) string {
+	if key.Group == "" {
+		return key.Kind
+	}
+	return key.Group + "/" + key.Kind
+}
+
+func matchesKind(rules []*linkv1.KindRule, key manifest.Key) bool {
+	for _, r := range rules {
+		if glob(r.GetGroup(), key.Group) && glob(r.GetKind(), key.Kind) && (r.GetName() == "" || glob(r.GetName(), key.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesNamespace applies a list of globs in which "!" in front denies; a
+// denial wins wherever it stands. An empty list permits every namespace.
+func matchesNamespace(globs []string, namespace string) bool {
+	if len(globs) == 0 {
+		return true
+	}
+	ok := false
+	for _, g := range globs {
+		if rest, deny := strings.CutPrefix(g, "!"); deny {
+			if glob(rest, namespace) {
+				return false
+			}
+			continue
+		}
+		ok = ok || glob(g, namespace)
+	}
+	return ok
+}
+
+// glob matches * and ? within one word.
+func glob(pattern, s string) bool {
+	if pattern == "*" || pattern == s {
+		return true
+	}
+	ok, err := path.Match(pattern, s)
+	return err == nil && ok
+}

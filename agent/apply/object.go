@@ -1,0 +1,318 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// An object is one managed object: what it should be, what was applied, and
+// what is live. Its application's mu guards all of it.
+type object struct {
+	key        manifest.Key
+	gvk        schema.GroupVersionKind
+	namespaced bool
+	app        *app
+
+	target, accepted *desired
+	record           *inventory.Record // nil: never applied by us, or the record was lost
+	hook             string            // of a hook: the operation that made it
+	doomed           bool              // its deletion was asked for
+	live             live
+	verdict          diff.Verdict // of live by record
+	expected         expectation
+	failure          string // why the last write of it was refused
+
+	inflight  int              // writes under way; events wait until they are answered
+	waiting   *manifest.Object // newest event meanwhile
+	lost      string           // uid whose deletion was seen meanwhile
+	fights    map[string]*fight
+	retries   int       // writes that failed in a row
+	notBefore time.Time // of the next healing after a failure
+	timed     bool      // a later look is planned
+	examined  time.Time // when it was last read or tried out
+}
+
+// live is what was seen of an object last.
+type live struct {
+	known    bool // found says the truth
+	found    bool
+	deleting bool
+	uid      string
+	version  string // resource version
+	content  string // hash of all but status and bookkeeping
+	body     []byte // compressed JSON without managedFields
+	others   []diff.Managed
+	editor   string // manager that wrote last, apart from us
+	created  int64
+	health   string
+	message  string
+	info     []*linkv1.Column
+	instance string // of a hook: the operation and phase that made it
+	tracked  string // tracking id
+	applied  bool   // our manager has an entry
+}
+
+// An expectation is what a dry run of a desired object said.
+type expectation struct {
+	digest  [32]byte
+	uid     string
+	content string
+	equal   bool
+	fields  []string
+	problem string // why it would be refused
+}
+
+func kindOf(key manifest.Key, version string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
+}
+
+// older says whether an object was read before what is known already.
+func (l live) older(o *manifest.Object) bool {
+	if l.uid == "" || l.uid != string(o.GetUID()) {
+		return false
+	}
+	was, is := versionNumber(l.version), versionNumber(o.GetResourceVersion())
+	return was != 0 && is != 0 && is < was
+}
+
+// versionNumber reads a resource version, a growing number in every API
+// server in use; 0 for anything else.
+func versionNumber(v string) uint64 {
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// observe takes a live object in and judges it by the record. The caller
+// holds the application's mu.
+func (x *object) observe(o *manifest.Object) {
+	a := x.app
+	if x.live.uid != "" && x.live.uid != string(o.GetUID()) {
+		a.e.Tree.Unroot(x.live.uid)
+	}
+	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.judge(o)
+	a.e.Tree.Root(x.live.uid, a.id)
+}
+
+// judge compares a live object with what was applied.
+func (x *object) judge(o *manifest.Object) {
+	x.verdict = diff.Verdict{}
+	if x.record == nil {
+		return
+	}
+	v, err := x.app.e.hashes.CompareWith(x.record.Owned, o, x.app.ignore, x.live.others)
+	if err != nil {
+		v = diff.Verdict{Void: "the object cannot be compared: " + sentence(err)}
+	}
+	x.verdict = v
+}
+
+// see reduces an object to what is kept of it.
+func (e *Engine) see(o *manifest.Object, managers []string) live {
+	l := live{
+		known: true, found: true, deleting: o.GetDeletionTimestamp() != nil,
+		uid: string(o.GetUID()), version: o.GetResourceVersion(),
+		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o),
+	}
+	l.health, l.message = e.Health(o)
+	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
+		l.health, l.message = "", ""
+	}
+	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
+	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
+	if len(managers) > 0 {
+		l.others = diff.ManagedBy(o, managers)
+	}
+	l.editor, l.applied = editor(o)
+	slim := withoutFields(o.Object)
+	if text, err := manifest.AppendCanonical(nil, slim); err == nil {
+		l.body = s2.Encode(nil, text)
+	}
+	l.content = contentOf(slim)
+	return l
+}
+
+// read gives the kept body; nil if there is none.
+func (l live) read() *manifest.Object {
+	if len(l.body) == 0 {
+		return nil
+	}
+	text, err := s2.Decode(nil, l.body)
+	if err != nil {
+		return nil
+	}
+	o, err := manifest.FromCanonical(text)
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+// withoutFields gives an object without its managedFields; the object itself
+// stays as it is.
+func withoutFields(object map[string]any) map[string]any {
+	meta, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return object
+	}
+	out := make(map[string]any, len(object))
+	for k, v := range object {
+		out[k] = v
+	}
+	slim := make(map[string]any, len(meta))
+	for k, v := range meta {
+		if k != "managedFields" {
+			slim[k] = v
+		}
+	}
+	out["metadata"] = slim
+	return out
+}
+
+// editor names the manager that wrote an object last, apart from our own
+// applies and from those that only report its status, and says whether our
+// own applies left an entry.
+func editor(o *manifest.Object) (name string, applied bool) {
+	meta, _ := o.Object["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
+	newest := ""
+	for _, e := range entries {
+		m, _ := e.(map[string]any)
+		manager, _ := m["manager"].(string)
+		operation, _ := m["operation"].(string)
+		if manager == Manager {
+			applied = true
+			if operation == "Apply" {
+				continue
+			}
+		}
+		if sub, _ := m["subresource"].(string); sub == "status" {
+			continue
+		}
+		if at, _ := m["time"].(string); at >= newest {
+			newest, name = at, manager
+		}
+	}
+	return name, applied
+}
+
+// sync is the sync state of an object, and in few words what differs. An
+// empty state is not known yet. The caller holds the application's mu.
+func (x *object) sync() (state, detail string) {
+	switch {
+	case x.target == nil:
+		return outOfSync, "no longer in the manifests"
+	case !x.live.known:
+		if _, broken := x.app.e.kindState(x.gvk); broken != nil {
+			return unknownSync, sentence(broken)
+		}
+		return "", ""
+	case !x.live.found:
+		return outOfSync, "missing"
+	case x.current(x.target):
+		if x.verdict.Equal {
+			return synced, ""
+		}
+		return outOfSync, differs(x.verdict.Fields)
+	case x.expects(x.target):
+		if x.expected.problem != "" {
+			return unknownSync, x.expected.problem
+		}
+		if x.expected.equal {
+			return synced, ""
+		}
+		return outOfSync, differs(x.expected.fields)
+	}
+	return outOfSync, "changed in the manifests"
+}
+
+// The sync states in the words of the protocol.
+const (
+	synced      = "Synced"
+	outOfSync   = "OutOfSync"
+	unknownSync = "Unknown"
+)
+
+// current says whether a desired object is what was applied last, and the
+// verdict can be trusted.
+func (x *object) current(d *desired) bool {
+	return d != nil && x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void == ""
+}
+
+// expects says whether a dry run of a desired object is still good.
+func (x *object) expects(d *desired) bool {
+	return d != nil && x.expected.digest == d.digest && x.expected.uid == x.live.uid && x.expected.content == x.live.content
+}
+
+// differs names the first fields that differ.
+func differs(fields []string) string {
+	const most = 4
+	if len(fields) <= most {
+		return strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:most], ", "), len(fields)-most)
+}
+
+// wellness is the health of an object as its application counts it.
+func (x *object) wellness() (state, message string) {
+	if x.live.known && !x.live.found {
+		return health.Missing, ""
+	}
+	return x.live.health, x.live.message
+}
+
+// report says what the hub is told of an object. The caller holds the
+// application's mu.
+func (x *object) report(a *app) *linkv1.Resource {
+	r := &linkv1.Resource{
+		AppId: a.id, Uid: x.live.uid, Group: x.key.Group, Version: x.gvk.Version, Kind: x.key.Kind,
+		Namespace: x.key.Namespace, Name: x.key.Name, Managed: true,
+		CreatedUnix: x.live.created, Info: x.live.info,
+	}
+	r.Health, r.Message = x.wellness()
+	if x.hook != "" {
+		r.Hook = true
+		return r
+	}
+	r.Sync, r.Diff = x.sync()
+	if x.failure != "" && r.Sync != synced {
+		r.Message = x.failure
+	}
+	if x.target != nil {
+		r.Wave = x.target.wave
+	} else if x.record != nil {
+		r.RequiresPrune, r.Wave = true, x.record.Wave
+	}
+	return r
+}
+
+// hasOption says whether one of an object's recorded sync options is set.
+func hasOption(options []string, name, value string) bool {
+	v, ok := manifest.Option(options, name)
+	return ok && strings.EqualFold(v, value)
+}
+
+// keys gives the objects of an application in order.
+func (a *app) keys() []manifest.Key {
+	out := make([]manifest.Key, 0, len(a.objects))
+	for k := range a.objects {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, manifest.Key.Compare)
+	return out
+}

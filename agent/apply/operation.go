@@ -1,0 +1,363 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/wave"
+)
+
+// The phases in the words of the protocol (APP-15).
+const (
+	phaseRunning     = "Running"
+	phaseTerminating = "Terminating"
+	phaseSucceeded   = "Succeeded"
+	phaseFailed      = "Failed"
+)
+
+// execute runs one operation to its end, unless ctx ends before: then it goes
+// on after the next start.
+func (a *app) execute(ctx context.Context, o inventory.Operation) {
+	started := a.e.Clock.Now()
+	if why := a.refuses(o, started); why != nil {
+		a.end(ctx, o, result(o, errored(why), started))
+		return
+	}
+	select {
+	case a.e.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-a.e.slots }()
+	own, cancel := context.WithDeadlineCause(ctx, deadline(o), fault.New(fault.Exceeded, "the operation's deadline has passed"))
+	defer cancel()
+	out := a.perform(own, ctx, o, started)
+	a.mu.Lock()
+	a.running = nil
+	a.mu.Unlock()
+	if ctx.Err() != nil && out.GetFinishedUnixNano() == 0 {
+		return
+	}
+	a.end(ctx, o, out)
+	a.aftermath(ctx, o, out)
+}
+
+func deadline(o inventory.Operation) time.Time {
+	if at := o.Order.GetDeadlineUnix(); at > 0 {
+		return time.Unix(at, 0).Add(10 * time.Second) // the machine ends it in order; this is for what hangs
+	}
+	return time.Now().Add(24 * time.Hour)
+}
+
+// refuses says why an operation must not begin.
+func (a *app) refuses(o inventory.Operation, now time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	order := o.Order
+	switch at := order.GetDeadlineUnix(); {
+	case o.Terminated != "":
+		return fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)
+	case order.GetFence() < a.generation && len(o.Progress) == 0:
+		return fault.New(fault.Conflict, "superseded: it was made for generation %d of the application, and generation %d is known here", order.GetFence(), a.generation)
+	case at > 0 && now.After(time.Unix(at, 0)):
+		return fault.New(fault.Exceeded, "its deadline passed before it could begin")
+	case a.state == nil:
+		return fault.New(fault.Conflict, "the hub sent no state of the application with it")
+	case order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE && a.e.Inventory.Rewound() != "":
+		return fault.New(fault.Conflict, "nothing is deleted while hub and cluster disagree about the past: %s", a.e.Inventory.Rewound())
+	}
+	return nil
+}
+
+// perform plans and runs an operation. own ends with its deadline, outer with
+// the process.
+func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time) *linkv1.OperationReport {
+	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1)}
+	p := &progress{app: a, op: o, started: started, results: map[string]wave.ItemResult{}}
+	stopped := make(chan string, 1)
+	gate, halt := context.WithCancel(own)
+	defer halt()
+	a.mu.Lock()
+	a.running = &running{id: o.ID, changed: t.changed, stop: func(actor string) {
+		select {
+		case stopped <- actor:
+		default:
+		}
+		halt() // ends the preparation; the machine is told as well
+	}}
+	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
+		a.deleting = true
+	} else {
+		a.deleting = false
+	}
+	a.mu.Unlock()
+	p.say(phaseRunning, "preparing")
+	plan, err := t.plan(gate, p)
+	if err == nil && plan.Durable() {
+		err = a.e.Inventory.Flush(gate)
+	}
+	if err == nil {
+		err = a.ready(gate, p)
+	}
+	if err != nil {
+		return p.broken(own, outer, err, stopped)
+	}
+	p.plan = plan
+	m := wave.New(plan, t, &ledger{app: a, op: o.ID}, wave.Config{
+		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: orderDeadline(o), Report: p.update,
+	})
+	a.mu.Lock()
+	a.running.stop = func(actor string) {
+		p.say(phaseTerminating, "being terminated by "+actor)
+		m.Terminate("terminated by " + actor)
+	}
+	a.mu.Unlock()
+	select {
+	case actor := <-stopped:
+		m.Terminate("terminated by " + actor)
+	default:
+	}
+	return p.final(m.Run(outer), t.ended)
+}
+
+func orderDeadline(o inventory.Operation) time.Time {
+	if at := o.Order.GetDeadlineUnix(); at > 0 {
+		return time.Unix(at, 0)
+	}
+	return time.Time{}
+}
+
+// waveDelay is Argo CD's pause between waves, where it is asked for; none by
+// default.
+func waveDelay(options []string) time.Duration {
+	v, ok := manifest.Option(options, "WaveDelay")
+	if !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 {
+		return 0
+	}
+	return min(d, time.Minute)
+}
+
+// ready waits until the lease is held: a successor waits until its
+// predecessor cannot write any more.
+func (a *app) ready(ctx context.Context, p *progress) error {
+	for told := false; ; told = true {
+		err := a.e.Lease()
+		if err == nil {
+			return nil
+		}
+		if !told {
+			p.say(phaseRunning, "waiting: "+sentence(err))
+		}
+		if run.Sleep(ctx, a.e.Clock, 200*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// end keeps the result and tells the hub, which gets it again until it says
+// that it has it.
+func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
+	commit, err := a.e.Inventory.End(o.ID, out, a.e.Clock.Now())
+	if err == nil {
+		err = commit.Wait(context.WithoutCancel(ctx))
+	}
+	if err != nil {
+		a.e.Log.ErrorContext(ctx, "result not kept", logkey.Operation, o.ID, logkey.Error, err)
+		return // it will be run again after a restart, and the hub hears of it then
+	}
+	a.e.Secret.SetLedger(o.ID, nil)
+	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
+	a.e.Reports.Operation(out)
+}
+
+// aftermath judges the application once an operation is over.
+func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	deleted := o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+	if out.GetPhase() == phaseSucceeded {
+		a.healthy = ""
+		if !deleted {
+			a.healthy = o.ID
+		}
+	}
+	if deleted && out.GetPhase() == phaseSucceeded {
+		a.e.Reports.App(&linkv1.AppReport{AppId: a.id, Generation: a.state.GetGeneration(), Gone: true, ComparedUnixNano: a.e.Clock.Now().UnixNano()})
+		return
+	}
+	a.rejudge(ctx)
+	a.told = nil
+	a.toldAt = time.Time{}
+	a.tell()
+}
+
+// ledger keeps a machine's progress: in the inventory before it goes on, and
+// in the Secret soon after, for the case that the inventory is lost.
+type ledger struct {
+	app *app
+	op  string
+}
+
+// Load gives the progress of an operation that was interrupted.
+func (l *ledger) Load() (wave.Progress, bool) {
+	o, ok := l.app.e.Inventory.Operation(l.op)
+	raw := o.Progress
+	if !ok || len(raw) == 0 {
+		if raw, ok = l.app.e.Secret.Ledger(l.op); !ok {
+			return wave.Progress{}, false
+		}
+	}
+	var p wave.Progress
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return wave.Progress{}, false
+	}
+	return p, true
+}
+
+// Save is durable when it returns.
+func (l *ledger) Save(ctx context.Context, p wave.Progress) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write the ledger of operation %q: %w", l.op, err)
+	}
+	commit, err := l.app.e.Inventory.Advance(l.op, raw)
+	if err != nil {
+		return err
+	}
+	l.app.e.Secret.SetLedger(l.op, raw)
+	return commit.Wait(ctx)
+}
+
+// progress gathers what is told of an operation that runs.
+type progress struct {
+	app     *app
+	op      inventory.Operation
+	plan    wave.Plan
+	started time.Time
+	message string
+	phase   string
+	order   []string
+	results map[string]wave.ItemResult
+	told    time.Time
+}
+
+// tellEvery is the least time between two progress reports.
+const tellEvery = 200 * time.Millisecond
+
+func (p *progress) say(phase, message string) {
+	p.app.e.Reports.Operation(&linkv1.OperationReport{
+		OperationId: p.op.ID, AppId: p.app.id, Phase: phase, Message: message, StartedUnixNano: p.started.UnixNano(),
+	})
+}
+
+// update takes what the machine tells, from the goroutine of its Run.
+func (p *progress) update(u wave.Update) {
+	if u.Item != nil {
+		id := u.Item.Item.ID()
+		if _, known := p.results[id]; !known {
+			p.order = append(p.order, id)
+		}
+		p.results[id] = *u.Item
+	}
+	said := u.Message != "" && u.Message != p.message
+	if said {
+		p.message = u.Message
+	}
+	now := p.app.e.Clock.Now()
+	if !said && now.Sub(p.told) < tellEvery {
+		return
+	}
+	p.told = now
+	items := make([]wave.ItemResult, 0, len(p.order))
+	for _, id := range p.order {
+		items = append(items, p.results[id])
+	}
+	p.app.e.Reports.Operation(&linkv1.OperationReport{
+		OperationId: p.op.ID, AppId: p.app.id, Phase: phaseRunning, Message: p.message,
+		Results: results(items), StartedUnixNano: p.started.UnixNano(),
+	})
+}
+
+// broken is the result of an operation that could not begin; none if the
+// process is ending.
+func (p *progress) broken(own, outer context.Context, err error, stopped <-chan string) *linkv1.OperationReport {
+	if outer.Err() != nil {
+		return nil
+	}
+	select {
+	case actor := <-stopped:
+		err = fault.New(fault.Conflict, "terminated by %s", actor)
+	default:
+		if own.Err() != nil {
+			err = fault.New(fault.Exceeded, "its deadline passed while it waited: %s", sentence(err))
+		}
+	}
+	return result(p.op, errored(err), p.started)
+}
+
+// final turns the machine's result into the report that the hub gets.
+func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.OperationReport {
+	ended(r)
+	out := &linkv1.OperationReport{
+		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,
+		Results: results(r.Items), StartedUnixNano: p.started.UnixNano(),
+	}
+	for _, w := range p.plan.Warnings {
+		out.Message += "; " + w
+	}
+	if r.Phase != wave.Running {
+		out.FinishedUnixNano = p.app.e.Clock.Now().UnixNano()
+	}
+	return out
+}
+
+func results(items []wave.ItemResult) []*linkv1.Result {
+	out := make([]*linkv1.Result, 0, len(items))
+	for _, r := range items {
+		it := r.Item
+		one := &linkv1.Result{
+			Group: it.Key.Group, Version: it.Version, Kind: it.Key.Kind, Namespace: it.Key.Namespace, Name: it.Key.Name,
+			Status: r.Status, Message: r.Message, SyncPhase: string(it.Phase), Wave: it.Wave,
+		}
+		if it.Hook {
+			one.HookType, one.HookPhase = string(it.Phase), r.HookPhase
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// An ending is how an operation ended that had no plan.
+type ending struct{ phase, message string }
+
+// errored tells an operation's own fault from the system's.
+func errored(err error) ending {
+	switch fault.KindOf(err) {
+	case fault.Offline, fault.Internal:
+		return ending{"Error", sentence(err)}
+	}
+	return ending{phaseFailed, sentence(err)}
+}
+
+func result(o inventory.Operation, e ending, started time.Time) *linkv1.OperationReport {
+	now := time.Now()
+	if started.IsZero() {
+		started = now
+	}
+	return &linkv1.OperationReport{
+		OperationId: o.ID, AppId: o.App, Phase: e.phase, Message: e.message,
+		StartedUnixNano: started.UnixNano(), FinishedUnixNano: now.UnixNano(),
+	}
+}

@@ -1,0 +1,81 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// The annotations that the engine writes.
+const (
+	trackingAnnotation = "capstan.dev/tracking-id"
+	instanceAnnotation = "capstan.dev/hook-instance"
+)
+
+// trackingID says to which application an object belongs (TRK-02). It
+// describes the object itself, so that copied annotations are seen through.
+func (a *app) trackingID(key manifest.Key) string {
+	return fmt.Sprintf("%s_%s:%s/%s:%s/%s", a.state.GetAppNamespace(), a.state.GetName(), key.Group, key.Kind, key.Namespace, key.Name)
+}
+
+// prepare turns a manifest into what is sent: in its namespace and with its
+// tracking id, which CustomResourceDefinitions never get (TRK-06).
+func (a *app) prepare(o *manifest.Object, key manifest.Key) {
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	if key.Kind == "CustomResourceDefinition" {
+		return
+	}
+	annotate(o, trackingAnnotation, a.trackingID(key))
+}
+
+// annotate sets one annotation, whatever shape the others have.
+func annotate(o *manifest.Object, name, value string) {
+	meta, ok := o.Object["metadata"].(map[string]any)
+	if !ok {
+		meta = map[string]any{}
+		o.Object["metadata"] = meta
+	}
+	all, ok := meta["annotations"].(map[string]any)
+	if !ok {
+		all = map[string]any{}
+		meta["annotations"] = all
+	}
+	all[name] = value
+}
+
+// contentOf hashes what people and controllers wish of an object: all but its
+// status and the API server's bookkeeping.
+func contentOf(object map[string]any) string {
+	text, err := manifest.AppendCanonical(nil, wishes(object))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:16])
+}
+
+// wishes gives an object without status and bookkeeping.
+func wishes(object map[string]any) map[string]any {
+	out := make(map[string]any, len(object))
+	for k, v := range object {
+		if k != "status" {
+			out[k] = v
+		}
+	}
+	meta, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return out
+	}
+	slim := make(map[string]any, len(meta))
+	for k, v := range meta {
+		switch k {
+		case "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink":
+		default:
+			slim[k] = v
+		}
+	}
+	out["metadata"] = slim
+	return out
+}

@@ -1,0 +1,207 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+// A desired is one object of a snapshot, without its body.
+type desired struct {
+	key        manifest.Key // with the namespace that it lives in
+	gvk        schema.GroupVersionKind
+	digest     [32]byte
+	wave       int32
+	hook       bool
+	namespaced bool
+}
+
+// A snapshot is what a SnapshotRef stands for in this cluster.
+type snapshot struct {
+	id, revision string
+	list         []byte // digest of the blob that held the references; nil: none did
+	all          []*desired
+	objects      map[manifest.Key]*desired // without hooks; of two with one key the last
+	unserved     bool                      // some kind is not served yet, its scope is a guess
+}
+
+func (s *snapshot) digests() [][]byte {
+	out := make([][]byte, len(s.all))
+	for i, d := range s.all {
+		out[i] = d.digest[:]
+	}
+	return out
+}
+
+// get is nil-safe: an application without a snapshot wants nothing.
+func (s *snapshot) get(key manifest.Key) *desired {
+	if s == nil {
+		return nil
+	}
+	return s.objects[key]
+}
+
+func (s *snapshot) name() string {
+	if s == nil {
+		return ""
+	}
+	return s.id
+}
+
+// resolve finds out where the objects of a snapshot live. namespace is the
+// destination's.
+func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace string) (*snapshot, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	refs := ref.GetObjects()
+	if list := ref.GetList(); len(list) > 0 {
+		var err error
+		if refs, err = e.readList(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	s := &snapshot{
+		id: ref.GetId(), revision: ref.GetRevision(), list: ref.GetList(),
+		all: make([]*desired, 0, len(refs)), objects: make(map[manifest.Key]*desired, len(refs)),
+	}
+	scopes := map[schema.GroupVersionKind]bool{}
+	for _, r := range refs {
+		d, err := e.place(ctx, r, namespace, scopes, s)
+		if err != nil {
+			return nil, err
+		}
+		s.all = append(s.all, d)
+		if !d.hook {
+			s.objects[d.key] = d
+		}
+	}
+	return s, nil
+}
+
+// place finds the namespace of one object. A kind that is not served yet is
+// taken for what the reference looks like.
+func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
+	d := &desired{
+		key:  manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()},
+		gvk:  schema.GroupVersionKind{Group: r.GetGroup(), Version: r.GetVersion(), Kind: r.GetKind()},
+		wave: r.GetWave(), hook: r.GetHook() != "",
+	}
+	if copy(d.digest[:], r.GetDigest()) != len(d.digest) || len(r.GetDigest()) != len(d.digest) {
+		return nil, fault.New(fault.Invalid, "the hub named %s by a digest of %d bytes", d.key.Describe(), len(r.GetDigest()))
+	}
+	namespaced, known := scopes[d.gvk]
+	if !known {
+		_, scope, err := e.Mapper.Resource(ctx, d.gvk)
+		switch fault.KindOf(err) {
+		case "":
+			namespaced = scope
+		case fault.Missing:
+			s.unserved = true
+			namespaced = true
+		default:
+			return nil, fmt.Errorf("find out where %s lives: %w", d.key.Describe(), err)
+		}
+		scopes[d.gvk] = namespaced
+	}
+	d.namespaced = namespaced
+	switch {
+	case !namespaced:
+		d.key.Namespace = ""
+	case d.key.Namespace == "":
+		d.key.Namespace = namespace
+	}
+	return d, nil
+}
+
+func (e *Engine) readList(ctx context.Context, digest []byte) ([]*linkv1.ObjectRef, error) {
+	plain, err := e.blobs(ctx, [][]byte{digest})
+	if err != nil {
+		return nil, err
+	}
+	var list linkv1.ObjectList
+	if err := proto.Unmarshal(plain[0], &list); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the hub sent a list of objects that is not readable")
+	}
+	return list.GetObjects(), nil
+}
+
+// blobs opens sealed bodies, and asks the hub for those that are not here.
+func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) {
+	out := make([][]byte, len(digests))
+	var absent [][]byte
+	for i, d := range digests {
+		sealed, found, err := e.Inventory.Blob(d)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			absent = append(absent, d)
+			continue
+		}
+		if out[i], err = e.open(d, sealed); err != nil {
+			return nil, err
+		}
+	}
+	if len(absent) == 0 {
+		return out, nil
+	}
+	fetched, err := e.fetch(ctx, absent)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range digests {
+		if out[i] != nil {
+			continue
+		}
+		sealed, ok := fetched[string(d)]
+		if !ok {
+			return nil, fault.New(fault.Missing, "the hub does not have an object that it wants deployed (%x)", d[:4])
+		}
+		if out[i], err = e.open(d, sealed); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte, error) {
+	blobs, err := e.Blobs.Fetch(ctx, digests)
+	if err != nil {
+		return nil, fault.Wrap(fault.Offline, err, "%d objects are not here yet, and the hub cannot be asked for them now", len(digests))
+	}
+	e.Inventory.PutBlobs(blobs)
+	out := make(map[string][]byte, len(blobs))
+	for _, b := range blobs {
+		out[string(b.GetDigest())] = b.GetSealed()
+	}
+	return out, nil
+}
+
+func (e *Engine) open(digest, sealed []byte) ([]byte, error) {
+	key, err := seal.KeyFrom(e.Secret.Keys().Object)
+	if err != nil {
+		return nil, fault.New(fault.Offline, "the key of the objects is not here yet; it comes with the first session with the hub")
+	}
+	plain, err := seal.OpenBlob(key, [32]byte(digest), sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open object %x: %w", digest[:4], err)
+	}
+	return plain, nil
+}
+
+// body reads the manifest of one object.
+func (e *Engine) body(ctx context.Context, digest [32]byte) (*manifest.Object, error) {
+	plain, err := e.blobs(ctx, [][]byte{digest[:]})
+	if err != nil {
+		return nil, err
+	}
+	return manifest.FromCanonical(plain[0])
+}

@@ -1,0 +1,266 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// tellPause is the least time between two looks at a whole application.
+const tellPause = 40 * time.Millisecond
+
+// tell reports how the application stands: at once, and then at most every
+// tellPause. The caller holds mu.
+func (a *app) tell() {
+	if a.state == nil || a.closed || a.telling {
+		return
+	}
+	now := a.e.Clock.Now()
+	if wait := tellPause - now.Sub(a.toldAt); wait > 0 {
+		a.telling = a.e.do(func(ctx context.Context) {
+			if run.Sleep(ctx, a.e.Clock, wait) != nil {
+				return
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.telling = false
+			if !a.closed {
+				a.sum(a.e.Clock.Now())
+			}
+		})
+		return
+	}
+	a.sum(now)
+}
+
+// sum looks at the whole application and reports what is new of it.
+func (a *app) sum(now time.Time) {
+	a.toldAt = now
+	r := &linkv1.AppReport{
+		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
+		Warnings: a.sentences(), Error: a.problem,
+	}
+	known := a.fold(r)
+	if !known && a.told == nil {
+		return // the first look is still under way
+	}
+	if !known {
+		r.Sync, r.Health, r.HealthCause = a.told.GetSync(), a.told.GetHealth(), a.told.GetHealthCause()
+	}
+	if a.told != nil {
+		r.ComparedUnixNano = a.told.GetComparedUnixNano()
+		if proto.Equal(a.told, r) {
+			return
+		}
+	}
+	r.ComparedUnixNano = now.UnixNano()
+	a.told = r
+	a.e.Reports.App(r)
+	a.tellHealthy(r)
+}
+
+// fold sums up the objects: sync (outOfSync before unknown before synced) and
+// health (HLT-01 to HLT-05), with the worst object named. It says whether all
+// objects are known.
+func (a *app) fold(r *linkv1.AppReport) (known bool) {
+	r.Sync, r.Health = synced, health.Healthy
+	if a.problem != "" {
+		r.Sync = unknownSync
+	}
+	if len(a.conflicts) > 0 && r.Sync == synced {
+		r.Sync = outOfSync
+	}
+	known = true
+	var missing, rest int
+	for key, x := range a.objects {
+		if x.hook != "" {
+			continue
+		}
+		state, detail := x.sync()
+		switch state {
+		case "":
+			known = false
+		case outOfSync:
+			if r.Sync == synced && !x.extraneous() {
+				r.Sync = outOfSync
+			}
+		case unknownSync:
+			r.Sync = unknownSync
+			if text := key.Describe() + ": " + detail; a.problem == "" && (r.Error == "" || text < r.Error) {
+				r.Error = text
+			}
+		}
+		worse(r, x, &missing, &rest)
+	}
+	if missing > 0 && rest == 0 {
+		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
+	}
+	return known
+}
+
+// worse folds one object's health in. A missing object alone does not make
+// its application Missing (HLT-04).
+func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
+	state, message := x.wellness()
+	switch {
+	case x.target == nil:
+		return // what waits to be pruned says nothing about the application
+	case state == health.Missing:
+		*missing++
+		return
+	case x.live.known:
+		*rest++
+	}
+	if state == "" || state == health.Healthy || health.Worst(r.GetHealth(), state) != state {
+		return
+	}
+	cause := x.key.Describe()
+	if message != "" {
+		cause += ": " + message
+	}
+	if state != r.GetHealth() || cause < r.GetHealthCause() { // of several, always the same one
+		r.Health, r.HealthCause = state, cause
+	}
+}
+
+// extraneous says whether an object that needs pruning must not make its
+// application OutOfSync (DIFF-12).
+func (x *object) extraneous() bool {
+	return x.target == nil && x.record != nil && slices.Contains(x.record.Options, ignoreExtraneous)
+}
+
+// ignoreExtraneous is recorded among an object's options.
+const ignoreExtraneous = "IgnoreExtraneous"
+
+// sentences gives the warnings in a stable order.
+func (a *app) sentences() []string {
+	out := make([]string, 0, len(a.warnings)+1)
+	for _, text := range a.warnings {
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	if why := a.e.Inventory.Rewound(); why != "" {
+		out = append(out, "nothing is taken from the hub and nothing is pruned: "+why)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// tellHealthy says once when what an operation has applied became healthy.
+func (a *app) tellHealthy(r *linkv1.AppReport) {
+	if a.healthy == "" || r.GetHealth() != health.Healthy || a.running != nil {
+		return
+	}
+	id := a.healthy
+	a.healthy = ""
+	o, ok := a.e.Inventory.Operation(id)
+	if !ok {
+		return
+	}
+	report := &linkv1.OperationReport{OperationId: id, AppId: a.id, Phase: phaseSucceeded}
+	if o.Result != nil {
+		report = proto.CloneOf(o.Result)
+	}
+	report.HealthyUnixNano = a.e.Clock.Now().UnixNano()
+	a.e.Reports.Operation(report)
+}
+
+// rejudge judges every object anew from what is kept of it: the state has
+// changed. The caller holds mu.
+func (a *app) rejudge(ctx context.Context) {
+	for _, key := range a.keys() {
+		x := a.objects[key]
+		if x == nil {
+			continue
+		}
+		if o := x.live.read(); o != nil && x.live.known {
+			x.judge(o)
+		}
+		if x.live.known && !x.live.found && x.record != nil && x.target == nil && x.accepted == nil && x.hook == "" {
+			a.disown(x)
+			continue
+		}
+		a.heal(ctx, x)
+		a.stale = a.stale || x.unsure()
+		a.e.Reports.Resource(x.report(a))
+	}
+}
+
+// stones closes the tombstones of objects that are not ours, or not there.
+// The caller holds mu.
+func (a *app) stones() {
+	if a.rebuild {
+		return // what is ours is being found out
+	}
+	for _, t := range a.state.GetTombstones() {
+		key := a.stoneKey(t)
+		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
+			a.e.Reports.Closed(&linkv1.TombstoneClosed{
+				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
+			})
+		}
+	}
+}
+
+// stoneKey finds the object of a tombstone: the hub may have written it down
+// without the destination's namespace, or with one for a cluster-scoped kind.
+func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
+	key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
+	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), ""} {
+		try := key
+		try.Namespace = namespace
+		if a.objects[try] != nil && (t.GetNamespace() == "" || namespace == t.GetNamespace() || namespace == "") {
+			return try
+		}
+	}
+	if key.Namespace == "" {
+		key.Namespace = a.state.GetNamespace()
+	}
+	return key
+}
+
+// closeStone tells the hub that the object of a tombstone is gone. The caller
+// holds mu.
+func (a *app) closeStone(key manifest.Key) {
+	for _, t := range a.state.GetTombstones() {
+		if t.GetGroup() == key.Group && t.GetKind() == key.Kind && t.GetName() == key.Name &&
+			(t.GetNamespace() == key.Namespace || t.GetNamespace() == "" || key.Namespace == "") {
+			a.e.Reports.Closed(&linkv1.TombstoneClosed{
+				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
+			})
+		}
+	}
+}
+
+// Refresh judges an application anew, or all for an empty id, without a
+// request for objects whose watches are current.
+func (e *Engine) Refresh(ctx context.Context, id string) bool {
+	found := false
+	for _, a := range e.all() {
+		if id != "" && a.id != id {
+			continue
+		}
+		found = true
+		a.mu.Lock()
+		for _, x := range a.objects {
+			if !x.expected.equal {
+				x.expected = expectation{}
+			}
+		}
+		a.rejudge(ctx)
+		a.start()
+		a.told = nil
+		a.tell()
+		a.mu.Unlock()
+	}
+	return found
+}

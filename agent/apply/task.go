@@ -1,0 +1,399 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/wave"
+)
+
+// A task is the cluster as the machine of one operation sees it.
+type task struct {
+	app     *app
+	op      inventory.Operation
+	options []string // of application and operation
+	wants   []*desired
+	bodies  []*manifest.Object
+	hooks   map[manifest.Key]*object // guarded by the application's mu
+	changed chan struct{}            // holds one hint
+}
+
+// Changed hints that the state of some object may have changed.
+func (t *task) Changed() <-chan struct{} { return t.changed }
+
+// plan reads the manifests and puts everything in order.
+func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
+	a, order := t.app, t.op.Order
+	a.mu.Lock()
+	state := a.state
+	snap, err := t.snapshot()
+	a.mu.Unlock()
+	if err != nil {
+		return wave.Plan{}, err
+	}
+	t.options = slices.Concat(state.GetPolicy().GetSyncOptions(), order.GetOptions().GetSyncOptions())
+	if order.GetOptions().GetForce() {
+		t.options = append(t.options, "Force=true")
+	}
+	if err := t.read(ctx, snap, p); err != nil {
+		return wave.Plan{}, err
+	}
+	objects, err := t.describe()
+	if err != nil {
+		return wave.Plan{}, err
+	}
+	o := wave.Options{
+		Operation: order.GetId(), Revision: snap.commit(), Created: time.Unix(0, order.GetCreatedUnixNano()),
+		Prune: order.GetOptions().GetPrune() && a.e.Inventory.Rewound() == "", DryRun: order.GetOptions().GetDryRun(),
+		SkipHooks: order.GetOptions().GetSkipHooks(), SyncOptions: t.options, Resources: order.GetOptions().GetResources(),
+		Namespace:         state.GetNamespace(),
+		NamespaceMetadata: len(order.GetOptions().GetNamespaceLabels())+len(order.GetOptions().GetNamespaceAnnotations()) > 0,
+	}
+	var plan wave.Plan
+	if order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
+		plan = wave.BuildDelete(objects, t.owned(nil), o)
+	} else if plan, err = wave.Build(objects, t.owned(state.GetTombstones()), o); err != nil {
+		return wave.Plan{}, err
+	}
+	return plan, t.claim(plan)
+}
+
+// snapshot finds what the operation is about. The caller holds mu.
+func (t *task) snapshot() (*snapshot, error) {
+	a, want := t.app, t.op.Order.GetSnapshot().GetId()
+	for _, s := range []*snapshot{a.target, a.accepted} {
+		if s != nil && s.id == want {
+			return s, nil
+		}
+	}
+	switch {
+	case t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE:
+		return nil, nil
+	case a.problem != "":
+		return nil, fault.New(fault.Invalid, "the application's state cannot be used: %s", a.problem)
+	}
+	return nil, fault.New(fault.Conflict, "superseded: its snapshot is part of the application's state no more")
+}
+
+// commit is the revision of a snapshot; empty for none.
+func (s *snapshot) commit() string {
+	if s == nil {
+		return ""
+	}
+	return s.revision
+}
+
+// read gets the manifests, and waits for the hub where some are not here yet.
+func (t *task) read(ctx context.Context, s *snapshot, p *progress) error {
+	if s == nil {
+		return nil
+	}
+	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	var plain [][]byte
+	for {
+		var err error
+		if plain, err = t.app.e.blobs(ctx, s.digests()); err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.Offline || ctx.Err() != nil {
+			return err
+		}
+		p.say(phaseRunning, "waiting: "+sentence(err))
+		if run.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
+			return err
+		}
+	}
+	t.wants = s.all
+	t.bodies = make([]*manifest.Object, len(plain))
+	for i := range plain {
+		o, err := manifest.FromCanonical(plain[i])
+		if err != nil {
+			return fault.With(err, s.all[i].key.Describe(), "")
+		}
+		t.bodies[i] = o
+	}
+	return nil
+}
+
+// describe gives the objects as the planner needs them. For a deletion only
+// its hooks count.
+func (t *task) describe() ([]wave.Object, error) {
+	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+	out := make([]wave.Object, 0, len(t.bodies))
+	for i, o := range t.bodies {
+		d, err := wave.Describe(i, o, t.wants[i].key.Namespace)
+		if err != nil {
+			return nil, fault.With(err, t.wants[i].key.Describe(), "")
+		}
+		if !deletion || len(d.Hooks) > 0 {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// owned gives what may be deleted: of the tombstones those that are also in
+// our own inventory; for a deletion everything there is.
+func (t *task) owned(stones []*linkv1.Tombstone) []wave.Object {
+	a := t.app
+	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	dead := map[manifest.Key]bool{}
+	for _, s := range stones {
+		dead[a.stoneKey(s)] = true
+	}
+	wanted := map[manifest.Key]bool{}
+	for i, d := range t.wants {
+		if !deletion || len(t.bodies) == 0 {
+			wanted[t.wants[i].key] = !d.hook
+		}
+	}
+	var out []wave.Object
+	for _, key := range a.keys() {
+		x := a.objects[key]
+		if x.record == nil || (!deletion && (!dead[key] || wanted[key] || x.hook != "")) {
+			continue
+		}
+		out = append(out, wave.Object{Index: -1, Key: key, Version: x.record.Version, Wave: x.record.Wave, Options: x.record.Options})
+	}
+	return out
+}
+
+// claim makes sure that each object is this application's alone, and that the
+// kinds of its hooks are watched.
+func (t *task) claim(plan wave.Plan) error {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, it := range plan.Items() {
+		switch {
+		case it.Hook:
+			t.hook(it)
+		case it.Prune || it.Namespace:
+		case a.conflicts[it.Key] != "" && hasOption(t.options, "FailOnSharedResource", "true"):
+			return t.shared(it)
+		}
+	}
+	a.e.hint()
+	return nil
+}
+
+func (t *task) shared(it wave.Item) error {
+	return fault.With(fault.New(fault.Conflict, "it is managed by application %s of this cluster", t.app.conflicts[it.Key]),
+		it.Key.Describe(), "remove it from one of the two applications")
+}
+
+// hook registers a hook, so that it is watched; nil if its name is taken. The
+// caller holds mu.
+func (t *task) hook(it wave.Item) *object {
+	a := t.app
+	if held := a.objects[it.Key]; held != nil && held.hook == "" {
+		return nil
+	}
+	x, holder := a.e.claim(a, it.Key, kindOf(it.Key, it.Version), it.Key.Namespace != "")
+	if holder != nil {
+		return nil
+	}
+	x.hook = t.op.ID
+	a.objects[it.Key] = x
+	t.hooks[it.Key] = x
+	return x
+}
+
+// ended gives up the hooks that were never made.
+func (t *task) ended(r wave.Result) {
+	if r.Phase == wave.Running {
+		return
+	}
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, x := range t.hooks {
+		if x.record == nil && a.objects[key] == x {
+			x.hook = ""
+			a.drop(x)
+		}
+	}
+}
+
+// Apply brings an object to its desired content, or makes a hook.
+func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
+	switch {
+	case it.Namespace:
+		o := t.op.Order.GetOptions()
+		w, err := t.app.ensureNamespace(ctx, it.Key.Name, o.GetNamespaceLabels(), o.GetNamespaceAnnotations())
+		return wave.Outcome{Changed: w.changed, Message: w.message}, err
+	case it.Hook:
+		return t.create(ctx, it)
+	}
+	d, body := t.wants[it.Index], t.bodies[it.Index]
+	a := t.app
+	a.mu.Lock()
+	x := a.objects[it.Key]
+	if x == nil {
+		defer a.mu.Unlock()
+		if a.conflicts[it.Key] != "" {
+			return wave.Outcome{}, t.shared(it)
+		}
+		return wave.Outcome{}, fault.New(fault.Conflict, "%s is wanted no more", it.Key.Describe())
+	}
+	if x.settled(d) && !hasOption(it.Options, "Replace", "true") {
+		s := x.state()
+		a.mu.Unlock()
+		return wave.Outcome{Message: "unchanged", State: &s}, nil
+	}
+	a.mu.Unlock()
+	w, err := t.patiently(ctx, it, x, d, body)
+	if err != nil {
+		return wave.Outcome{}, err
+	}
+	a.mu.Lock()
+	s := x.state()
+	a.mu.Unlock()
+	return wave.Outcome{Changed: w.changed, Message: w.message, State: &s}, nil
+}
+
+// kindPause is how long the API server may take to serve a kind whose
+// definition this operation has just made.
+const kindPause = 15 * time.Second
+
+// patiently writes an object. A kind that this operation itself makes may be
+// served a moment later.
+func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desired, body *manifest.Object) (written, error) {
+	until := t.app.e.Clock.Now().Add(kindPause)
+	for {
+		w, err := t.app.write(ctx, x, d, body.DeepCopy(), writing{options: it.Options})
+		if fault.KindOf(err) != fault.Missing || !it.MadeHere || t.app.e.Clock.Now().After(until) {
+			return w, err
+		}
+		t.app.e.Mapper.Forget()
+		if run.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
+			return w, err
+		}
+	}
+}
+
+// settled says whether an object is as it should be, so that no request is
+// needed. The caller holds mu.
+func (x *object) settled(d *desired) bool {
+	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal {
+		return false
+	}
+	_, broken := x.app.e.kindState(x.gvk)
+	return broken == nil && x.record.Owned.UID == x.live.uid
+}
+
+// state tells what is known to be live. The caller holds mu.
+func (x *object) state() wave.State {
+	return wave.State{
+		Found: x.live.found, Deleting: x.live.deleting, Health: x.live.health, Message: x.live.message,
+	}
+}
+
+// State tells what is live: as the watch has it, or, where there is none, as
+// the API server says.
+func (t *task) State(ctx context.Context, it wave.Item) (wave.State, error) {
+	a := t.app
+	a.mu.Lock()
+	x := a.objects[it.Key]
+	if it.Hook {
+		x = t.hooks[it.Key]
+	}
+	if x == nil {
+		a.mu.Unlock()
+		return wave.State{}, nil
+	}
+	known, gvk := x.live.known, x.gvk
+	s := x.state()
+	s.Ours = it.Hook && x.live.instance == it.Instance
+	a.mu.Unlock()
+	if listed, broken := a.e.kindState(gvk); known && listed && broken == nil {
+		return s, nil
+	}
+	if err := t.look(ctx, x); err != nil {
+		return wave.State{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s = x.state()
+	s.Ours = it.Hook && x.live.instance == it.Instance
+	return s, nil
+}
+
+// look reads an object whose kind is not being watched yet.
+func (t *task) look(ctx context.Context, x *object) error {
+	_, err := t.app.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: t.app, key: x.key})
+	return err
+}
+
+// Preflight tries objects out; those that are as they should be pass unasked.
+func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
+	out := make([]wave.Check, len(items))
+	next := make(chan int, len(items)) // holds all work, so that filling it never blocks
+	for i := range items {
+		next <- i
+	}
+	close(next)
+	g := run.NewGroup(ctx)
+	for range min(16, len(items)) {
+		g.Go(func(context.Context) error {
+			for i := range next {
+				out[i] = t.check(ctx, items[i])
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the workers give no errors
+	return out
+}
+
+func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
+	if it.Namespace {
+		return wave.Check{Message: "would be made sure of"}
+	}
+	a := t.app
+	d := t.wants[it.Index]
+	s := &sending{app: a, key: it.Key, body: t.bodies[it.Index].DeepCopy(), options: it.Options, dryRun: true}
+	a.mu.Lock()
+	x := a.objects[it.Key]
+	if x != nil && !it.Hook {
+		if x.settled(d) {
+			a.mu.Unlock()
+			return wave.Check{Message: "unchanged"}
+		}
+		s.before = x.live.version
+		if x.record != nil {
+			s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
+		}
+	}
+	a.prepare(s.body, it.Key)
+	s.ignore = a.ignore
+	s.problem = permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), it.Key, d.namespaced)
+	if !it.Hook && a.conflicts[it.Key] != "" {
+		s.problem = t.shared(it)
+	}
+	a.mu.Unlock()
+	var out *manifest.Object
+	var err error
+	if it.Hook {
+		err = t.tryHook(ctx, it, s)
+	} else {
+		out, err = a.send(ctx, s)
+	}
+	switch {
+	case err != nil && absent(it, err):
+		return wave.Check{Message: "checked at its turn"}
+	case err != nil:
+		return wave.Check{Err: explain(err, it.Key, "dry-run")}
+	case out == nil || s.before == "":
+		return wave.Check{Message: "would be created"}
+	}
+	return wave.Check{Message: "would be configured"}
+}

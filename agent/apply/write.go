@@ -1,0 +1,440 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// maxConflicts is how often a write is prepared anew because the object
+// changed meanwhile.
+const maxConflicts = 5
+
+// A writing says how an object is written.
+type writing struct {
+	options []string // sync options of application, operation and object together
+	held    bool     // the write is counted as in flight already
+}
+
+// A written is what came of a write.
+type written struct {
+	changed bool
+	message string
+}
+
+// write brings one object to its desired content and records what is ours of
+// it. Events that arrive meanwhile are judged after the answer.
+func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
+	s := a.sending(x, d, body, w)
+	out, err := a.send(ctx, s)
+	if err == nil {
+		err = a.record(ctx, x, d, s, out)
+	}
+	if err != nil {
+		err = explain(err, x.key, "apply")
+		a.refused(ctx, x, err)
+		a.settle(ctx, x, out)
+		return written{}, err
+	}
+	a.settle(ctx, x, out)
+	return s.outcome(out), nil
+}
+
+// sending is one object on its way to the API server.
+type sending struct {
+	place
+	app     *app
+	key     manifest.Key
+	body    *manifest.Object
+	ignore  *diff.Ignore
+	options []string
+	dryRun  bool
+	uid     string // that live must have; empty: any or none
+	before  string // resource version that was live before; empty: nothing was
+	applied [32]byte
+	had     bool // applied is set
+	merged  bool // it was not written by a server-side apply
+	note    string
+	problem error // found before anything was sent
+}
+
+// sending gathers under mu what a write needs, and counts it as in flight.
+func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *sending {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !w.held {
+		x.inflight++
+	}
+	s := &sending{app: a, key: x.key, body: body, ignore: a.ignore, options: w.options}
+	a.prepare(body, x.key)
+	if x.record != nil {
+		s.applied, s.had = x.record.Owned.Digest, true
+		s.merged = x.record.Merged
+	}
+	if x.live.known && x.live.found {
+		s.before = x.live.version
+		if x.record != nil && x.record.Owned.UID == x.live.uid && !x.live.deleting {
+			s.uid = x.live.uid
+		}
+	}
+	s.problem = permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), x.key, d.namespaced)
+	return s
+}
+
+func (s *sending) outcome(out *manifest.Object) written {
+	w := written{changed: true, message: "configured"}
+	switch {
+	case s.before == "":
+		w.message = "created"
+	case s.before == out.GetResourceVersion():
+		w.changed, w.message = false, "unchanged"
+	}
+	if s.note != "" {
+		w.message += " (" + s.note + ")"
+	}
+	return w
+}
+
+// send writes by the way that options and the API server allow.
+func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
+	if s.problem != nil {
+		return nil, s.problem
+	}
+	gvr, _, err := a.e.Mapper.Resource(ctx, s.body.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	s.place = place{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
+	switch {
+	case hasOption(s.options, "Replace", "true"):
+		return a.replace(ctx, s)
+	case s.merged:
+		return a.merge(ctx, s)
+	}
+	out, err := a.applyServerSide(ctx, s)
+	switch {
+	case err == nil:
+		return out, nil
+	case repeated(err):
+		s.note = "merged, because a list names one key twice, and the last one counts"
+	case undeclared(err) && hasOption(s.options, "Validate", "false"):
+		s.note = "merged, because it has fields that its kind does not declare"
+	case noApply(err):
+		s.note = "merged, because its API has no server-side apply"
+	case immutable(err) && hasOption(s.options, "Force", "true"):
+		return a.recreate(ctx, s)
+	default:
+		return nil, err
+	}
+	return a.merge(ctx, s)
+}
+
+// applyServerSide is the normal way: one request, conflicts forced.
+func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object, error) {
+	for try := 1; ; try++ {
+		obj, err := a.outgoing(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		text, err := manifest.Canonical(obj)
+		if err != nil {
+			return nil, err
+		}
+		out, err := a.e.kube.patch(ctx, patch{
+			place: s.place, kind: types.ApplyPatchType, body: text, manager: Manager, dryRun: s.dryRun,
+			lenient: hasOption(s.options, "Validate", "false"),
+		}, func(live *manifest.Object) bool { return carries(live, obj) })
+		switch {
+		case err == nil, try == maxConflicts:
+			return out, err
+		case otherUID(err):
+			s.uid = "" // somebody deleted it, or made it anew; the next apply takes whatever is there
+		case apierrors.IsConflict(err):
+			// A guard held: it is read and prepared again.
+		case a.namespaceGone(ctx, s, err):
+		default:
+			return nil, err
+		}
+	}
+}
+
+// outgoing gives the object as it is sent. Ignored fields keep their live
+// values where that is asked for (details are diff.Respect's).
+func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error) {
+	obj, guard := s.body, ""
+	if hasOption(s.options, "RespectIgnoreDifferences", "true") && !s.ignore.Empty(s.key) {
+		live, err := a.e.kube.get(ctx, s.place)
+		if err != nil {
+			return nil, err
+		}
+		kept, guarded, err := diff.Respect(s.body, live, s.ignore, Manager)
+		if err != nil {
+			return nil, err
+		}
+		obj = kept
+		if guarded {
+			guard = live.GetResourceVersion()
+		}
+	}
+	if guard == "" && s.uid == "" {
+		return obj, nil
+	}
+	out := &manifest.Object{Object: wishes(obj.Object)}
+	if s.uid != "" {
+		out.SetUID(types.UID(s.uid))
+	}
+	if guard != "" {
+		out.SetResourceVersion(guard)
+	}
+	return out, nil
+}
+
+// carries says whether live has everything that was sent, by our apply.
+func carries(live, sent *manifest.Object) bool {
+	if _, applied := editor(live); !applied {
+		return false
+	}
+	return within(wishes(sent.Object), live.Object)
+}
+
+// within says whether every leaf of a value stands in another.
+func within(part, whole any) bool {
+	switch p := part.(type) {
+	case map[string]any:
+		w, ok := whole.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range p {
+			if !within(v, w[k]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		w, ok := whole.([]any)
+		if !ok || len(w) != len(p) {
+			return false
+		}
+		for i := range p {
+			if !within(p[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	a, errA := manifest.AppendCanonical(nil, part)
+	b, errB := manifest.AppendCanonical(nil, whole)
+	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+// merge writes by a three-way merge of what was applied last, what is desired
+// and what is live.
+func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
+	s.merged = true
+	for try := 1; ; try++ {
+		live, err := a.e.kube.get(ctx, s.place)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			out, err := a.e.kube.create(ctx, s.place, s.body, s.dryRun)
+			if apierrors.IsAlreadyExists(err) && try < maxConflicts {
+				continue
+			}
+			return out, err
+		}
+		text, err := a.threeWay(ctx, s, live)
+		if err != nil {
+			return nil, err
+		}
+		if string(text) == "{}" {
+			return live, nil
+		}
+		out, err := a.e.kube.patch(ctx, patch{place: s.place, kind: types.MergePatchType, body: text, manager: Manager, dryRun: s.dryRun}, nil)
+		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
+			if immutable(err) && hasOption(s.options, "Force", "true") {
+				return a.recreate(ctx, s)
+			}
+			return out, err
+		}
+	}
+}
+
+// threeWay makes the patch of a merge, guarded by the resource version of live.
+func (a *app) threeWay(ctx context.Context, s *sending, live *manifest.Object) ([]byte, error) {
+	var original []byte
+	if s.had {
+		if last, err := a.e.body(ctx, s.applied); err == nil {
+			a.mu.Lock()
+			a.prepare(last, s.key)
+			a.mu.Unlock()
+			if original, err = manifest.Canonical(last); err != nil {
+				return nil, err
+			}
+		}
+	}
+	modified, err := manifest.Canonical(s.body)
+	if err != nil {
+		return nil, err
+	}
+	current, err := manifest.Canonical(&manifest.Object{Object: withoutFields(live.Object)})
+	if err != nil {
+		return nil, err
+	}
+	text, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the object cannot be merged with what is live")
+	}
+	if string(text) == "{}" {
+		return text, nil
+	}
+	change, err := manifest.FromCanonical(text)
+	if err != nil {
+		return nil, err
+	}
+	change.SetResourceVersion(live.GetResourceVersion())
+	return manifest.Canonical(change)
+}
+
+// replace writes the object as a whole (SYNC-20), or deletes it and makes it
+// anew with Force (SYNC-21). CustomResourceDefinitions and Namespaces are
+// never deleted for it.
+func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error) {
+	s.merged = true
+	force := hasOption(s.options, "Force", "true") && s.key.Kind != "CustomResourceDefinition" && s.key.Kind != "Namespace"
+	for try := 1; ; try++ {
+		live, err := a.e.kube.get(ctx, s.place)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			return a.e.kube.create(ctx, s.place, s.body, s.dryRun)
+		}
+		if force {
+			return a.recreate(ctx, s)
+		}
+		obj := s.body.DeepCopy()
+		obj.SetResourceVersion(live.GetResourceVersion())
+		out, err := a.e.kube.update(ctx, s.place, obj, s.dryRun)
+		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
+			return out, err
+		}
+	}
+}
+
+// recreate deletes an object, waits until it is gone, and makes it anew.
+func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error) {
+	live, err := a.e.kube.get(ctx, s.place)
+	if err != nil {
+		return nil, err
+	}
+	if s.dryRun {
+		return live, nil // a deletion and its aftermath cannot be tried out
+	}
+	if live != nil {
+		if err := a.e.kube.delete(ctx, s.place, string(live.GetUID()), propagation(s.options)); err != nil {
+			return nil, err
+		}
+	}
+	for wait := 50 * time.Millisecond; live != nil; wait = min(2*wait, time.Second) {
+		now, err := a.e.kube.get(ctx, s.place)
+		if err != nil {
+			return nil, err
+		}
+		if now == nil || now.GetUID() != live.GetUID() {
+			break
+		}
+		if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+			return nil, fault.New(fault.Conflict, "it is being deleted to be made anew, and held by finalizers %v", now.GetFinalizers())
+		}
+	}
+	s.uid, s.note = "", "deleted and made anew"
+	if s.merged {
+		return a.e.kube.create(ctx, s.place, s.body, false)
+	}
+	return a.applyServerSide(ctx, s)
+}
+
+// propagation is how dependants of a deleted object go (SYNC-18).
+func propagation(options []string) metav1.DeletionPropagation {
+	v, _ := manifest.Option(options, "PrunePropagationPolicy")
+	switch v {
+	case "background":
+		return metav1.DeletePropagationBackground
+	case "orphan":
+		return metav1.DeletePropagationOrphan
+	}
+	return metav1.DeletePropagationForeground
+}
+
+// record keeps what is ours of a written object.
+func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out *manifest.Object) error {
+	owned, err := a.own(s, d.digest, out)
+	if err != nil {
+		return fmt.Errorf("record what is ours: %w", err)
+	}
+	r := inventory.Record{
+		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged,
+		Options: manifest.Options(s.body),
+	}
+	if text, ok := manifest.Annotation(s.body, "compare-options"); ok && hasOption([]string{text}, ignoreExtraneous, "true") {
+		r.Options = append(r.Options, ignoreExtraneous)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	x.record, x.failure, x.retries, x.notBefore, x.doomed = &r, "", 0, time.Time{}, false
+	if _, err := a.e.Inventory.Own(r); err != nil {
+		a.e.Log.ErrorContext(ctx, "ownership not recorded", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+	}
+	return nil
+}
+
+func (a *app) own(s *sending, digest [32]byte, out *manifest.Object) (diff.Owned, error) {
+	if s.merged {
+		return a.e.hashes.Replaced(s.body, out, Manager, digest, s.ignore)
+	}
+	return a.e.hashes.Own(out, Manager, digest, s.ignore)
+}
+
+// settle takes the answer of a write as the newest live state, and then the
+// events that came meanwhile. out is nil if the write failed.
+func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x.inflight--
+	was := x.standing()
+	if out != nil && !x.live.older(out) {
+		x.observe(out)
+	}
+	if x.inflight > 0 {
+		return
+	}
+	o, lost := x.waiting, x.lost
+	x.waiting, x.lost = nil, ""
+	switch {
+	case a.closed:
+	case o != nil && !x.live.older(o) && o.GetResourceVersion() != x.live.version:
+		x.seen(ctx, o)
+		return
+	case lost != "" && lost == x.live.uid:
+		x.vanish(ctx)
+		return
+	}
+	a.after(ctx, x, was)
+}

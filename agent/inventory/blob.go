@@ -1,0 +1,104 @@
+package inventory
+
+import (
+	"bytes"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// Blob gives a sealed object as it came from the hub.
+func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		v := tx.Bucket([]byte(bucketBlobs)).Get(digest)
+		if v != nil {
+			sealed, found = bytes.Clone(v), true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read blob %x: %w", digest, err)
+	}
+	return sealed, found, nil
+}
+
+// PutBlobs keeps sealed objects.
+func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.put(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucketBlobs))
+		for _, blob := range blobs {
+			if err := b.Put(blob.GetDigest(), blob.GetSealed()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Collect deletes the blobs that nothing refers to: no state, no open
+// operation, and no record that a merge would need. Lists gives the digests
+// that each list blob holds, which the store cannot read itself; with a list
+// missing nothing is deleted.
+func (s *Store) Collect(lists map[string][][]byte) *Commit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keep, complete := s.referenced(lists)
+	if !complete {
+		return s.put(func(*bbolt.Tx) error { return nil })
+	}
+	return s.put(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucketBlobs))
+		var stale [][]byte
+		err := b.ForEach(func(k, _ []byte) error {
+			if _, ok := keep[string(k)]; !ok {
+				stale = append(stale, bytes.Clone(k))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, k := range stale {
+			if err := b.Delete(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) referenced(lists map[string][][]byte) (keep map[string]struct{}, complete bool) {
+	keep, complete = map[string]struct{}{}, true
+	add := func(ref *linkv1.SnapshotRef) {
+		if list := ref.GetList(); len(list) > 0 {
+			digests, known := lists[string(list)]
+			complete = complete && known
+			keep[string(list)] = struct{}{}
+			for _, d := range digests {
+				keep[string(d)] = struct{}{}
+			}
+		}
+		for _, o := range ref.GetObjects() {
+			keep[string(o.GetDigest())] = struct{}{}
+		}
+	}
+	for _, a := range s.apps {
+		add(a.State.GetTarget())
+		add(a.State.GetAccepted())
+	}
+	for _, o := range s.ops {
+		if o.Open() {
+			add(o.Order.GetSnapshot())
+		}
+	}
+	for _, of := range s.owned {
+		for _, r := range of {
+			keep[string(r.Owned.Digest[:])] = struct{}{}
+		}
+	}
+	return keep, complete
+}

@@ -1,0 +1,305 @@
+package inventory
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const keyCursor = "cursor"
+
+// A Cursor is how far the copy of the desired log goes.
+type Cursor struct {
+	Incarnation string `json:"incarnation,omitempty"` // empty: nothing was taken yet
+	Seq         uint64 `json:"seq"`
+	Chain       []byte `json:"chain,omitempty"`
+}
+
+func decodeCursor(raw []byte) (Cursor, error) {
+	var c Cursor
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return Cursor{}, fmt.Errorf("read the cursor: %w", err)
+	}
+	return c, nil
+}
+
+// An App is what the desired log says of one application last.
+type App struct {
+	ID    string
+	Seq   uint64
+	Leaf  [32]byte
+	State *linkv1.AppState // never changed in place
+}
+
+// Changes are what a batch asks for, in the order of its rows.
+type Changes struct {
+	States     []string // applications with a new state
+	Operations []string // operations to take up
+	Terminated []string // operations to end
+	Forgotten  []string // applications to leave alone from now on
+}
+
+// Cursor is how far the log is stored durably.
+func (s *Store) Cursor() Cursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durable
+}
+
+// Guard tells the store of a cursor that was known before its directory was
+// lost. A hub of another incarnation, or one that ends before it, is rewound.
+func (s *Store) Guard(c Cursor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard = c
+}
+
+// Rewind stops the store from taking anything, for the reason given.
+func (s *Store) Rewind(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rewound = reason
+}
+
+// Rewound says why nothing is taken from the hub; empty: all is well. While
+// it is set nothing may be pruned.
+func (s *Store) Rewound() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rewound
+}
+
+// Stage takes a batch into memory and lines its rows up for the disk. The
+// changes may be acted on at once where repeating them after a crash does no
+// harm; the hub hears of the batch only once the commit is durable.
+func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.admit(b); err != nil {
+		return Changes{}, nil, err
+	}
+	st := stage{s: s, cursor: s.cursor}
+	if b.GetReset_() {
+		st.reset()
+	}
+	st.cursor.Incarnation = b.GetIncarnation()
+	for _, blob := range b.GetBlobs() {
+		st.blob(blob)
+	}
+	for _, row := range b.GetRows() {
+		if err := st.row(row); err != nil {
+			return Changes{}, nil, err
+		}
+	}
+	for _, f := range st.mirror {
+		f()
+	}
+	s.cursor = st.cursor
+	raw, err := json.Marshal(st.cursor)
+	if err != nil {
+		return Changes{}, nil, fmt.Errorf("write the cursor: %w", err)
+	}
+	writes := st.disk
+	return st.changes, s.put(func(tx *bbolt.Tx) error {
+		for _, w := range writes {
+			if err := w(tx); err != nil {
+				return err
+			}
+		}
+		return putIn(tx, bucketMeta, keyCursor, raw)
+	}), nil
+}
+
+// admit is the rewind guard.
+func (s *Store) admit(b *linkv1.Batch) error {
+	if b.GetIncarnation() == "" {
+		return fault.New(fault.Invalid, "the hub sent a batch of the desired log that names no incarnation")
+	}
+	for _, known := range []string{s.cursor.Incarnation, s.guard.Incarnation} {
+		if known != "" && known != b.GetIncarnation() {
+			s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
+		}
+	}
+	if s.rewound != "" {
+		return fault.With(fault.New(fault.Conflict, "nothing is taken from the hub: %s", s.rewound), "desired log",
+			"a platform admin must decide which side is right")
+	}
+	return nil
+}
+
+// Settled checks, once a replay has ended, that the hub's log reaches as far
+// as it is known to have reached before.
+func (s *Store) Settled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guard.Seq > s.cursor.Seq && s.rewound == "" {
+		s.rewound = fmt.Sprintf("the hub's desired log ends at row %d, but this cluster has already followed it to row %d", s.cursor.Seq, s.guard.Seq)
+	}
+}
+
+// Root is the hash over the states of all applications.
+func (s *Store) Root() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leaves := make(map[string][32]byte, len(s.apps))
+	for id, a := range s.apps {
+		leaves[id] = a.Leaf
+	}
+	return chain.Root(leaves)
+}
+
+// App gives the latest state of an application.
+func (s *Store) App(id string) (App, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.apps[id]
+	if !ok {
+		return App{}, false
+	}
+	return *a, true
+}
+
+// Apps gives the latest states of all applications, in order of id.
+func (s *Store) Apps() []App {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]App, 0, len(s.apps))
+	for _, a := range s.apps {
+		out = append(out, *a)
+	}
+	slices.SortFunc(out, func(a, b App) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) })
+	return out
+}
+
+func (s *Store) loadApps(tx *bbolt.Tx) error {
+	return tx.Bucket([]byte(bucketApps)).ForEach(func(k, v []byte) error {
+		var row linkv1.Row
+		if err := proto.Unmarshal(v, &row); err != nil {
+			return fmt.Errorf("state of application %q: %w", k, err)
+		}
+		a, err := newApp(&row)
+		if err != nil {
+			return err
+		}
+		s.apps[a.ID] = a
+		return nil
+	})
+}
+
+func newApp(row *linkv1.Row) (*App, error) {
+	var state linkv1.AppState
+	if err := proto.Unmarshal(row.GetBody(), &state); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable application state", row.GetSeq())
+	}
+	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: chain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
+}
+
+// A stage collects what one batch changes, so that a batch with a bad row
+// changes nothing.
+type stage struct {
+	s       *Store
+	cursor  Cursor
+	changes Changes
+	mirror  []func()
+	disk    []func(tx *bbolt.Tx) error
+}
+
+func (st *stage) then(mirror func(), disk func(tx *bbolt.Tx) error) {
+	st.mirror = append(st.mirror, mirror)
+	st.disk = append(st.disk, disk)
+}
+
+// reset forgets the states, and nothing of what is owned: what a replay does
+// not have is no longer enforced, but never deleted.
+func (st *stage) reset() {
+	st.cursor = Cursor{}
+	st.then(func() { st.s.apps = map[string]*App{} }, func(tx *bbolt.Tx) error {
+		if err := tx.DeleteBucket([]byte(bucketApps)); err != nil {
+			return err
+		}
+		_, err := tx.CreateBucket([]byte(bucketApps))
+		return err
+	})
+}
+
+func (st *stage) blob(b *linkv1.Blob) {
+	st.disk = append(st.disk, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(bucketBlobs)).Put(b.GetDigest(), b.GetSealed())
+	})
+}
+
+func (st *stage) row(row *linkv1.Row) error {
+	if row.GetSeq() <= st.cursor.Seq {
+		return nil // a replay that overlaps; it is stored already
+	}
+	if row.GetSeq() == st.cursor.Seq+1 && st.cursor.Seq > 0 {
+		want := chain.Next(st.cursor.Chain, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
+		if !bytes.Equal(want, row.GetChain()) {
+			st.s.rewound = fmt.Sprintf("row %d of the hub's desired log does not follow from the rows before it", row.GetSeq())
+			return fault.New(fault.Conflict, "%s", st.s.rewound)
+		}
+	}
+	if err := st.take(row); err != nil {
+		return err
+	}
+	st.cursor.Seq, st.cursor.Chain = row.GetSeq(), row.GetChain()
+	return nil
+}
+
+func (st *stage) take(row *linkv1.Row) error {
+	switch row.GetKind() {
+	case linkv1.RowKind_ROW_KIND_STATE:
+		return st.state(row)
+	case linkv1.RowKind_ROW_KIND_OPERATION:
+		return st.operation(row)
+	case linkv1.RowKind_ROW_KIND_TERMINATE:
+		return st.terminate(row)
+	case linkv1.RowKind_ROW_KIND_FORGET:
+		st.forget(row.GetAppId())
+	case linkv1.RowKind_ROW_KIND_UNSPECIFIED:
+	}
+	return nil // a kind of a newer hub changes nothing that this agent knows
+}
+
+func (st *stage) state(row *linkv1.Row) error {
+	a, err := newApp(row)
+	if err != nil {
+		return err
+	}
+	raw, err := proto.Marshal(&linkv1.Row{Seq: row.GetSeq(), AppId: row.GetAppId(), Body: row.GetBody()})
+	if err != nil {
+		return fmt.Errorf("write row %d: %w", row.GetSeq(), err)
+	}
+	st.then(func() { st.s.apps[a.ID] = a }, func(tx *bbolt.Tx) error { return putIn(tx, bucketApps, a.ID, raw) })
+	st.changes.States = appendOnce(st.changes.States, a.ID)
+	return nil
+}
+
+func (st *stage) forget(app string) {
+	s := st.s
+	st.then(func() {
+		delete(s.apps, app)
+		delete(s.owned, app)
+	}, func(tx *bbolt.Tx) error {
+		if err := deleteIn(tx, bucketApps, app); err != nil {
+			return err
+		}
+		return deleteOwnedOf(tx, app)
+	})
+	st.changes.Forgotten = appendOnce(st.changes.Forgotten, app)
+}
+
+func appendOnce(list []string, v string) []string {
+	if slices.Contains(list, v) {
+		return list
+	}
+	return append(list, v)
+}

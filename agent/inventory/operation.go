@@ -1,0 +1,253 @@
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// rememberFor is how long the id of an ended operation is kept after the hub
+// has its result, so that a row that comes again is not executed again.
+const rememberFor = 7 * 24 * time.Hour
+
+// An Operation is an order of the desired log and how far it has come.
+type Operation struct {
+	ID         string
+	App        string
+	Seq        uint64
+	Order      *linkv1.Operation       // nil once the hub has the result
+	Progress   []byte                  // ledger of the steps that are begun; empty: none is
+	Terminated string                  // who asked to end it; empty: nobody
+	Result     *linkv1.OperationReport // nil: open
+	Acked      bool                    // the hub has the result
+	EndedAt    time.Time
+}
+
+// Open says whether the operation has no result yet.
+func (o Operation) Open() bool { return o.Result == nil && !o.Acked }
+
+// stored is an operation on disk.
+type stored struct {
+	App        string    `json:"app"`
+	Seq        uint64    `json:"seq"`
+	Order      []byte    `json:"order,omitempty"`
+	Progress   []byte    `json:"progress,omitempty"`
+	Terminated string    `json:"terminated,omitempty"`
+	Result     []byte    `json:"result,omitempty"`
+	Acked      bool      `json:"acked,omitempty"`
+	EndedAt    time.Time `json:"endedAt,omitzero"`
+}
+
+func (o Operation) encode() ([]byte, error) {
+	d := stored{App: o.App, Seq: o.Seq, Progress: o.Progress, Terminated: o.Terminated, Acked: o.Acked, EndedAt: o.EndedAt}
+	var err error
+	if o.Order != nil {
+		if d.Order, err = proto.Marshal(o.Order); err != nil {
+			return nil, fmt.Errorf("write operation %q: %w", o.ID, err)
+		}
+	}
+	if o.Result != nil {
+		if d.Result, err = proto.Marshal(o.Result); err != nil {
+			return nil, fmt.Errorf("write the result of operation %q: %w", o.ID, err)
+		}
+	}
+	return json.Marshal(d)
+}
+
+func decodeOperation(id string, raw []byte) (*Operation, error) {
+	var d stored
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return nil, fmt.Errorf("operation %q: %w", id, err)
+	}
+	o := &Operation{ID: id, App: d.App, Seq: d.Seq, Progress: d.Progress, Terminated: d.Terminated, Acked: d.Acked, EndedAt: d.EndedAt}
+	if len(d.Order) > 0 {
+		o.Order = &linkv1.Operation{}
+		if err := proto.Unmarshal(d.Order, o.Order); err != nil {
+			return nil, fmt.Errorf("operation %q: %w", id, err)
+		}
+	}
+	if len(d.Result) > 0 {
+		o.Result = &linkv1.OperationReport{}
+		if err := proto.Unmarshal(d.Result, o.Result); err != nil {
+			return nil, fmt.Errorf("result of operation %q: %w", id, err)
+		}
+	}
+	return o, nil
+}
+
+func (s *Store) loadOps(tx *bbolt.Tx) error {
+	return tx.Bucket([]byte(bucketOps)).ForEach(func(k, v []byte) error {
+		o, err := decodeOperation(string(k), v)
+		if err != nil {
+			return err
+		}
+		s.ops[o.ID] = o
+		return nil
+	})
+}
+
+// operation takes an OPERATION row. One whose id is known is not new: it is
+// open already, or was executed and is not executed again.
+func (st *stage) operation(row *linkv1.Row) error {
+	var order linkv1.Operation
+	if err := proto.Unmarshal(row.GetBody(), &order); err != nil || order.GetId() == "" {
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable operation", row.GetSeq())
+	}
+	st.changes.Operations = appendOnce(st.changes.Operations, order.GetId())
+	if _, known := st.s.ops[order.GetId()]; known {
+		return nil
+	}
+	o := &Operation{ID: order.GetId(), App: row.GetAppId(), Seq: row.GetSeq(), Order: &order}
+	raw, err := o.encode()
+	if err != nil {
+		return err
+	}
+	st.then(func() { st.s.ops[o.ID] = o }, func(tx *bbolt.Tx) error { return putIn(tx, bucketOps, o.ID, raw) })
+	return nil
+}
+
+func (st *stage) terminate(row *linkv1.Row) error {
+	var t linkv1.Terminate
+	if err := proto.Unmarshal(row.GetBody(), &t); err != nil {
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable termination", row.GetSeq())
+	}
+	actor := t.GetActor()
+	if actor == "" {
+		actor = "a user"
+	}
+	id := t.GetOperationId()
+	// The operation may be in this very batch, so it is looked up when the
+	// mirror changes, and again on disk.
+	st.then(func() {
+		if o := st.s.ops[id]; o != nil && o.Open() {
+			c := *o
+			c.Terminated = actor
+			st.s.ops[id] = &c
+		}
+	}, func(tx *bbolt.Tx) error {
+		raw := tx.Bucket([]byte(bucketOps)).Get([]byte(id))
+		if raw == nil {
+			return nil
+		}
+		o, err := decodeOperation(id, raw)
+		if err != nil || !o.Open() {
+			return err
+		}
+		o.Terminated = actor
+		next, err := o.encode()
+		if err != nil {
+			return err
+		}
+		return putIn(tx, bucketOps, id, next)
+	})
+	st.changes.Terminated = appendOnce(st.changes.Terminated, id)
+	return nil
+}
+
+// Operation gives an operation that is open or still remembered.
+func (s *Store) Operation(id string) (Operation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.ops[id]
+	if !ok {
+		return Operation{}, false
+	}
+	return *o, true
+}
+
+// OpenOperations gives what has no result yet, oldest row first.
+func (s *Store) OpenOperations() []Operation {
+	return s.operations(func(o *Operation) bool { return o.Open() })
+}
+
+// Unacked gives the ended operations whose result the hub does not have yet.
+func (s *Store) Unacked() []Operation {
+	return s.operations(func(o *Operation) bool { return o.Result != nil && !o.Acked })
+}
+
+func (s *Store) operations(want func(*Operation) bool) []Operation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Operation
+	for _, o := range s.ops {
+		if want(o) {
+			out = append(out, *o)
+		}
+	}
+	slices.SortFunc(out, func(a, b Operation) int {
+		if a.Seq != b.Seq {
+			return int(int64(a.Seq) - int64(b.Seq)) //nolint:gosec // row numbers are far below 2^63
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return out
+}
+
+// Advance keeps the ledger of an operation's steps.
+func (s *Store) Advance(id string, progress []byte) (*Commit, error) {
+	return s.change(id, func(o *Operation) { o.Progress = progress })
+}
+
+// End keeps the result of an operation until the hub has it.
+func (s *Store) End(id string, result *linkv1.OperationReport, at time.Time) (*Commit, error) {
+	return s.change(id, func(o *Operation) {
+		o.Result, o.Progress, o.EndedAt = result, nil, at
+	})
+}
+
+// Delivered says that the hub has the result of an operation. Its id stays
+// known for a week.
+func (s *Store) Delivered(id string) (*Commit, error) {
+	return s.change(id, func(o *Operation) {
+		if o.Result == nil {
+			return
+		}
+		o.Acked, o.Order, o.Result = true, nil, nil
+	})
+}
+
+func (s *Store) change(id string, f func(*Operation)) (*Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.ops[id]
+	if !ok {
+		return nil, fault.New(fault.Missing, "no operation %q is known here", id)
+	}
+	c := *o
+	f(&c)
+	raw, err := c.encode()
+	if err != nil {
+		return nil, err
+	}
+	s.ops[id] = &c
+	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOps, id, raw) }), nil
+}
+
+// Expire forgets operations that ended long ago.
+func (s *Store) Expire(now time.Time) *Commit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var stale []string
+	for id, o := range s.ops {
+		if o.Acked && now.Sub(o.EndedAt) > rememberFor {
+			stale = append(stale, id)
+			delete(s.ops, id)
+		}
+	}
+	return s.put(func(tx *bbolt.Tx) error {
+		for _, id := range stale {
+			if err := deleteIn(tx, bucketOps, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,312 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// SecretName is the name of the Secret that survives a lost state directory.
+const SecretName = "capstan-agent-state"
+
+// maxSecret is the most that an API server stores of one Secret.
+const maxSecret = 1 << 20
+
+// secretPause is the least time between two writes of the Secret.
+const secretPause = time.Second
+
+// A Vault stores the few bytes that must outlive the state directory. The
+// cluster provides it as a Secret.
+type Vault interface {
+	// Read gives the data; fault.Missing when there is none yet.
+	Read(ctx context.Context) (map[string][]byte, error)
+	// Write replaces the data. It is durable when it returns.
+	Write(ctx context.Context, data map[string][]byte) error
+}
+
+// The entries of the Secret.
+const (
+	entryIdentity    = "identity"
+	entryKeys        = "keys"
+	entryCursor      = "cursor"
+	entryGenerations = "generations"
+	entryLedgers     = "ledgers"
+	entryRecordKey   = "recordKey"
+)
+
+// Keys are what the hub entrusts to the agent for its tenant and cluster.
+type Keys struct {
+	Object []byte `json:"object"` // opens blobs
+	Mask   []byte `json:"mask"`   // makes the keyed hashes of Secret values
+}
+
+// A Secret is the agent's part of its own Secret: identity, keys, cursor,
+// generations and the open steps of operations. Changes are written at most
+// once a second, in one write.
+type Secret struct {
+	vault Vault
+	log   *slog.Logger
+	wake  chan struct{}
+
+	mu          sync.Mutex
+	identity    []byte
+	recordKey   []byte
+	keys        Keys
+	cursor      Cursor
+	generations map[string]uint64
+	ledgers     map[string]json.RawMessage
+	written     map[string][]byte
+	version     uint64   // counts changes
+	flushed     uint64   // newest change that is stored
+	waiters     []waiter // of Flush
+}
+
+type waiter struct {
+	version uint64
+	done    chan struct{}
+}
+
+// OpenSecret reads what is there. A missing Secret is an empty one.
+func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, error) {
+	s := &Secret{
+		vault: vault, log: log, wake: make(chan struct{}, 1),
+		generations: map[string]uint64{}, ledgers: map[string]json.RawMessage{},
+	}
+	data, err := vault.Read(ctx)
+	if fault.KindOf(err) == fault.Missing {
+		return s, s.ownKey()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the agent's Secret %q: %w", SecretName, err)
+	}
+	s.written = data
+	s.identity, s.recordKey = data[entryIdentity], data[entryRecordKey]
+	for name, into := range map[string]any{
+		entryKeys: &s.keys, entryCursor: &s.cursor, entryGenerations: &s.generations, entryLedgers: &s.ledgers,
+	} {
+		if len(data[name]) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(data[name], into); err != nil {
+			// The value may hold keys: neither it nor the decoder's text is shown.
+			return nil, fault.New(fault.Invalid, "entry %q of Secret %q is not readable; remove that entry", name, SecretName)
+		}
+	}
+	return s, s.ownKey()
+}
+
+// ownKey makes the key of the ownership records once.
+func (s *Secret) ownKey() error {
+	if len(s.recordKey) == 32 {
+		return nil
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return fmt.Errorf("make the key of ownership records: %w", err)
+	}
+	s.change(func() { s.recordKey = key })
+	return nil
+}
+
+// RecordKey is the key under which values of owned fields are hashed. It is
+// kept apart from the hashes.
+func (s *Secret) RecordKey() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recordKey
+}
+
+// Run writes changes until ctx ends, then writes the last ones and returns nil.
+func (s *Secret) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			s.store(last)
+			return nil
+		}
+		s.store(ctx)
+		pause := time.NewTimer(secretPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+}
+
+// store writes what changed, if anything did.
+func (s *Secret) store(ctx context.Context) {
+	s.mu.Lock()
+	data, err := s.encode()
+	version, same := s.version, maps.EqualFunc(data, s.written, bytes.Equal)
+	s.mu.Unlock()
+	if err == nil && !same {
+		err = s.vault.Write(ctx, data)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "agent secret not written, will retry", "error", err)
+		}
+		s.touch()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written, s.flushed = data, version
+	rest := s.waiters[:0]
+	for _, w := range s.waiters {
+		if w.version > version {
+			rest = append(rest, w)
+			continue
+		}
+		close(w.done)
+	}
+	s.waiters = rest
+}
+
+func (s *Secret) encode() (map[string][]byte, error) {
+	data := map[string][]byte{entryRecordKey: s.recordKey}
+	if len(s.identity) > 0 {
+		data[entryIdentity] = s.identity
+	}
+	size := len(s.identity)
+	for name, v := range map[string]any{
+		entryKeys: s.keys, entryCursor: s.cursor, entryGenerations: s.generations, entryLedgers: s.ledgers,
+	} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("write entry %q: %w", name, err)
+		}
+		data[name] = raw
+		size += len(raw)
+	}
+	if size > maxSecret*9/10 {
+		// The generations are the only part that grows with the number of
+		// applications; without them the hub's own guard still stands.
+		delete(data, entryGenerations)
+	}
+	return data, nil
+}
+
+func (s *Secret) touch() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Secret) change(f func()) {
+	s.mu.Lock()
+	f()
+	s.version++
+	s.mu.Unlock()
+	s.touch()
+}
+
+// Flush waits until everything set so far is stored.
+func (s *Secret) Flush(ctx context.Context) error {
+	s.mu.Lock()
+	if s.flushed >= s.version {
+		s.mu.Unlock()
+		return nil
+	}
+	w := waiter{s.version, make(chan struct{})}
+	s.waiters = append(s.waiters, w)
+	s.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the agent's Secret: %w", context.Cause(ctx))
+	}
+}
+
+// Identity gives the stored identity; empty: none is.
+func (s *Secret) Identity() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity
+}
+
+// SetIdentity stores an identity and waits until it is durable.
+func (s *Secret) SetIdentity(ctx context.Context, raw []byte) error {
+	s.change(func() { s.identity = raw })
+	return s.Flush(ctx)
+}
+
+// Keys gives the keys of the last session; empty before the first.
+func (s *Secret) Keys() Keys {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys
+}
+
+// SetKeys keeps the keys of a session.
+func (s *Secret) SetKeys(k Keys) {
+	s.mu.Lock()
+	same := bytes.Equal(k.Object, s.keys.Object) && bytes.Equal(k.Mask, s.keys.Mask)
+	s.mu.Unlock()
+	if !same {
+		s.change(func() { s.keys = k })
+	}
+}
+
+// Cursor gives the newest cursor that was stored.
+func (s *Secret) Cursor() Cursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cursor
+}
+
+// SetCursor keeps the cursor.
+func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
+
+// Generation is the highest generation that was seen of an application.
+func (s *Secret) Generation(app string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.generations[app]
+}
+
+// Raise keeps a generation if it is the highest so far.
+func (s *Secret) Raise(app string, generation uint64) {
+	s.mu.Lock()
+	higher := generation > s.generations[app]
+	s.mu.Unlock()
+	if higher {
+		s.change(func() { s.generations[app] = max(generation, s.generations[app]) })
+	}
+}
+
+// Forget drops what is kept of an application.
+func (s *Secret) Forget(app string) { s.change(func() { delete(s.generations, app) }) }
+
+// Ledger gives the open steps of an operation.
+func (s *Secret) Ledger(operation string) ([]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.ledgers[operation]
+	return l, ok
+}
+
+// SetLedger keeps the open steps of an operation; nil: it is over.
+func (s *Secret) SetLedger(operation string, progress []byte) {
+	s.change(func() {
+		if progress == nil {
+			delete(s.ledgers, operation)
+			return
+		}
+		s.ledgers[operation] = progress
+	})
+}

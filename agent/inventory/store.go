@@ -1,0 +1,242 @@
+// Package inventory is what an agent remembers: the desired log as far as it
+// has come, the sealed objects, what was applied and is therefore ours, and
+// the operations that are open or not yet acknowledged. It never talks to a
+// cluster's objects or to the hub, and it never decides. The engine and the
+// daemon call it. What it acknowledged is on disk, reads never wait for a
+// disk, and writes are applied in the order in which they were made.
+package inventory
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// File is the name of the database inside the state directory.
+const File = "inventory.db"
+
+// lockWait is how long Open waits for another agent process of the same
+// directory to end.
+const lockWait = 5 * time.Second
+
+// The buckets of the file.
+const (
+	bucketMeta  = "meta"
+	bucketApps  = "apps"
+	bucketBlobs = "blobs"
+	bucketOwned = "owned"
+	bucketOps   = "operations"
+)
+
+// A Store is the agent's memory. Reads come from a mirror; writes are put in
+// line for one writer, which Run is, and commit in groups.
+type Store struct {
+	db       *bbolt.DB
+	instance string
+	wake     chan struct{}
+
+	mu      sync.Mutex
+	pending []write
+	broken  error // first failed commit; nothing is taken after it
+	cursor  Cursor
+	durable Cursor // cursor of the last commit
+	guard   Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
+	rewound string // why nothing is taken from the hub; empty: all is well
+	apps    map[string]*App
+	owned   map[string]map[manifest.Key]Record // by application
+	ops     map[string]*Operation
+	fields  map[string][]byte // one copy of each distinct field set
+}
+
+type write struct {
+	apply func(tx *bbolt.Tx) error
+	done  *Commit
+}
+
+// A Commit is a write that is on its way to the disk.
+type Commit struct {
+	done chan struct{}
+	err  error
+}
+
+// Wait returns when the write is durable, or says why it never will be.
+func (c *Commit) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the inventory's disk: %w", context.Cause(ctx))
+	}
+}
+
+// Open opens or makes the inventory in a directory. Only one process can hold
+// it; the second one is told so.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the state directory %q cannot be made", dir)
+	}
+	path := filepath.Join(dir, File)
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
+	})
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return nil, fault.New(fault.Conflict, "the state directory %q is in use by another agent process", dir)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the inventory %q cannot be opened; delete it to have it rebuilt from the hub", path)
+	}
+	s := &Store{
+		db:     db,
+		wake:   make(chan struct{}, 1),
+		apps:   map[string]*App{},
+		owned:  map[string]map[manifest.Key]Record{},
+		ops:    map[string]*Operation{},
+		fields: map[string][]byte{},
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read inventory %q: %w", path, err), db.Close())
+	}
+	return s, nil
+}
+
+// load makes the buckets and fills the mirror.
+func (s *Store) load() error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range []string{bucketMeta, bucketApps, bucketBlobs, bucketOwned, bucketOps} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return errors.Join(s.loadMeta(tx), s.loadApps(tx), s.loadOwned(tx), s.loadOps(tx))
+	})
+}
+
+const keyInstance = "instance"
+
+func (s *Store) loadMeta(tx *bbolt.Tx) error {
+	meta := tx.Bucket([]byte(bucketMeta))
+	id := meta.Get([]byte(keyInstance))
+	if id == nil {
+		var raw [8]byte
+		if _, err := rand.Read(raw[:]); err != nil {
+			return fmt.Errorf("make an instance id: %w", err)
+		}
+		id = []byte(hex.EncodeToString(raw[:]))
+		if err := meta.Put([]byte(keyInstance), id); err != nil {
+			return err
+		}
+	}
+	s.instance = string(id)
+	if raw := meta.Get([]byte(keyCursor)); raw != nil {
+		c, err := decodeCursor(raw)
+		if err != nil {
+			return err
+		}
+		s.cursor, s.durable = c, c
+	}
+	return nil
+}
+
+// Instance names this directory. It is made once, so a restarted process is
+// the same holder of a lease and a process with a new directory is another.
+func (s *Store) Instance() string { return s.instance }
+
+// Run commits what was written until ctx ends, then commits the rest and
+// returns nil. A disk that refuses a commit ends it with an error: what is in
+// memory would no longer be what a restart finds.
+func (s *Store) Run(ctx context.Context) error {
+	for {
+		if err := s.commit(); err != nil {
+			return err
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return s.commit()
+		}
+	}
+}
+
+// Close releases the file. Run must have returned.
+func (s *Store) Close() error { return s.db.Close() }
+
+// commit writes everything in line as one transaction.
+func (s *Store) commit() error {
+	s.mu.Lock()
+	batch := s.pending
+	s.pending = nil
+	cursor := s.cursor
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		for _, w := range batch {
+			if err := w.apply(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		err = fault.Wrap(fault.Exceeded, err, "the agent's state cannot be written to its directory")
+	}
+	s.mu.Lock()
+	if err != nil {
+		s.broken = err
+		batch = append(batch, s.pending...)
+		s.pending = nil
+	} else {
+		s.durable = cursor
+	}
+	s.mu.Unlock()
+	for _, w := range batch {
+		w.done.err = err
+		close(w.done.done)
+	}
+	return err
+}
+
+// put lines a write up. The caller holds mu, so that the order in the mirror
+// is the order on disk.
+func (s *Store) put(apply func(tx *bbolt.Tx) error) *Commit {
+	c := &Commit{done: make(chan struct{})}
+	if s.broken != nil {
+		c.err = s.broken
+		close(c.done)
+		return c
+	}
+	s.pending = append(s.pending, write{apply, c})
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return c
+}
+
+// Flush waits until everything written so far is durable.
+func (s *Store) Flush(ctx context.Context) error {
+	s.mu.Lock()
+	c := s.put(func(*bbolt.Tx) error { return nil })
+	s.mu.Unlock()
+	return c.Wait(ctx)
+}
+
+func putIn(tx *bbolt.Tx, bucket, key string, value []byte) error {
+	return tx.Bucket([]byte(bucket)).Put([]byte(key), value)
+}
+
+func deleteIn(tx *bbolt.Tx, bucket, key string) error {
+	return tx.Bucket([]byte(bucket)).Delete([]byte(key))
+}

@@ -1,0 +1,183 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+const (
+	fetchBatch   = 512              // digests of one request
+	bulkFrom     = 64               // blobs from which the bulk lane is worth its handshake: some 256 KiB
+	fetchStall   = 30 * time.Second // a stream that gives nothing for this long is given up
+	fetchTries   = 5                // for a hub that answers and does not deliver
+	digestLength = 32
+)
+
+// Fetch gets blobs from the hub and hands each to take, in any order, one at
+// a time. What the hub says it does not have, or that this cluster may not
+// see, comes back as missing. It waits for a session and tries again until
+// all are there, ctx ends, take fails or the hub refuses.
+func (c *Client) Fetch(ctx context.Context, digests [][]byte, take func(*linkv1.Blob) error) (missing [][]byte, err error) {
+	f := &fetch{c: c, take: take, want: map[string]bool{}}
+	for _, d := range digests {
+		if len(d) != digestLength {
+			return nil, fault.New(fault.Invalid, "a digest has %d bytes instead of %d", len(d), digestLength)
+		}
+		f.want[string(d)] = true
+	}
+	err = f.run(ctx)
+	return f.missing, err
+}
+
+// fetch is one call of Fetch.
+type fetch struct {
+	c       *Client
+	take    func(*linkv1.Blob) error
+	want    map[string]bool
+	missing [][]byte
+	large   bool // a message was too large for the control lane
+	tries   int  // since the last one that brought anything
+}
+
+// errTake marks what the caller of Fetch did wrong: trying again is no help.
+type errTake struct{ error }
+
+func (e errTake) Unwrap() error { return e.error }
+
+func (f *fetch) run(ctx context.Context) error {
+	wait := run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: f.c.cfg.Random}
+	for len(f.want) > 0 {
+		before := len(f.want)
+		err := f.once(ctx)
+		if len(f.want) < before {
+			wait.Reset()
+			f.tries = 0
+		}
+		if err == nil && len(f.want) < before {
+			continue
+		}
+		if err = f.hopeless(ctx, err); err != nil {
+			return err
+		}
+		if err := run.Sleep(ctx, f.c.cfg.Clock, wait.Next()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hopeless gives the error with which to give up, or nil to try again.
+func (f *fetch) hopeless(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if t := (errTake{}); errors.As(err, &t) {
+		return t.error
+	}
+	if err == nil {
+		err = fault.New(fault.Internal, "the hub neither sent nor named %d blobs", len(f.want))
+	}
+	kind := fault.KindOf(err)
+	if kind == fault.Exceeded && !f.large {
+		f.large = true
+		return nil
+	}
+	f.tries++
+	if kind != fault.Offline && f.tries >= fetchTries {
+		return fmt.Errorf("fetch %d blobs: %w", len(f.want), err)
+	}
+	f.c.cfg.Log.WarnContext(ctx, "blobs are fetched again", logkey.Count, len(f.want), logkey.Error, err)
+	return nil
+}
+
+// once asks for one batch on the lane that fits.
+func (f *fetch) once(ctx context.Context) error {
+	a, err := f.c.wait(ctx)
+	if err != nil {
+		return err
+	}
+	conn, done := a.conn, func(error) {}
+	if f.large || len(f.want) > bulkFrom {
+		if b, end, ok := f.c.bulk.conn(ctx, a); ok {
+			conn, done = b, end
+		}
+	}
+	err = f.ask(ctx, conn)
+	if t := (errTake{}); errors.As(err, &t) || ctx.Err() != nil {
+		done(nil) // no fault of the connection
+		return err
+	}
+	done(err)
+	return err
+}
+
+func (f *fetch) ask(ctx context.Context, conn grpc.ClientConnInterface) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stall := time.AfterFunc(fetchStall, func() {
+		cancel(fault.New(fault.Offline, "the hub sent nothing for %s", fetchStall))
+	})
+	defer stall.Stop()
+	req := &linkv1.FetchRequest{}
+	for d := range f.want {
+		if req.Digests = append(req.Digests, []byte(d)); len(req.Digests) == fetchBatch {
+			break
+		}
+	}
+	stream, err := linkv1.NewBlobsClient(conn).Fetch(ctx, req)
+	if err != nil {
+		return fmt.Errorf("fetch blobs: %w", stalled(ctx, err))
+	}
+	for {
+		reply, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("fetch blobs: %w", stalled(ctx, err))
+		}
+		stall.Stop() // the caller may take its time
+		if err := f.accept(reply); err != nil {
+			return err
+		}
+		stall.Reset(fetchStall)
+	}
+}
+
+// accept hands over what was asked for, once.
+func (f *fetch) accept(reply *linkv1.FetchReply) error {
+	for _, b := range reply.GetBlobs() {
+		if !f.want[string(b.GetDigest())] {
+			continue
+		}
+		if err := f.take(b); err != nil {
+			return errTake{err}
+		}
+		delete(f.want, string(b.GetDigest()))
+	}
+	for _, d := range reply.GetMissing() {
+		if f.want[string(d)] {
+			delete(f.want, string(d))
+			f.missing = append(f.missing, d)
+		}
+	}
+	return nil
+}
+
+// stalled gives the reason for which a stream was given up, if it was.
+func stalled(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); fault.KindOf(cause) == fault.Offline {
+		return cause
+	}
+	return err
+}

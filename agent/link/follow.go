@@ -1,0 +1,93 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// streamWait is the back-off of a stream that fails while its session lives.
+func (c *Client) streamWait() run.Backoff {
+	return run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
+}
+
+func (c *Client) streamFailed(ctx context.Context, what string) func(error, time.Duration) {
+	return func(err error, wait time.Duration) {
+		c.cfg.Log.WarnContext(ctx, what, logkey.Error, err, logkey.Wait, wait)
+	}
+}
+
+// follow keeps the stream of desired state open for as long as the session
+// lives.
+func (c *Client) follow(ctx context.Context, a *attachment) error {
+	return run.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
+		return c.followOnce(ctx, linkv1.NewDesiredClient(a.conn))
+	})
+}
+
+type followStream = grpc.BidiStreamingClient[linkv1.FollowUp, linkv1.FollowDown]
+
+func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream in every case
+	stream, err := client.Follow(ctx)
+	if err != nil {
+		return fmt.Errorf("follow desired state: %w", err)
+	}
+	start := &linkv1.FollowUp{Message: &linkv1.FollowUp_Start{Start: c.cfg.Desired.Cursor()}}
+	if err := stream.Send(start); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("follow desired state: %w", err)
+	}
+	for {
+		down, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return fault.New(fault.Offline, "the hub ended the stream of desired state")
+		}
+		if err != nil {
+			return fmt.Errorf("follow desired state: %w", err)
+		}
+		if err := c.take(ctx, stream, down); err != nil {
+			return err
+		}
+	}
+}
+
+// take acts on one message of the hub.
+func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
+	switch m := down.GetMessage().(type) {
+	case *linkv1.FollowDown_Batch:
+		if err := c.cfg.Desired.Take(ctx, m.Batch); err != nil {
+			return fmt.Errorf("store desired state: %w", err)
+		}
+		return ack(stream, &linkv1.Ack{Seq: c.cfg.Desired.Cursor().GetSeq()})
+	case *linkv1.FollowDown_Barrier:
+		seq := c.cfg.Desired.Cursor().GetSeq()
+		if seq < m.Barrier.GetSeq() {
+			return fault.New(fault.Conflict, "the hub closed the log at row %d, but only %d arrived", m.Barrier.GetSeq(), seq)
+		}
+		return ack(stream, &linkv1.Ack{Seq: seq, Barrier: m.Barrier.GetSeq(), Root: c.cfg.Desired.Root()})
+	case *linkv1.FollowDown_Rewound:
+		c.cfg.Log.WarnContext(ctx, "hub and agent disagree about the past; nothing is pruned until a person decides", logkey.Reason, m.Rewound.GetReason())
+		c.cfg.Desired.Rewound(m.Rewound.GetReason())
+	}
+	return nil // also for messages of a newer hub
+}
+
+// ack answers the hub. The end of the stream is no error here: the next
+// receive knows why it ended.
+func ack(stream followStream, a *linkv1.Ack) error {
+	err := stream.Send(&linkv1.FollowUp{Message: &linkv1.FollowUp_Ack{Ack: a}})
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("acknowledge desired state: %w", err)
+	}
+	return nil
+}

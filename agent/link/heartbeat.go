@@ -1,0 +1,91 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// beats remembers when the newest beat was sent.
+type beats struct {
+	mu     sync.Mutex
+	number uint64
+	sent   time.Time
+}
+
+func (b *beats) next(now time.Time) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.number++
+	b.sent = now
+	return b.number
+}
+
+// of gives when the beat of that number was sent, if it is the newest.
+func (b *beats) of(number uint64) (time.Time, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent, b.number == number
+}
+
+// heartbeat sends a beat at once and then at each interval ± 20 %. It ends
+// with the reason when the hub ends the session.
+func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
+	g := run.NewGroup(ctx)
+	g.Go(func(ctx context.Context) error {
+		stream, err := linkv1.NewSessionClient(a.conn).Heartbeat(ctx)
+		if err != nil {
+			return fmt.Errorf("start the heartbeat: %w", err)
+		}
+		var b beats
+		g.Go(func(ctx context.Context) error { return c.beat(ctx, a, &b, stream) })
+		return c.listen(stream, &b)
+	})
+	return g.Wait()
+}
+
+func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
+	for {
+		load, now := c.cfg.Load(), c.cfg.Clock.Now()
+		err := stream.Send(&linkv1.Beat{
+			Number: b.next(now), SentUnixNano: now.UnixNano(),
+			ReportBacklog: load.Backlog, AppliedSeq: load.Seq,
+		})
+		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
+			return fmt.Errorf("send a heartbeat: %w", err)
+		}
+		if err := run.Sleep(ctx, c.cfg.Clock, run.Spread(interval(a.hello), 0.2, c.random())); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) listen(stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *beats) error {
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return fault.New(fault.Offline, "the hub ended the heartbeat")
+		}
+		if err != nil {
+			return err
+		}
+		if sent, ok := b.of(r.GetNumber()); ok {
+			c.heard(sent, r.GetNowUnixNano())
+		}
+		if end := r.GetClosing(); end != nil {
+			return &fault.Error{Kind: fault.Kind(end.GetKind()), Object: "hub", Cause: "it ended the session: " + end.GetCause(), Fix: end.GetFix()}
+		}
+		if r.GetDrain() {
+			return fault.New(fault.Offline, "the hub asked to connect again")
+		}
+	}
+}

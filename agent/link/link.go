@@ -1,0 +1,221 @@
+// Package link is the agent's end of the link: it dials the hub, proves who
+// the agent is, keeps one session open for as long as the process lives, and
+// moves desired state in and reports out. It never looks into what it moves
+// and never talks to the cluster. agent/daemon runs one Client. A report stays
+// here until the hub has acknowledged it, and a batch is acknowledged only
+// after it was stored, whatever happens to the connection in between.
+package link
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// Config is what a Client needs. Fields without a default are required.
+type Config struct {
+	Vault    Vault
+	Cluster  Cluster
+	Desired  Desired
+	Reports  Reports
+	Sessions Sessions
+	// Load is asked for before each heartbeat.
+	Load func() Load
+	// Epoch is random and made at each start of the process; reports carry it too.
+	Epoch string
+	Log   *slog.Logger
+
+	// Serve adds the services that the hub may call.
+	Serve func(grpc.ServiceRegistrar)
+	// Version is the agent's.
+	Version string
+	// Features are the names of what this agent can do beyond the first release.
+	Features []string
+	// Dial opens connections; nil: TCP.
+	Dial tunnel.Dialer
+	// Clock is time; nil: the real one.
+	Clock run.Clock
+	// Silence is how long the hub may send nothing; zero: 30 s.
+	Silence time.Duration
+	// Random spreads waits, in [0, 1); nil: random numbers.
+	Random func() float64
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	for name, missing := range map[string]bool{
+		"Vault": c.Vault == nil, "Cluster": c.Cluster == nil, "Desired": c.Desired == nil, "Reports": c.Reports == nil,
+		"Sessions": c.Sessions == nil, "Load": c.Load == nil, "Epoch": c.Epoch == "", "Log": c.Log == nil,
+	} {
+		if missing {
+			errs = append(errs, fmt.Errorf("link: %s is not set", name))
+		}
+	}
+	if c.Silence < 0 {
+		errs = append(errs, errors.New("link: silence is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	firstWait   = 250 * time.Millisecond // a hub that was restarted is missed for as short as can be
+	mostWait    = time.Minute
+	refusedWait = 30 * time.Second // ± half; for an agent that the hub does not want now
+	healthy     = time.Minute      // a session of this length forgives the failures before it
+)
+
+// A Client keeps the agent attached to its hub.
+type Client struct {
+	cfg    Config
+	ops    *tunnel.Server
+	outbox *outbox
+	bulk   *bulk
+
+	mu     sync.Mutex
+	id     Identity
+	next   int // index of the address to dial
+	live   *attachment
+	opened chan struct{} // closed when live is set; made anew when it is cleared
+	state  State
+	offset time.Duration // the hub's time minus ours
+}
+
+// State is how the link stands.
+type State struct {
+	Connected bool
+	Since     time.Time     // of this state
+	Address   string        // of the hub, while connected
+	RoundTrip time.Duration // of the newest heartbeat
+	Problem   error         // why there is no session; nil while there is
+}
+
+// New makes a client for an agent that is enrolled.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = run.System{}
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = 30 * time.Second
+	}
+	c := &Client{cfg: cfg, outbox: newOutbox(), opened: make(chan struct{})}
+	c.bulk = newBulk(c)
+	c.state = State{Since: cfg.Clock.Now(), Problem: fault.New(fault.Offline, "the agent has not connected yet")}
+	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Log: cfg.Log})
+	if cfg.Serve != nil {
+		cfg.Serve(c.ops)
+	}
+	return c, nil
+}
+
+// Run stays attached until ctx ends, then returns nil. It returns earlier
+// only if there is no identity to attach with.
+func (c *Client) Run(ctx context.Context) error {
+	id, err := c.cfg.Vault.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load the agent's identity: %w", err)
+	}
+	if _, err := id.Certificate(); err != nil {
+		return err
+	}
+	c.setIdentity(id)
+	g := run.NewGroup(ctx)
+	g.Go(c.ops.Serve)
+	g.Go(c.bulk.run)
+	g.Go(c.stay)
+	return g.Wait()
+}
+
+// stay attaches again and again.
+func (c *Client) stay(ctx context.Context) error {
+	wait := run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
+	for ctx.Err() == nil {
+		began := c.cfg.Clock.Now()
+		opened, err := c.attach(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if opened && c.cfg.Clock.Now().Sub(began) >= healthy {
+			wait.Reset()
+		}
+		if errors.Is(err, errRenewed) {
+			continue
+		}
+		d := c.pause(&wait, err)
+		c.cfg.Log.WarnContext(ctx, "not connected to the hub", logkey.Error, err, logkey.Wait, d)
+		if run.Sleep(ctx, c.cfg.Clock, d) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pause is how long to wait after an attempt or a session ended with err. An
+// agent that the hub refused does not hurry: nothing changes until a person
+// acts or another process ends.
+func (c *Client) pause(wait *run.Backoff, err error) time.Duration {
+	d := wait.Next()
+	switch fault.KindOf(err) {
+	case fault.Conflict, fault.Denied, fault.Unknown:
+		return run.Spread(refusedWait, 0.5, c.random())
+	case fault.Internal, fault.Invalid, fault.Missing, fault.Exceeded, fault.Offline:
+	}
+	return d
+}
+
+// State gives how the link stands.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// HubNow is the hub's time as the agent knows it: leases and expiry follow it.
+func (c *Client) HubNow() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg.Clock.Now().Add(c.offset)
+}
+
+// Identity is who the agent is, with the newest certificate.
+func (c *Client) Identity() Identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
+func (c *Client) setIdentity(id Identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.id = id
+}
+
+// leaf is the certificate that is used now.
+func (c *Client) leaf() (*x509.Certificate, error) {
+	cert, err := c.Identity().Certificate()
+	if err != nil {
+		return nil, err
+	}
+	return cert.Leaf, nil
+}
+
+func (c *Client) random() float64 {
+	if c.cfg.Random != nil {
+		return c.cfg.Random()
+	}
+	return randomFloat()
+}

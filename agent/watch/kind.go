@@ -1,0 +1,237 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+const (
+	pageSize     = 500              // objects in one page of a list
+	minWatch     = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
+	unservedWait = 10 * time.Minute // at most, for a kind that the cluster does not serve
+)
+
+// errRelist says that the watch cannot go on from where it was.
+var errRelist = errors.New("the watch's version is gone")
+
+// kind lists and watches one kind.
+type kind struct {
+	w       *Watcher
+	gvk     schema.GroupVersionKind
+	version string // resource version to go on from; empty: list first
+	broken  bool
+	last    uint64 // highest list version so far
+}
+
+// run goes on until ctx ends.
+func (k *kind) run(ctx context.Context) {
+	back := run.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
+	for ctx.Err() == nil {
+		err := k.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil:
+			back.Reset()
+			continue
+		case errors.Is(err, errRelist):
+			k.version = ""
+			if back.Tries() == 0 {
+				back.Next()
+				continue
+			}
+		case fault.KindOf(err) == fault.Missing:
+			k.report(ctx, err)
+			k.awaitKind(ctx)
+			continue
+		default:
+			k.report(ctx, err)
+		}
+		if run.Sleep(ctx, k.w.clock, back.Next()) != nil {
+			return
+		}
+	}
+}
+
+func (k *kind) report(ctx context.Context, err error) {
+	k.w.log.WarnContext(ctx, "watch interrupted", logkey.Kind, k.gvk.String(), logkey.Error, err)
+	k.broken = true
+	k.w.sink.Broken(ctx, k.gvk, err)
+}
+
+// awaitKind waits until what the server serves has changed.
+func (k *kind) awaitKind(ctx context.Context) {
+	changed := k.w.mapper.Changed()
+	if _, ok := k.w.mapper.Known(k.gvk); ok {
+		return
+	}
+	timer, stop := k.w.clock.After(unservedWait)
+	defer stop()
+	select {
+	case <-changed:
+	case <-timer:
+	case <-ctx.Done():
+	}
+}
+
+// once lists if that is needed and then watches until the watch ends.
+func (k *kind) once(ctx context.Context) error {
+	mapping, err := k.w.mapper.Mapping(ctx, k.gvk)
+	if err != nil {
+		return err
+	}
+	client := k.w.client.Resource(mapping.Resource)
+	if k.version == "" {
+		if err := k.list(ctx, client); err != nil {
+			return k.classify(err, "list")
+		}
+	}
+	return k.watch(ctx, client)
+}
+
+// list gives every object through Seen, page by page.
+func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error {
+	opts := metav1.ListOptions{Limit: pageSize}
+	held := map[string]struct{}{}
+	version, back := "", false
+	for {
+		page, err := client.List(ctx, opts)
+		if err != nil {
+			return err
+		}
+		version = page.GetResourceVersion()
+		if opts.Continue == "" {
+			n := number(version)
+			back = n < k.last
+			k.last = n
+		}
+		for i := range page.Items {
+			o := &page.Items[i]
+			o.SetGroupVersionKind(k.gvk)
+			held[string(o.GetUID())] = struct{}{}
+			held[o.GetNamespace()+"/"+o.GetName()] = struct{}{}
+			k.seen(ctx, o)
+			page.Items[i] = manifest.Object{}
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			break
+		}
+	}
+	k.w.tree.listed(ctx, k.gvk, held)
+	k.w.sink.Listed(ctx, k.gvk, version, back, held)
+	k.version = version
+	k.mend(ctx)
+	return nil
+}
+
+func (k *kind) mend(ctx context.Context) {
+	if k.broken {
+		k.broken = false
+		k.w.sink.Broken(ctx, k.gvk, nil)
+	}
+}
+
+func (k *kind) seen(ctx context.Context, o *manifest.Object) {
+	k.w.tree.seen(ctx, o)
+	k.w.sink.Seen(ctx, o)
+}
+
+// watch hands on events until the server ends the watch, which it does after
+// a while; that is no error.
+func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface) error {
+	timeout := int64(minWatch.Seconds() * (1 + rand.Float64())) //nolint:gosec // jitter needs no secrecy
+	stream, err := client.Watch(ctx, metav1.ListOptions{
+		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+	})
+	if err != nil {
+		return k.classify(err, "watch")
+	}
+	defer stream.Stop()
+	k.mend(ctx)
+	begun, any := k.w.clock.Now(), false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-stream.ResultChan():
+			if !open {
+				if !any && k.w.clock.Now().Sub(begun) < time.Second {
+					return fault.Wrap(fault.Offline, io.ErrUnexpectedEOF, "the API server ends the watch of %s at once", k.gvk.Kind)
+				}
+				return nil
+			}
+			any = true
+			if err := k.event(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (k *kind) event(ctx context.Context, e apiwatch.Event) error {
+	if e.Type == apiwatch.Error {
+		return k.classify(apierrors.FromObject(e.Object), "watch")
+	}
+	o, ok := e.Object.(*manifest.Object)
+	if !ok {
+		return fmt.Errorf("watch %s: event of type %T", k.gvk, e.Object)
+	}
+	k.version = o.GetResourceVersion()
+	switch e.Type {
+	case apiwatch.Added, apiwatch.Modified:
+		k.seen(ctx, o)
+	case apiwatch.Deleted:
+		k.w.tree.gone(ctx, string(o.GetUID()))
+		k.w.sink.Gone(ctx, o)
+	case apiwatch.Bookmark, apiwatch.Error:
+	}
+	return nil
+}
+
+// classify turns an API server's answer into what the loop does next.
+func (k *kind) classify(err error, doing string) error {
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		return fmt.Errorf("%s %s: %w", doing, k.gvk.Kind, errRelist)
+	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		k.version = ""
+		k.w.mapper.Forget()
+		return fault.Wrap(fault.Missing, err, "the cluster does not serve kind %s of %s", k.gvk.Kind, k.gvk.GroupVersion())
+	case apierrors.IsForbidden(err):
+		return fault.Wrap(fault.Denied, err, "the agent may not %s %s in this cluster", doing, k.gvk.Kind)
+	case apierrors.IsUnauthorized(err):
+		return fault.Wrap(fault.Denied, err, "the API server does not accept the agent's credentials")
+	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && status.Status().Code >= http.StatusBadRequest:
+		k.version = ""
+	}
+	return fault.Wrap(fault.Offline, err, "the API server does not answer the %s of %s", doing, k.gvk.Kind)
+}
+
+// number reads a resource version, which is a growing number in every API
+// server in use; 0 for anything else.
+func number(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,132 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// A Record is what is kept and told of a child.
+type Record struct {
+	UID, Parent                           string
+	Group, Version, Kind, Namespace, Name string
+	Health, Message                       string
+	Created                               int64 // Unix seconds
+	Info                                  []Column
+}
+
+// A Column is one fact for people, such as "ready" and "1/2".
+type Column struct{ Name, Value string }
+
+func (r Record) equal(o Record) bool {
+	return r.UID == o.UID && r.Parent == o.Parent && r.Health == o.Health && r.Message == o.Message && slices.Equal(r.Info, o.Info)
+}
+
+// reduce keeps of a child what is shown of it.
+func reduce(o *manifest.Object, health func(*manifest.Object) (string, string)) Record {
+	gvk := o.GroupVersionKind()
+	r := Record{
+		UID: string(o.GetUID()), Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
+		Namespace: o.GetNamespace(), Name: o.GetName(),
+		Created: o.GetCreationTimestamp().Unix(), Info: Columns(o),
+	}
+	r.Health, r.Message = health(o)
+	return r
+}
+
+// Columns gives the facts that are shown of an object.
+func Columns(o *manifest.Object) []Column {
+	switch o.GetKind() {
+	case "Pod":
+		return podColumns(o)
+	case "Deployment", "StatefulSet", "ReplicaSet":
+		return replicaColumns(o)
+	case "DaemonSet":
+		return columns("ready", ratio(o, "numberReady", "desiredNumberScheduled"), "images", images(o, "spec", "template", "spec", "containers"))
+	case "Service":
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "type")
+		return columns("type", kind)
+	case "PersistentVolumeClaim":
+		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+		return columns("phase", phase)
+	case "ControllerRevision":
+		n, found, _ := unstructured.NestedInt64(o.Object, "revision")
+		if !found {
+			return nil
+		}
+		return columns("revision", fmt.Sprintf("Rev:%d", n))
+	}
+	return nil
+}
+
+func podColumns(o *manifest.Object) []Column {
+	statuses, _, _ := unstructured.NestedSlice(o.Object, "status", "containerStatuses")
+	var ready, restarts int64
+	for _, s := range statuses {
+		m, _ := s.(map[string]any)
+		if ok, _ := m["ready"].(bool); ok {
+			ready++
+		}
+		n, _ := m["restartCount"].(int64)
+		restarts += n
+	}
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers")
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+	count := ""
+	if restarts > 0 {
+		count = fmt.Sprint(restarts)
+	}
+	return columns("phase", phase, "ready", fmt.Sprintf("%d/%d", ready, len(containers)), "restarts", count,
+		"node", node, "images", images(o, "spec", "containers"))
+}
+
+func replicaColumns(o *manifest.Object) []Column {
+	want, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if !found {
+		want = 1
+	}
+	ready, _, _ := unstructured.NestedInt64(o.Object, "status", "readyReplicas")
+	revision, _ := manifest.RawAnnotation(o, "deployment.kubernetes.io/revision")
+	if revision != "" && o.GetKind() == "ReplicaSet" {
+		revision = "Rev:" + revision
+	} else {
+		revision = ""
+	}
+	return columns("ready", fmt.Sprintf("%d/%d", ready, want), "revision", revision,
+		"images", images(o, "spec", "template", "spec", "containers"))
+}
+
+func ratio(o *manifest.Object, have, want string) string {
+	a, _, _ := unstructured.NestedInt64(o.Object, "status", have)
+	b, _, _ := unstructured.NestedInt64(o.Object, "status", want)
+	return fmt.Sprintf("%d/%d", a, b)
+}
+
+// images joins the images of a list of containers.
+func images(o *manifest.Object, path ...string) string {
+	v, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...)
+	list, _ := v.([]any)
+	var out []string
+	for _, c := range list {
+		m, _ := c.(map[string]any)
+		if image, _ := m["image"].(string); image != "" && !slices.Contains(out, image) {
+			out = append(out, strings.Clone(image))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func columns(pairs ...string) []Column {
+	var out []Column
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			out = append(out, Column{pairs[i], pairs[i+1]})
+		}
+	}
+	return out
+}

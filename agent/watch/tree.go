@@ -1,0 +1,260 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// maxDepth is how far below a managed object children are followed.
+const maxDepth = 8
+
+// A Listener hears of the children of managed objects.
+type Listener interface {
+	// Child gives a child that is new or has changed.
+	Child(app string, r Record)
+	// ChildGone gives a child that went, or that belongs to the application
+	// no more.
+	ChildGone(app string, r Record)
+}
+
+// A Tree knows which objects managed objects own, directly or through others.
+// It keeps a small record of each.
+type Tree struct {
+	health  func(*manifest.Object) (state, message string)
+	listens Listener
+
+	mu       sync.Mutex
+	nodes    map[string]*node               // by uid
+	children map[string]map[string]struct{} // uids by the uid of the owner
+	roots    map[string]string              // application by uid of a managed object
+}
+
+type node struct {
+	Record
+	app string // application that it belongs to; empty: none
+}
+
+// NewTree makes an empty tree. Health judges one object; an empty state means
+// that its kind has no rule.
+func NewTree(health func(*manifest.Object) (state, message string), listens Listener) *Tree {
+	return &Tree{
+		health: health, listens: listens,
+		nodes: map[string]*node{}, children: map[string]map[string]struct{}{}, roots: map[string]string{},
+	}
+}
+
+// Root says that an object is managed by an application: what it owns belongs
+// to that application.
+func (t *Tree) Root(uid, app string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if uid == "" || t.roots[uid] == app {
+		return
+	}
+	t.roots[uid] = app
+	if n, ok := t.nodes[uid]; ok {
+		t.move(n, "", 0) // a managed object is no child
+	}
+	t.spread(uid, app, 0)
+}
+
+// Unroot says that an object is managed no more.
+func (t *Tree) Unroot(uid string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.roots[uid]; !ok {
+		return
+	}
+	delete(t.roots, uid)
+	t.spread(uid, "", 0)
+	if n, ok := t.nodes[uid]; ok {
+		t.move(n, t.appOf(n.Parent), 0)
+	}
+}
+
+// Each calls fn for every child of an application.
+func (t *Tree) Each(fn func(app string, r Record)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.nodes {
+		if n.app != "" {
+			fn(n.app, n.Record)
+		}
+	}
+}
+
+// spread moves everything below an object to an application.
+func (t *Tree) spread(uid, app string, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	for child := range t.children[uid] {
+		if n, ok := t.nodes[child]; ok {
+			t.move(n, app, depth+1)
+		}
+	}
+}
+
+func (t *Tree) move(n *node, app string, depth int) {
+	if _, root := t.roots[n.UID]; root {
+		app = ""
+	}
+	if n.app == app {
+		return
+	}
+	if n.app != "" {
+		t.listens.ChildGone(n.app, n.Record)
+	}
+	n.app = app
+	if app != "" {
+		t.listens.Child(app, n.Record)
+	}
+	t.spread(n.UID, app, depth)
+}
+
+// appOf is the application of an owner.
+func (t *Tree) appOf(uid string) string {
+	if app, ok := t.roots[uid]; ok {
+		return app
+	}
+	if n, ok := t.nodes[uid]; ok {
+		return n.app
+	}
+	return ""
+}
+
+// seen takes an object that may be a child.
+func (t *Tree) seen(_ context.Context, o *manifest.Object) {
+	if !isChildKind(o.GroupVersionKind()) {
+		return
+	}
+	parent := ownerOf(o)
+	uid := string(o.GetUID())
+	if parent == "" {
+		t.gone(context.Background(), uid)
+		return
+	}
+	r := reduce(o, t.health)
+	r.Parent = parent
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, known := t.nodes[uid]
+	if known && n.Parent == parent {
+		if n.Record.equal(r) {
+			return
+		}
+		n.Record = r
+		if n.app != "" {
+			t.listens.Child(n.app, r)
+		}
+		return
+	}
+	if known {
+		t.drop(n)
+	}
+	n = &node{Record: r}
+	t.nodes[uid] = n
+	if t.children[parent] == nil {
+		t.children[parent] = map[string]struct{}{}
+	}
+	t.children[parent][uid] = struct{}{}
+	t.move(n, t.appOf(parent), 0)
+}
+
+func (t *Tree) gone(_ context.Context, uid string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n, ok := t.nodes[uid]; ok {
+		t.drop(n)
+	}
+}
+
+func (t *Tree) drop(n *node) {
+	t.move(n, "", 0)
+	delete(t.nodes, n.UID)
+	delete(t.children[n.Parent], n.UID)
+	if len(t.children[n.Parent]) == 0 {
+		delete(t.children, n.Parent)
+	}
+}
+
+// listed drops the children of a kind that a complete list did not have.
+func (t *Tree) listed(_ context.Context, gvk schema.GroupVersionKind, uids map[string]struct{}) {
+	if !isChildKind(gvk) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var stale []*node
+	for uid, n := range t.nodes {
+		if _, ok := uids[uid]; !ok && n.Kind == gvk.Kind && n.Group == gvk.Group {
+			stale = append(stale, n)
+		}
+	}
+	for _, n := range stale {
+		t.drop(n)
+	}
+}
+
+// ownerOf is the uid of the object that an object belongs to: its controller,
+// else its first owner.
+func ownerOf(o *manifest.Object) string {
+	meta, _ := o.Object["metadata"].(map[string]any)
+	owners, _ := meta["ownerReferences"].([]any)
+	first := ""
+	for _, e := range owners {
+		ref, _ := e.(map[string]any)
+		uid, _ := ref["uid"].(string)
+		if controller, _ := ref["controller"].(bool); controller {
+			return uid
+		}
+		if first == "" {
+			first = uid
+		}
+	}
+	return first
+}
+
+func isChildKind(gvk schema.GroupVersionKind) bool {
+	return slices.Contains(childKinds(), gvk)
+}
+
+// childKinds are the kinds of children that are shown.
+func childKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{pods, replicaSets, jobs, endpointSlices, revisions, claims}
+}
+
+//nolint:gochecknoglobals // names of kinds, never changed
+var (
+	pods           = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	replicaSets    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+	jobs           = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	endpointSlices = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}
+	revisions      = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
+	claims         = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+)
+
+// childrenOf are the kinds that objects of a kind can own, directly or
+// through others. Only these are watched for it.
+func childrenOf(owner schema.GroupKind) []schema.GroupVersionKind {
+	switch owner {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		return []schema.GroupVersionKind{replicaSets, pods}
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+		return []schema.GroupVersionKind{pods, revisions, claims}
+	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
+		return []schema.GroupVersionKind{pods, revisions}
+	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
+		return []schema.GroupVersionKind{pods}
+	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
+		return []schema.GroupVersionKind{jobs, pods}
+	case schema.GroupKind{Kind: "Service"}:
+		return []schema.GroupVersionKind{endpointSlices}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+// Package watch sees what changes in a cluster: one list and one watch for
+// each kind that an application manages, and for the kinds that managed
+// objects own. It never writes to the cluster and keeps no object bodies:
+// each object is handed on as it is decoded, and children are reduced to a
+// record at the door. The daemon runs one Watcher and the engine says which
+// kinds it wants. A kind that is at rest costs no request but its watch.
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// A Sink is told what is seen. Calls for one kind come one after the other;
+// calls for several kinds come side by side.
+type Sink interface {
+	// Seen gives an object as it is now, managedFields included. The sink
+	// may keep it.
+	Seen(ctx context.Context, o *manifest.Object)
+	// Gone gives an object that was deleted, as it was last.
+	Gone(ctx context.Context, o *manifest.Object)
+	// Listed says that a complete list was given through Seen: an object that
+	// is not in it, neither by uid nor as "namespace/name", was not there at
+	// its version. back says that versions went backwards: the cluster was
+	// restored from a backup.
+	Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{})
+	// Broken says that a kind is not being watched now, and why; nil: it is
+	// again.
+	Broken(ctx context.Context, gvk schema.GroupVersionKind, err error)
+}
+
+// A Watcher keeps one watch for each wanted kind.
+type Watcher struct {
+	client dynamic.Interface
+	mapper *Mapper
+	sink   Sink
+	tree   *Tree
+	log    *slog.Logger
+	clock  run.Clock
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	wanted map[schema.GroupVersionKind]struct{}
+}
+
+// New makes a watcher that wants nothing yet.
+func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger) *Watcher {
+	return &Watcher{
+		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: run.System{},
+		wake: make(chan struct{}, 1), wanted: map[schema.GroupVersionKind]struct{}{},
+	}
+}
+
+// Want replaces the kinds that are watched. Kinds that objects of these kinds
+// own are added.
+func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
+	next := map[schema.GroupVersionKind]struct{}{}
+	for _, k := range kinds {
+		next[k] = struct{}{}
+		for _, child := range childrenOf(k.GroupKind()) {
+			next[child] = struct{}{}
+		}
+	}
+	w.mu.Lock()
+	w.wanted = next
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches what is wanted until ctx ends, then returns nil.
+func (w *Watcher) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	running := map[schema.GroupVersionKind]context.CancelFunc{}
+	for {
+		w.mu.Lock()
+		wanted := w.wanted
+		w.mu.Unlock()
+		for gvk, stop := range running {
+			if _, ok := wanted[gvk]; !ok {
+				stop()
+				delete(running, gvk)
+			}
+		}
+		for gvk := range wanted {
+			if _, ok := running[gvk]; ok {
+				continue
+			}
+			own, stop := context.WithCancel(ctx)
+			running[gvk] = stop
+			k := &kind{w: w, gvk: gvk}
+			loops.Go(func() { k.run(own) })
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			for _, stop := range running {
+				stop()
+			}
+			return nil
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package api is the hub's HTTP face: openapi.yaml says what it is, the
+// generated server binds it, and the handlers parse, call and present. It
+// decides nothing: rights and writes are the catalogue's, and who is calling
+// is identity's. The daemon serves it; browser, CLI and programs call it.
+//
+// What always holds: every request to a path of the document is checked
+// against it, a caller is known before a handler that needs one runs, every
+// error has the one shape, and no answer holds a stored secret.
+package api
+
+import (
+	"context"
+	_ "embed"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/feed"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+//go:generate oapi-codegen --config gen/server.cfg.yaml openapi.yaml
+
+//go:embed openapi.yaml
+var document []byte
+
+// Config sets the face's manners. Zero fields mean their defaults.
+type Config struct {
+	// ExternalURL is how people reach the hub, such as
+	// https://capstan.example.com; setup links begin with it, and browsers
+	// may write only from it.
+	ExternalURL string
+	// TrustedProxies may say in X-Forwarded-For who is calling.
+	TrustedProxies []netip.Prefix
+	// Console is the browser application; nil: none.
+	Console fs.FS
+	// DocsURL is where error codes are explained; empty: nowhere.
+	DocsURL string
+	// Rates of requests in a second, and how many may come at once.
+	Rates Rates
+	// StreamCheck is how often a stream asks whether its caller still may
+	// listen; default one second.
+	StreamCheck time.Duration
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	u, err := url.Parse(c.ExternalURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || (u.Path != "" && u.Path != "/") {
+		return fault.With(fault.New(fault.Invalid, "the external URL is not usable"), "", "write it like https://capstan.example.com")
+	}
+	return nil
+}
+
+// Webhook takes push events of Git hosts: it checks the signature, finds the
+// repositories that are meant, and has them fetched. The error is
+// fault.Unknown for a signature that does not fit.
+type Webhook interface {
+	Receive(ctx context.Context, header http.Header, body []byte) (repositories int, err error)
+}
+
+// Parts are what the face works with. All are required.
+type Parts struct {
+	Catalog   *catalog.Catalog
+	Identity  *identity.Service
+	Passwords *identity.Passwords
+	Feed      *feed.Feed
+	Relay     *relay.Relay
+	Webhook   Webhook
+	Ready     func(ctx context.Context) error // nil error: the hub can serve
+	Log       *slog.Logger
+}
+
+// A Server is the HTTP face of one replica. Many goroutines may use it.
+type Server struct {
+	Parts
+	cfg        Config
+	external   *url.URL
+	operations map[string]*operation // by method and echo path
+	limits     *limits
+	streams    streams
+	echo       *echo.Echo
+}
+
+// New makes the face. It reads and checks the document, so an error means a
+// defect of this program or a bad configuration.
+func New(cfg Config, parts Parts) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.StreamCheck == 0 {
+		cfg.StreamCheck = time.Second
+	}
+	external, err := url.Parse(cfg.ExternalURL)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := readDocument(document)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: newLimits(cfg.Rates.withDefaults())}
+	s.streams.held = map[string]int{}
+	s.echo = s.routes()
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// routes binds the generated server behind the layers that every request
+// passes, outermost first.
+func (s *Server) routes() *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = s.failed
+	e.Use(s.identify, s.recovered, s.headers, s.compressed)
+	group := e.Group("", s.known, s.limited, s.signedIn, s.sameSite, s.bounded, s.valid, s.idempotent)
+	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
+	group.GET("/openapi.yaml", s.openAPI)
+	group.POST("/api/v1/apply", s.apply)
+	group.GET("/api/v1/stream", s.stream)
+	group.POST("/api/v1/webhook", s.webhook)
+	group.POST("/api/webhook", s.webhook)
+	s.console(e)
+	return e
+}
+
+// openAPI gives the document.
+func (s *Server) openAPI(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", document)
+}

@@ -1,0 +1,238 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const defaultPage = 100
+
+// ListApplications answers one page of applications.
+func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsRequestObject) (gen.ListApplicationsResponseObject, error) {
+	f, err := filter(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Catalog.Applications(ctx, callerOf(ctx), f, r.Params.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	body := gen.ApplicationList{
+		ApiVersion: catalog.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
+		Items: collect(page.Items, func(v catalog.View) gen.Application { return presentApplication(v, true) }),
+	}
+	if page.More {
+		last := page.Items[len(page.Items)-1]
+		body.Metadata.Continue = pageCursor(hub.ApplicationKey{Namespace: last.Namespace, Name: last.Name})
+	}
+	tag, err := listTag(body)
+	if err != nil {
+		return nil, err
+	}
+	if r.Params.IfNoneMatch == tag {
+		return gen.ListApplications304Response{}, nil
+	}
+	return gen.ListApplications200JSONResponse{Body: body, Headers: gen.ListApplications200ResponseHeaders{ETag: tag}}, nil
+}
+
+// listTag is the version of a page. Where the stream stands is no part of it.
+func listTag(l gen.ApplicationList) (string, error) {
+	l.Cursor = ""
+	b, err := json.Marshal(l)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`, nil
+}
+
+func filter(p gen.ListApplicationsParams) (hub.ApplicationFilter, error) {
+	f := hub.ApplicationFilter{Projects: p.Project, Namespaces: p.Namespace, Query: p.Q, Limit: p.Limit}
+	if f.Limit == 0 {
+		f.Limit = defaultPage
+	}
+	for _, v := range p.Sync {
+		f.Sync = append(f.Sync, hub.SyncStatus(v))
+	}
+	for _, v := range p.Health {
+		f.Health = append(f.Health, hub.HealthStatus(v))
+	}
+	var err error
+	if f.Labels, err = parseLabels(p.Labels); err != nil {
+		return f, err
+	}
+	f.After, err = parsePage(p.Cursor)
+	return f, err
+}
+
+// pageCursor is where a list goes on.
+func pageCursor(k hub.ApplicationKey) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(k.Name + "/" + k.Namespace))
+}
+
+func parsePage(s string) (hub.ApplicationKey, error) {
+	if s == "" {
+		return hub.ApplicationKey{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	name, namespace, found := strings.Cut(string(b), "/")
+	if err != nil || !found || name == "" || strings.ContainsRune(string(b), 0) {
+		return hub.ApplicationKey{}, fault.With(fault.New(fault.Invalid, "the cursor is none that a list gave out"), "", "begin the list anew, without a cursor")
+	}
+	return hub.ApplicationKey{Namespace: namespace, Name: name}, nil
+}
+
+// CreateApplication makes an application.
+func (s *Server) CreateApplication(ctx context.Context, r gen.CreateApplicationRequestObject) (gen.CreateApplicationResponseObject, error) {
+	answer, err := s.putApplication(ctx, *r.Body, catalog.PutOptions{Create: true})
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateApplication201JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+}
+
+// UpdateApplication replaces what a person wrote of an application.
+func (s *Server) UpdateApplication(ctx context.Context, r gen.UpdateApplicationRequestObject) (gen.UpdateApplicationResponseObject, error) {
+	a := *r.Body
+	if err := checkName("name", a.Metadata.Name, r.Name); err != nil {
+		return nil, err
+	}
+	if a.Metadata.Namespace == "" {
+		a.Metadata.Namespace = r.Namespace
+	}
+	if err := checkName("namespace", a.Metadata.Namespace, r.Namespace); err != nil {
+		return nil, err
+	}
+	expect, err := expected(r.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.putApplication(ctx, a, catalog.PutOptions{Update: true, Expect: expect})
+	if err != nil {
+		return nil, err
+	}
+	return gen.UpdateApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+}
+
+func (s *Server) putApplication(ctx context.Context, a gen.Application, o catalog.PutOptions) (gen.ApplicationAnswerJSONResponse, error) {
+	if err := checkType(a.ApiVersion, a.Kind, catalog.KindApplication); err != nil {
+		return gen.ApplicationAnswerJSONResponse{}, err
+	}
+	v, _, warnings, err := s.Catalog.PutApplication(ctx, callerOf(ctx), hub.Application{Meta: given(a.Metadata), Spec: a.Spec}, o)
+	if err != nil {
+		return gen.ApplicationAnswerJSONResponse{}, err
+	}
+	answer := applicationAnswer(v)
+	answer.Body.Warnings = warnings
+	return answer, nil
+}
+
+func applicationAnswer(v catalog.View) gen.ApplicationAnswerJSONResponse {
+	return gen.ApplicationAnswerJSONResponse{
+		Body: presentApplication(v, false), Headers: gen.ApplicationAnswerResponseHeaders{ETag: etag(v.Version)},
+	}
+}
+
+// shownHistory is how much of the history an application carries itself.
+const shownHistory = 10
+
+// GetApplication answers one application with the end of its history.
+func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequestObject) (gen.GetApplicationResponseObject, error) {
+	v, err := s.Catalog.Application(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	answer := applicationAnswer(v)
+	for i := min(len(history), shownHistory) - 1; i >= 0; i-- {
+		answer.Body.Status.History = append(answer.Body.Status.History, presentHistory(history[i]))
+	}
+	return gen.GetApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+}
+
+// DeleteApplication deletes an application.
+func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationRequestObject) (gen.DeleteApplicationResponseObject, error) {
+	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade)
+	if err != nil {
+		return nil, err
+	}
+	if left == nil {
+		return gen.DeleteApplication204Response{}, nil
+	}
+	return gen.DeleteApplication202JSONResponse(presentApplication(*left, true)), nil
+}
+
+// GetApplicationTree answers the managed objects and their children.
+func (s *Server) GetApplicationTree(ctx context.Context, r gen.GetApplicationTreeRequestObject) (gen.GetApplicationTreeResponseObject, error) {
+	t, err := s.Catalog.Tree(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := gen.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor}
+	if t.On != nil {
+		out.AsOf, out.Connected = at(t.On.LastSeen), t.On.Connected
+	}
+	return gen.GetApplicationTree200JSONResponse(out), nil
+}
+
+// GetLiveResource answers one live object, from the cluster's agent.
+func (s *Server) GetLiveResource(ctx context.Context, r gen.GetLiveResourceRequestObject) (gen.GetLiveResourceResponseObject, error) {
+	p := r.Params
+	ref := hub.ObjectRef{Group: p.Group, Version: p.Version, Kind: p.Kind, Namespace: p.ResourceNamespace, Name: p.ResourceName}
+	v, err := s.Catalog.LiveTarget(ctx, callerOf(ctx), r.Namespace, r.Name, &ref)
+	if err != nil {
+		return nil, err
+	}
+	live, err := s.Relay.Get(ctx, *v.On, v.ID, ref)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetLiveResource200JSONResponse{Live: live}, nil
+}
+
+// DiffApplication answers what differs, from the cluster's agent.
+func (s *Server) DiffApplication(ctx context.Context, r gen.DiffApplicationRequestObject) (gen.DiffApplicationResponseObject, error) {
+	p := r.Params
+	if (p.Kind == "") != (p.ResourceName == "") {
+		return nil, fault.With(fault.New(fault.Invalid, "kind and resourceName go together"), "", "give both, or neither")
+	}
+	v, err := s.Catalog.LiveTarget(ctx, callerOf(ctx), r.Namespace, r.Name, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Relay.Diff(ctx, *v.On, v.ID, p.All, hub.ObjectRef{Group: p.Group, Kind: p.Kind, Namespace: p.ResourceNamespace, Name: p.ResourceName})
+	if err != nil {
+		return nil, err
+	}
+	return gen.DiffApplication200JSONResponse{Items: collect(found, presentDifference)}, nil
+}
+
+// GetManifests answers the desired objects.
+func (s *Server) GetManifests(ctx context.Context, r gen.GetManifestsRequestObject) (gen.GetManifestsResponseObject, error) {
+	revision, objects, err := s.Catalog.Manifests(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.History)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetManifests200JSONResponse{Revision: revision, Items: collect(objects, func(o json.RawMessage) gen.AnyObject { return o })}, nil
+}
+
+// GetHistory answers what was applied.
+func (s *Server) GetHistory(ctx context.Context, r gen.GetHistoryRequestObject) (gen.GetHistoryResponseObject, error) {
+	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetHistory200JSONResponse{Items: collect(history, presentHistory)}, nil
+}

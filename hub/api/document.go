@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/labstack/echo/v4"
+)
+
+// Names of the extensions in the document.
+const (
+	extResource = "x-capstan-resource"
+	extAction   = "x-capstan-action"
+	extSecret   = "x-capstan-secret"
+)
+
+// Resources that are no right: public needs no sign-in, self concerns the
+// caller alone.
+const (
+	resourcePublic = "public"
+	resourceSelf   = "self"
+)
+
+// An operation is one of the document, as the layers need it.
+type operation struct {
+	id       string
+	resource string
+	action   string
+	secret   bool // its answer holds a secret that is shown once
+	raw      bool // its body is no JSON; the handler reads it
+	route    *routers.Route
+}
+
+func (o *operation) public() bool { return o.resource == resourcePublic }
+
+// readDocument reads the operations of an OpenAPI document, by method and
+// echo path. Every operation must say which right it needs.
+func readDocument(text []byte) (map[string]*operation, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return nil, fmt.Errorf("check openapi.yaml: %w", err)
+	}
+	out := map[string]*operation{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			o := &operation{id: op.OperationID, route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}}
+			o.resource, _ = op.Extensions[extResource].(string)
+			o.action, _ = op.Extensions[extAction].(string)
+			o.secret, _ = op.Extensions[extSecret].(bool)
+			if o.resource == "" || o.action == "" || o.id == "" {
+				return nil, fmt.Errorf("openapi.yaml: %s %s lacks operationId, %s or %s", method, path, extResource, extAction)
+			}
+			o.raw = o.resource == "apply" || o.action == "webhook"
+			out[method+" "+echoPath(path)] = o
+		}
+	}
+	return out, nil
+}
+
+// echoPath writes a path of the document as echo does.
+func echoPath(path string) string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(path)
+}
+
+// known finds the operation of a request and keeps it for the layers below.
+func (s *Server) known(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		o := s.operations[c.Request().Method+" "+c.Path()]
+		if o == nil {
+			return errNoOperation()
+		}
+		c.Set(keyOperation, o)
+		return next(c)
+	}
+}
+
+// valid checks a request against the document.
+func (s *Server) valid(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		o := operationOf(c)
+		params := map[string]string{}
+		for _, name := range c.ParamNames() {
+			params[name] = c.Param(name)
+		}
+		err := openapi3filter.ValidateRequest(c.Request().Context(), &openapi3filter.RequestValidationInput{
+			Request: c.Request(), PathParams: params, Route: o.route,
+			Options: &openapi3filter.Options{
+				ExcludeRequestBody: o.raw, MultiError: true,
+				AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // the layer above has done it
+			},
+		})
+		if err != nil {
+			return badRequest(err)
+		}
+		return next(c)
+	}
+}
+
+// unsafeMethod says whether a method may change something.
+func unsafeMethod(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
+}

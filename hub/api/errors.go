@@ -1,0 +1,224 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+// Codes that say more than the kind of an error.
+const (
+	codeTooLarge = "CAP-1413" // a body or manifest is too large
+	codeMethod   = "CAP-1405"
+)
+
+// failed answers an error. It is the one place that turns kinds into status
+// codes.
+func (s *Server) failed(err error, c echo.Context) {
+	ctx := c.Request().Context()
+	var routing *echo.HTTPError
+	if errors.As(err, &routing) {
+		err = fromEcho(routing)
+	}
+	status, body := s.present(c, err)
+	if status >= http.StatusInternalServerError && fault.KindOf(err) == fault.Internal {
+		s.Log.ErrorContext(ctx, "request failed", logkey.Request, body.RequestId, logkey.Method, c.Request().Method, "path", c.Path(), logkey.Error, err)
+	}
+	if c.Response().Committed {
+		return // a stream that broke off; there is nobody to tell
+	}
+	if status == http.StatusTooManyRequests {
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	if status == http.StatusUnauthorized {
+		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="capstan"`)
+	}
+	if err := c.JSON(status, body); err != nil && ctx.Err() == nil {
+		s.Log.Log(ctx, slog.LevelDebug, "answer not written", logkey.Error, err)
+	}
+}
+
+// present gives status and body of an error.
+func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
+	e, ok := fault.As(err)
+	if !ok {
+		e = &fault.Error{Kind: fault.Internal}
+		if errors.Is(err, http.ErrBodyReadAfterClose) || c.Request().Context().Err() != nil {
+			e = &fault.Error{Kind: fault.Offline, Cause: "the request was broken off"}
+		}
+	}
+	status, code := statusOf(e)
+	body := s.errorBody(e, code)
+	body.RequestId = requestID(c)
+	if status == http.StatusConflict && e.Code == catalog.CodeStale && c.Request().Header.Get("If-Match") != "" {
+		status = http.StatusPreconditionFailed
+	}
+	return status, body
+}
+
+// errorBody is the one shape of errors, without the request's id.
+func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
+	if e.Kind == fault.Internal {
+		return gen.Error{
+			Code: code, Message: "something went wrong on our side", Fix: "try again; if it stays, give the request id to the operator of the hub",
+			Retryable: true, DocUrl: s.docURL(code),
+		}
+	}
+	message := e.Cause
+	if e.Object != "" {
+		message = e.Object + ": " + message
+	}
+	return gen.Error{
+		Code: code, Message: message, Object: e.Object, Cause: e.Cause, Fix: e.Fix,
+		Retryable: retryable(e.Kind, code), DocUrl: s.docURL(code),
+	}
+}
+
+func (s *Server) docURL(code string) string {
+	if s.cfg.DocsURL == "" {
+		return ""
+	}
+	return strings.TrimRight(s.cfg.DocsURL, "/") + "/errors#" + strings.ToLower(code)
+}
+
+func retryable(kind fault.Kind, code string) bool {
+	switch kind {
+	case fault.Offline:
+		return true
+	case fault.Exceeded:
+		return code != codeTooLarge
+	}
+	return false
+}
+
+// statusOf maps a kind to a status and, where the error has none, a code.
+func statusOf(e *fault.Error) (int, string) {
+	status := http.StatusInternalServerError
+	switch e.Kind {
+	case fault.Invalid:
+		status = http.StatusBadRequest
+	case fault.Unknown:
+		status = http.StatusUnauthorized
+	case fault.Denied:
+		status = http.StatusForbidden
+	case fault.Missing:
+		status = http.StatusNotFound
+	case fault.Conflict:
+		status = http.StatusConflict
+	case fault.Exceeded:
+		status = http.StatusTooManyRequests
+	case fault.Offline:
+		status = http.StatusServiceUnavailable
+	}
+	switch e.Code {
+	case codeTooLarge:
+		return http.StatusRequestEntityTooLarge, e.Code
+	case codeMethod:
+		return http.StatusMethodNotAllowed, e.Code
+	case "":
+		return status, fmt.Sprintf("CAP-1%d", status)
+	}
+	return status, e.Code
+}
+
+func coded(err error, code string) error {
+	e, ok := fault.As(err)
+	if !ok {
+		return err
+	}
+	c := *e
+	c.Code = code
+	return &c
+}
+
+func errNoOperation() error {
+	return fault.New(fault.Missing, "there is nothing at this address")
+}
+
+func errTooLarge(limit int64) error {
+	return coded(fault.With(fault.New(fault.Exceeded, "the request is larger than %d bytes", limit), "", "send less at once"), codeTooLarge)
+}
+
+// fromEcho turns what the router and the binding say into the one shape.
+func fromEcho(e *echo.HTTPError) error {
+	switch e.Code {
+	case http.StatusNotFound:
+		return errNoOperation()
+	case http.StatusMethodNotAllowed:
+		return coded(fault.New(fault.Invalid, "this address does not take that method"), codeMethod)
+	case http.StatusRequestEntityTooLarge:
+		return errTooLarge(maxBody)
+	case http.StatusUnsupportedMediaType:
+		return errMediaType()
+	case http.StatusBadRequest:
+		return fault.Wrap(fault.Invalid, e, "the request cannot be read")
+	}
+	return fmt.Errorf("answer %d: %w", e.Code, e)
+}
+
+func errMediaType() error {
+	return fault.With(fault.New(fault.Invalid, "the content type of the request is not taken here"), "", "send application/json")
+}
+
+// badRequest says in one sentence what the document does not allow. Values
+// are not repeated: they may be secrets.
+func badRequest(err error) error {
+	var body *http.MaxBytesError
+	if errors.As(err, &body) {
+		return errTooLarge(body.Limit)
+	}
+	var request *openapi3filter.RequestError
+	if !errors.As(err, &request) {
+		return fault.Wrap(fault.Invalid, err, "the request is not what the API takes")
+	}
+	where := "the request"
+	if request.Parameter != nil {
+		where = "parameter " + request.Parameter.Name
+	}
+	var schema *openapi3.SchemaError
+	if errors.As(request.Err, &schema) {
+		if at := strings.Join(schema.JSONPointer(), "."); at != "" {
+			where = at
+		}
+		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "the document at /openapi.yaml says what is taken")
+	}
+	switch {
+	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
+		return fault.New(fault.Invalid, "%s is missing", where)
+	case strings.HasPrefix(request.Reason, "header Content-Type"):
+		return errMediaType()
+	}
+	return fault.Wrap(fault.Invalid, err, "%s cannot be read", where)
+}
+
+// reason is what is wrong with a value, without the value.
+func reason(e *openapi3.SchemaError) string {
+	switch e.SchemaField {
+	case "type":
+		return "it must be of type " + strings.Join(e.Schema.Type.Slice(), " or ")
+	case "pattern":
+		return "it must match " + e.Schema.Pattern
+	case "minLength":
+		return fmt.Sprintf("it must have at least %d characters", e.Schema.MinLength)
+	case "maxLength":
+		return fmt.Sprintf("it must have at most %d characters", *e.Schema.MaxLength)
+	case "enum":
+		return fmt.Sprintf("it must be one of %v", e.Schema.Enum)
+	case "required":
+		return e.Reason // names the property
+	case "properties", "additionalProperties":
+		return "it has a field that there is none of: " + e.Reason
+	}
+	return "its " + e.SchemaField + " is out of bounds"
+}

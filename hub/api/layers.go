@@ -1,0 +1,269 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+// Keys under which layers leave things for those below.
+const (
+	keyOperation = "operation"
+	keySecret    = "secret" // of the session or token that was sent
+)
+
+// Limits of bodies.
+const (
+	maxBody        = 1 << 20
+	maxWebhookBody = 10 << 20
+)
+
+const clientHeader = "X-Capstan-Client"
+
+type callerKey struct{}
+
+// callerOf is who is calling; the layers have seen to it that there is one.
+func callerOf(ctx context.Context) hub.Caller {
+	c, _ := ctx.Value(callerKey{}).(hub.Caller)
+	return c
+}
+
+func operationOf(c echo.Context) *operation {
+	o, _ := c.Get(keyOperation).(*operation)
+	return o
+}
+
+func requestID(c echo.Context) string { return c.Response().Header().Get("X-Request-Id") }
+
+// identify gives the request an id and finds out where it comes from. A
+// handler below sees both in the caller, even if nobody is signed in.
+func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := hub.NewID[hub.RequestID]()
+		c.Response().Header().Set("X-Request-Id", string(id))
+		r := c.Request()
+		who := hub.Caller{Request: id, Address: s.address(r)}
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		return next(c)
+	}
+}
+
+// address is where a request comes from: the peer, or what proxies that are
+// trusted say.
+func (s *Server) address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && s.trusted(host); i-- {
+		hop := strings.TrimSpace(hops[i])
+		if _, err := netip.ParseAddr(hop); err != nil {
+			break
+		}
+		host = hop
+	}
+	return host
+}
+
+func (s *Server) trusted(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, p := range s.cfg.TrustedProxies {
+		if p.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovered turns a defect into one failed request.
+func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				if v == http.ErrAbortHandler {
+					panic(v)
+				}
+				s.Log.ErrorContext(c.Request().Context(), "handler panicked", logkey.Request, requestID(c), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+				err = fmt.Errorf("panic in %s %s", c.Request().Method, c.Path())
+			}
+		}()
+		return next(c)
+	}
+}
+
+// headers keep browsers from doing what nobody asked for (SEC-H5).
+func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "+
+			"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		h.Set("Cache-Control", "no-store")
+		if s.secure() {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		return next(c)
+	}
+}
+
+func (s *Server) secure() bool { return s.external.Scheme == "https" }
+
+// compressed packs answers that are worth it. A stream is sent as it comes.
+func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
+	return middleware.GzipWithConfig(middleware.GzipConfig{
+		Level: 5, MinLength: 1024,
+		Skipper: func(c echo.Context) bool { return c.Path() == "/api/v1/stream" },
+	})(next)
+}
+
+// limited refuses what comes too fast from one address.
+func (s *Server) limited(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		from := callerOf(c.Request().Context()).Address
+		o := operationOf(c)
+		if !s.limits.address.allow(from) || (o.public() && unsafeMethod(o.route.Method) && o.action != "webhook" && !s.limits.signIn.allow(from)) {
+			return errTooFast()
+		}
+		return next(c)
+	}
+}
+
+func errTooFast() error {
+	return fault.With(fault.New(fault.Exceeded, "there are too many requests"), "", "wait a few seconds and try again")
+}
+
+// cookieName is that of the session. The prefix __Host- makes browsers keep
+// it to this host, and refuse it where TLS is missing.
+func (s *Server) cookieName() string {
+	if s.secure() {
+		return "__Host-capstan_session"
+	}
+	return "capstan_session"
+}
+
+// proof is the secret that a request brings, and whether a browser added it
+// by itself.
+func (s *Server) proof(r *http.Request) (secret string, cookie bool) {
+	if scheme, value, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "bearer") {
+		return strings.TrimSpace(value), false
+	}
+	if k, err := r.Cookie(s.cookieName()); err == nil {
+		return k.Value, true
+	}
+	return "", false
+}
+
+// signedIn finds the caller of an operation that needs one.
+func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if operationOf(c).public() {
+			return next(c)
+		}
+		r := c.Request()
+		secret, _ := s.proof(r)
+		who, err := s.Identity.Authenticate(r.Context(), secret)
+		if err != nil {
+			return err
+		}
+		if !s.limits.caller.allow(who.Credential) || !s.limits.tenant.allow(string(who.Tenant)) {
+			return errTooFast()
+		}
+		from := callerOf(r.Context())
+		who.Address, who.Request = from.Address, from.Request
+		c.Set(keySecret, secret)
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		return next(c)
+	}
+}
+
+// sameSite refuses writes that another site makes a browser send (SEC-H4).
+// Browsers say where a request comes from; a client that is no browser says
+// nothing and brings its token itself.
+func (s *Server) sameSite(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		o := operationOf(c)
+		_, cookie := s.proof(r)
+		if !unsafeMethod(r.Method) || o.action == "webhook" || (!cookie && !o.public()) {
+			return next(c)
+		}
+		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+		switch {
+		case site != "" && site != "same-origin",
+			origin != "" && !s.ownOrigin(origin, r.Host),
+			cookie && site == "" && origin == "" && r.Header.Get(clientHeader) == "":
+			return fault.With(fault.New(fault.Denied, "the request comes from another site"), "", "send it from the console, or with a token and the header "+clientHeader)
+		}
+		return next(c)
+	}
+}
+
+func (s *Server) ownOrigin(origin, host string) bool {
+	scheme, rest, found := strings.Cut(origin, "://")
+	if !found {
+		return false
+	}
+	if scheme == s.external.Scheme && strings.EqualFold(rest, s.external.Host) {
+		return true
+	}
+	return strings.EqualFold(rest, host) && (scheme == "https" || !s.secure())
+}
+
+// bounded cuts bodies that are too long.
+func (s *Server) bounded(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		limit := int64(maxBody)
+		switch o := operationOf(c); {
+		case o.resource == "apply":
+			limit = catalog.MaxApplyBytes
+		case o.action == "webhook":
+			limit = maxWebhookBody
+		}
+		r := c.Request()
+		if r.ContentLength > limit {
+			return errTooLarge(limit)
+		}
+		r.Body = http.MaxBytesReader(c.Response(), r.Body, limit)
+		return next(c)
+	}
+}
+
+// setCookie hands a session to a browser.
+func (s *Server) setCookie(secret string, age int) string {
+	k := http.Cookie{
+		Name: s.cookieName(), Value: secret, Path: "/", MaxAge: age,
+		HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
+	}
+	return k.String()
+}
+
+// from is a caller of whom only address and request are known.
+func from(ctx context.Context) hub.Caller {
+	c := callerOf(ctx)
+	return hub.Caller{Address: c.Address, Request: c.Request}
+}
+
+// sessionSecret tells a browser's session from an API token.
+func sessionSecret(secret string) bool { return identity.KindOf(secret) == identity.SessionSecret }

@@ -1,0 +1,291 @@
+package api
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// etag is the version of an object as HTTP writes it.
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// expected reads an If-Match header; 0 expects any version.
+func expected(header string) (int64, error) {
+	if header == "" || header == "*" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(strings.TrimPrefix(header, "W/"), `"`), 10, 64)
+	if err != nil || n < 1 {
+		return 0, fault.With(fault.New(fault.Invalid, "the header If-Match holds no version"), "", "send the ETag of the object as it was read")
+	}
+	return n, nil
+}
+
+func at(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.Metadata {
+	out := gen.Metadata{
+		Uid: id, Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers,
+		Generation: generation, ResourceVersion: strconv.FormatInt(m.Version, 10), CreationTimestamp: m.CreatedAt.UTC().Format(time.RFC3339),
+	}
+	if len(out.Labels) == 0 {
+		out.Labels = nil
+	}
+	if len(out.Annotations) == 0 {
+		out.Annotations = nil
+	}
+	if len(out.Finalizers) == 0 {
+		out.Finalizers = nil
+	}
+	if deleting != nil {
+		out.DeletionTimestamp = deleting.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// presentApplication gives an application in the shape of Argo CD's, with what
+// Capstan knows beyond it. In lists results per object are left out.
+func presentApplication(v catalog.View, list bool) gen.Application {
+	return gen.Application{
+		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication,
+		Metadata: metadata(string(v.ID), v.Meta, v.Generation, v.DeletingAt),
+		Spec:     v.Spec, Status: presentStatus(v, list),
+	}
+}
+
+func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
+	st := v.Status
+	out := gen.ApplicationStatus{SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v)}
+	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(st.Sync), st.Revision, st.Revisions
+	if out.Sync.Status == "" {
+		out.Sync.Status = gen.SyncStatusCode(hub.SyncUnknown)
+	}
+	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = gen.HealthStatusCode(st.Health), st.HealthCause, at(st.HealthSince)
+	if out.Health.Status == "" {
+		out.Health.Status = gen.HealthStatusCode(hub.HealthUnknown)
+	}
+	for _, c := range st.Conditions {
+		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: c.Message, LastTransitionTime: c.Since.UTC()})
+	}
+	if st.Operation != nil {
+		out.OperationState = presentOperation(*st.Operation, list)
+	}
+	return out
+}
+
+func presentHub(v catalog.View) gen.HubStatus {
+	st := v.Status
+	out := gen.HubStatus{
+		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.Manual,
+		Target: string(st.Target), Accepted: string(st.Accepted), RefreshedAt: at(st.RefreshedAt), Deleting: v.DeletingAt != nil,
+		Connection: gen.HubStatusConnectionNoCluster,
+	}
+	if spec, err := hub.DecodeSpec(v.Spec); err == nil && spec.Automated() {
+		out.Automation = gen.Auto
+		if st.Hold != "" || v.Pin != nil {
+			out.Automation = gen.Held
+		}
+	}
+	if v.On != nil {
+		out.Cluster, out.AsOf = v.On.Name, at(v.On.LastSeen)
+		out.Connection = gen.HubStatusConnection(connection(*v.On))
+	}
+	if p := v.Pin; p != nil {
+		out.Pin = gen.Pin{Snapshot: string(p.Snapshot), Skipped: p.Skipped, Reason: p.Reason, By: p.By, At: p.At.UTC()}
+	}
+	return out
+}
+
+func connection(c hub.Cluster) gen.ClusterConnection {
+	switch {
+	case c.Connected:
+		return gen.ClusterConnectionConnected
+	case c.LastSeen == nil:
+		return gen.ClusterConnectionNeverConnected
+	}
+	return gen.ClusterConnectionDisconnected
+}
+
+func presentOperation(op hub.Operation, list bool) gen.OperationState {
+	out := gen.OperationState{
+		Id: string(op.ID), Kind: gen.OperationStateKind(op.Kind), Phase: gen.OperationPhase(op.Phase), Message: op.Message, Reason: op.Reason,
+		StartedAt: op.CreatedAt.UTC(), FinishedAt: at(op.FinishedAt), HealthyAt: at(op.HealthyAt), RetryAt: at(op.RetryAt),
+		RetryCount: op.Attempt, Deadline: op.Deadline.UTC(),
+	}
+	if op.StartedAt != nil {
+		out.StartedAt = op.StartedAt.UTC()
+	}
+	out.Operation.InitiatedBy = gen.InitiatedBy{Username: op.Initiator.Username, Automated: op.Initiator.Automated}
+	out.Operation.Sync = gen.OperationSync{
+		Revision: op.Revision, Prune: op.Options.Prune, DryRun: op.Options.DryRun, SyncOptions: op.Options.SyncOptions,
+	}
+	for _, r := range op.Options.Resources {
+		out.Operation.Sync.Resources = append(out.Operation.Sync.Resources, parseSelector(r))
+	}
+	out.SyncResult.Revision = op.Revision
+	if list {
+		return out
+	}
+	for _, r := range op.Results {
+		out.SyncResult.Resources = append(out.SyncResult.Resources, gen.ObjectResult(r))
+	}
+	return out
+}
+
+// selector writes a resource as operations do: group:kind:namespace/name.
+func selector(r gen.ResourceSelector) string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	return r.Group + ":" + r.Kind + ":" + name
+}
+
+func parseSelector(s string) gen.ResourceSelector {
+	group, rest, _ := strings.Cut(s, ":")
+	kind, name, _ := strings.Cut(rest, ":")
+	out := gen.ResourceSelector{Group: group, Kind: kind, Name: name}
+	if namespace, bare, found := strings.Cut(name, "/"); found {
+		out.Namespace, out.Name = namespace, bare
+	}
+	return out
+}
+
+func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
+	return gen.HistoryEntry{
+		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: h.Source, Reason: h.Reason,
+		Operation: string(h.Operation), Snapshot: string(h.Snapshot),
+		InitiatedBy:     gen.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
+		DeployStartedAt: h.StartedAt.UTC(), DeployedAt: h.DeployedAt.UTC(),
+	}
+}
+
+func presentProject(p hub.Project) gen.AppProject {
+	return gen.AppProject{
+		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindProject,
+		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: p.Spec,
+	}
+}
+
+func presentRepository(r hub.Repository) gen.Repository {
+	out := gen.Repository{
+		Id: string(r.ID), Url: r.URL, Type: r.Type, Name: r.Name, Project: r.Project, Username: r.Username,
+		HasCredential: r.HasCredential, Insecure: r.Insecure, Registered: r.Registered, CreatedAt: r.CreatedAt.UTC(),
+	}
+	out.Connection = gen.Connection{Status: gen.ConnectionStatusUnknown, FetchedAt: at(r.FetchedAt), AttemptedAt: at(r.FetchedAt)}
+	switch {
+	case r.Error != "":
+		out.Connection.Status, out.Connection.Message, out.Connection.AttemptedAt = gen.ConnectionStatusFailed, r.Error, at(r.ErrorAt)
+	case r.FetchedAt != nil:
+		out.Connection.Status = gen.ConnectionStatusSuccessful
+	}
+	return out
+}
+
+func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
+	out := gen.Cluster{
+		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.Labels, Annotations: c.Annotations, Connection: connection(c),
+		LastSeen: at(c.LastSeen), KubeVersion: c.KubeVersion, AgentVersion: c.AgentVersion, Seq: c.Seq, AckedSeq: c.AckedSeq,
+		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
+	}
+	if r := c.Receipt; r != nil {
+		out.Receipt.Seq, out.Receipt.Root, out.Receipt.At = r.Seq, hex.EncodeToString(r.Root), r.At.UTC()
+	}
+	for _, e := range invitations {
+		info := gen.EnrolmentInfo{Id: string(e.ID), Prefix: e.Prefix, ExpiresAt: e.ExpiresAt.UTC(), UsedAt: at(e.UsedAt), CreatedBy: e.CreatedBy}
+		for _, a := range e.Attempts {
+			info.Attempts = append(info.Attempts, struct {
+				Address string    `json:"address"`
+				At      time.Time `json:"at"`
+				Stage   string    `json:"stage"`
+			}{a.Address, a.At.UTC(), a.Stage})
+		}
+		out.Enrolments = append(out.Enrolments, info)
+	}
+	return out
+}
+
+func presentNode(r hub.Resource) gen.Node {
+	out := gen.Node{
+		Uid: r.UID, Parent: r.Parent, Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
+		Managed: r.Managed, Status: gen.SyncStatusCode(r.Sync), Health: gen.HealthStatusCode(r.Health), Message: r.Message,
+		RequiresPruning: r.RequiresPrune, Hook: r.Hook, SyncWave: r.Wave, Diff: r.DiffSummary, CreatedAt: at(r.CreatedAt), UpdatedAt: r.UpdatedAt.UTC(),
+	}
+	for _, i := range r.Info {
+		out.Info = append(out.Info, gen.Info(i))
+	}
+	return out
+}
+
+func presentAudit(r hub.AuditRecord) gen.AuditRecord {
+	return gen.AuditRecord{
+		Seq: r.Seq, At: r.At.UTC(), Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
+		Result: r.Result, Reason: r.Reason, Detail: r.Detail, Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
+	}
+}
+
+func presentTenant(t hub.Tenant) gen.Tenant {
+	return gen.Tenant{Id: string(t.ID), Name: t.Name, DisplayName: t.DisplayName, Suspended: t.Suspended, CreatedAt: t.CreatedAt.UTC()}
+}
+
+func presentUser(u hub.User) gen.User {
+	roles := u.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	return gen.User{Name: u.Name, Roles: roles, Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC()}
+}
+
+func presentToken(t hub.APIToken) gen.Token {
+	return gen.Token{Id: string(t.ID), Name: t.Name, Prefix: t.Prefix, CreatedAt: t.CreatedAt.UTC(), ExpiresAt: at(t.ExpiresAt), UsedAt: at(t.UsedAt)}
+}
+
+// collect presents a list; no items are an empty list, never null.
+func collect[In, Out any](in []In, present func(In) Out) []Out {
+	out := make([]Out, 0, len(in))
+	for _, v := range in {
+		out = append(out, present(v))
+	}
+	return out
+}
+
+// given takes the metadata of a write; what the hub writes is left out.
+func given(m gen.Metadata) hub.Meta {
+	return hub.Meta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers}
+}
+
+// checkType refuses an object that says it is something else.
+func checkType(apiVersion, kind, want string) error {
+	if apiVersion == catalog.ArgoVersion && kind == want {
+		return nil
+	}
+	return fault.New(fault.Invalid, "the object is a %q of %q; here goes a %s of %s", cut(kind), cut(apiVersion), want, catalog.ArgoVersion)
+}
+
+// checkName refuses an object whose name is not the one of the address
+// (SEC-D3).
+func checkName(what, inBody, inPath string) error {
+	if inBody == inPath {
+		return nil
+	}
+	return fault.New(fault.Invalid, "the %s in the object is %q, and in the address %q", what, cut(inBody), cut(inPath))
+}
+
+func cut(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return fmt.Sprintf("%s…", string(r[:80]))
+	}
+	return s
+}

@@ -1,0 +1,521 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// A View is an application with the cluster that it is on, as it was at one
+// moment.
+type View struct {
+	hub.Application
+	On *hub.Cluster // nil: its destination stands for no cluster
+}
+
+// A Page is one page of applications.
+type Page struct {
+	Items  []View
+	More   bool   // there are more after the last one
+	Cursor string // of the feed, from before the list was read
+}
+
+// object is what policies call an application (RBAC-05).
+func object(project string, key hub.ApplicationKey) string {
+	if key.Namespace == DefaultNamespace {
+		return project + "/" + key.Name
+	}
+	return project + "/" + key.Namespace + "/" + key.Name
+}
+
+func objectOf(a hub.Application) string {
+	return object(a.Project, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name})
+}
+
+// title is how errors name an application.
+func title(namespace, name string) string {
+	if namespace == DefaultNamespace || namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// visible gives the application if the caller may see it.
+func (r *reader) visible(ctx context.Context, namespace, name string) (hub.Application, error) {
+	a, err := r.Application(ctx, namespace, name)
+	if err != nil {
+		return a, hide(err, access.Applications, title(namespace, name))
+	}
+	if !r.rights.Check(access.Applications, access.Get, objectOf(a)) {
+		return hub.Application{}, missing(access.Applications, title(namespace, name))
+	}
+	return a, nil
+}
+
+// forWrite is visible for a write: what may not be seen is refused in the
+// same words, and recorded; then the right to the action is asked for.
+func (w *writer) forWrite(ctx context.Context, namespace, name, action string) (hub.Application, error) {
+	a, err := w.locked(ctx, namespace, name)
+	if err != nil {
+		return a, hide(err, access.Applications, title(namespace, name))
+	}
+	if !w.rights.Check(access.Applications, access.Get, objectOf(a)) {
+		return a, w.refuse(access.Applications, action, objectOf(a), missing(access.Applications, title(namespace, name)))
+	}
+	return a, w.need(access.Applications, action, objectOf(a))
+}
+
+// locked gives an application that nobody else changes until the transaction
+// ends, so that what was checked is what is used.
+func (w *writer) locked(ctx context.Context, namespace, name string) (hub.Application, error) {
+	a, err := w.Application(ctx, namespace, name)
+	if err != nil {
+		return a, err
+	}
+	held, err := w.LockApplications(ctx, []hub.ApplicationID{a.ID})
+	if err != nil {
+		return a, err
+	}
+	a, there := held[a.ID]
+	if !there || a.Namespace != namespace || a.Name != name {
+		return a, missing(access.Applications, title(namespace, name))
+	}
+	return a, nil
+}
+
+// Applications lists what the caller may see, in order of name.
+func (c *Catalog) Applications(ctx context.Context, by hub.Caller, f hub.ApplicationFilter, clusters []string) (Page, error) {
+	var page Page
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		page = Page{}
+		if err := r.may(access.Applications, access.Get); err != nil {
+			return err
+		}
+		var err error
+		if page.Cursor, err = r.FeedCursor(ctx); err != nil {
+			return err
+		}
+		f := f
+		f.All, f.Allowed = r.rights.AllowedProjects(access.Applications, access.Get)
+		if f.Clusters, err = r.clusterIDs(ctx, clusters); err != nil {
+			return err
+		}
+		if len(clusters) > 0 && len(f.Clusters) == 0 {
+			return nil
+		}
+		apps, err := r.page(ctx, f)
+		if err != nil {
+			return err
+		}
+		if page.More = len(apps) > f.Limit; page.More {
+			apps = apps[:f.Limit]
+		}
+		page.Items, err = r.views(ctx, apps)
+		return err
+	})
+	return page, err
+}
+
+// page reads one application more than the limit, leaving out those whose own
+// names a policy forbids. The filter in SQL is by project; it never leaves
+// out too many.
+func (r *reader) page(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error) {
+	want := f.Limit + 1
+	var out []hub.Application
+	for {
+		ask := f
+		ask.Limit = want
+		found, err := r.Tx.Applications(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range found {
+			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
+			if r.rights.Check(access.Applications, access.Get, objectOf(a)) {
+				out = append(out, a)
+			}
+		}
+		if len(found) < want || len(out) >= want {
+			return out[:min(len(out), want)], nil
+		}
+	}
+}
+
+// clusterIDs finds clusters by name; a name that is not there matches nothing.
+func (r *reader) clusterIDs(ctx context.Context, names []string) ([]hub.ClusterID, error) {
+	var out []hub.ClusterID
+	for _, n := range unique(names) {
+		cl, err := r.Cluster(ctx, n)
+		if fault.KindOf(err) == fault.Missing {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cl.ID)
+	}
+	return out, nil
+}
+
+// views adds the clusters to applications.
+func (r *reader) views(ctx context.Context, apps []hub.Application) ([]View, error) {
+	var ids []hub.ClusterID
+	for _, a := range apps {
+		if a.Cluster != "" {
+			ids = append(ids, a.Cluster)
+		}
+	}
+	on := map[hub.ClusterID]hub.Cluster{}
+	if len(ids) > 0 {
+		var err error
+		if on, err = r.ClustersByID(ctx, unique(ids)); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]View, len(apps))
+	for i, a := range apps {
+		out[i].Application = a
+		if cl, ok := on[a.Cluster]; ok {
+			out[i].On = &cl
+		}
+	}
+	return out, nil
+}
+
+// Application gives one application.
+func (c *Catalog) Application(ctx context.Context, by hub.Caller, namespace, name string) (View, error) {
+	var v View
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		a, err := r.visible(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		views, err := r.views(ctx, []hub.Application{a})
+		if err == nil {
+			v = views[0]
+		}
+		return err
+	})
+	return v, err
+}
+
+// ApplicationsByID gives those of the applications that the caller may see;
+// the feed asks. What is gone is left out.
+func (c *Catalog) ApplicationsByID(ctx context.Context, by hub.Caller, ids []hub.ApplicationID) (map[hub.ApplicationID]View, error) {
+	out := map[hub.ApplicationID]View{}
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		found, err := r.Tx.ApplicationsByID(ctx, unique(ids))
+		if err != nil {
+			return err
+		}
+		var apps []hub.Application
+		for _, a := range found {
+			if r.rights.Check(access.Applications, access.Get, objectOf(a)) {
+				apps = append(apps, a)
+			}
+		}
+		views, err := r.views(ctx, apps)
+		for _, v := range views {
+			out[v.ID] = v
+		}
+		return err
+	})
+	return out, err
+}
+
+// An Outcome is what became of a write.
+type Outcome string
+
+// The outcomes.
+const (
+	Created    Outcome = "created"
+	Configured Outcome = "configured"
+	Unchanged  Outcome = "unchanged"
+)
+
+// A PutOptions says which writes a put may become.
+type PutOptions struct {
+	Create bool  // make it if it is not there
+	Update bool  // change it if it is there
+	Expect int64 // version that the caller read; 0: any
+	DryRun bool
+}
+
+// PutApplication makes or changes an application. Its namespace and project
+// are filled in. It comes back as stored, with warnings for people.
+func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Application, o PutOptions) (View, Outcome, []string, error) {
+	spec, warnings, err := checkApplication(&a)
+	if err != nil {
+		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, short(a.Name)), "")
+	}
+	var v View
+	var out Outcome
+	var judged []string
+	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
+		on, err := w.resolve(ctx, spec.Destination)
+		if err != nil {
+			return err
+		}
+		a := a
+		a.Cluster = ""
+		if on != nil {
+			a.Cluster = on.ID
+		}
+		stored, outcome, err := w.putApplication(ctx, a, o)
+		if err != nil {
+			return err
+		}
+		v, out = View{stored, on}, outcome
+		judged, err = c.judge(ctx, w, stored, on, spec)
+		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+		return err
+	})
+	return v, out, append(warnings, judged...), err
+}
+
+func (w *writer) putApplication(ctx context.Context, a hub.Application, o PutOptions) (hub.Application, Outcome, error) {
+	old, err := w.locked(ctx, a.Namespace, a.Name)
+	name := title(a.Namespace, a.Name)
+	switch {
+	case fault.KindOf(err) == fault.Missing && !o.Create:
+		return a, "", missing(access.Applications, name)
+	case fault.KindOf(err) == fault.Missing:
+		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+			return a, "", err
+		}
+		stored, err := w.CreateApplication(ctx, a)
+		if err == nil {
+			w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
+		}
+		return stored, Created, err
+	case err != nil:
+		return a, "", err
+	}
+	return w.changeApplication(ctx, old, a, o)
+}
+
+// changeApplication updates what is there. Rights are asked on the
+// application as it is stored; a move to another project needs the right to
+// create it there as well.
+func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, o PutOptions) (hub.Application, Outcome, error) {
+	name := title(a.Namespace, a.Name)
+	seen := w.rights.Check(access.Applications, access.Get, objectOf(old))
+	switch {
+	case !seen && o.Create:
+		// It must look as if only the right to create were lacking.
+		return a, "", w.refuse(access.Applications, access.Create, objectOf(a),
+			denied(access.Rule{Resource: access.Applications, Action: access.Create, Object: objectOf(a)}))
+	case !seen:
+		return a, "", w.refuse(access.Applications, access.Update, objectOf(old), missing(access.Applications, name))
+	case !o.Update:
+		return a, "", fault.With(fault.New(fault.Conflict, "it is there already"), "application "+name, "change it instead, or choose another name")
+	}
+	if err := w.need(access.Applications, access.Update, objectOf(old)); err != nil {
+		return a, "", err
+	}
+	if a.Project != old.Project {
+		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+			return a, "", err
+		}
+	}
+	if o.Expect != 0 && o.Expect != old.Version {
+		return a, "", stale("application " + name)
+	}
+	if old.DeletingAt != nil {
+		return a, "", fault.With(fault.New(fault.Conflict, "it is being deleted"), "application "+name, "wait until it is gone")
+	}
+	if old.Cluster == a.Cluster && sameMeta(old.Meta, a.Meta) && sameJSON(old.Spec, a.Spec) {
+		return old, Unchanged, nil
+	}
+	a.ID, a.CreatedAt = old.ID, old.CreatedAt
+	stored, err := w.UpdateApplication(ctx, a, old.Version)
+	if err == nil {
+		w.note(access.Update, access.Applications, objectOf(a), "", written(old.Meta, old.Spec), written(a.Meta, a.Spec))
+		w.wakes = append(w.wakes, old.Cluster, a.Cluster)
+	}
+	return stored, Configured, err
+}
+
+// judge says in words what would keep the application from being delivered.
+func (c *Catalog) judge(ctx context.Context, w *writer, a hub.Application, on *hub.Cluster, spec hub.ApplicationSpec) ([]string, error) {
+	r := hub.Refresh{Application: a, Cluster: on}
+	p, err := w.Project(ctx, a.Project)
+	switch {
+	case err == nil:
+		r.Project = &p
+	case fault.KindOf(err) != fault.Missing:
+		return nil, err
+	}
+	if err := c.Permits(r, spec); err != nil {
+		return []string{fault.Sentence(err)}, nil
+	}
+	return nil, nil
+}
+
+// resolve finds the cluster that a destination stands for, or nil.
+func (r *reader) resolve(ctx context.Context, d hub.Destination) (*hub.Cluster, error) {
+	all, err := r.Clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pick(d, all), nil
+}
+
+// InCluster is the server URL and InClusterName the name by which Argo CD
+// calls the cluster that it runs in.
+const (
+	InCluster     = "https://kubernetes.default.svc"
+	InClusterName = "in-cluster"
+)
+
+// pick finds the cluster of a destination: by name, by server alias, and for
+// Argo CD's own cluster the one called in-cluster, else the only one.
+func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
+	for i := range all {
+		if (d.Name != "" && all[i].Name == d.Name) || (d.Server != "" && trimServer(all[i].Server) == trimServer(d.Server)) {
+			return &all[i]
+		}
+	}
+	if trimServer(d.Server) != InCluster && d.Name != InClusterName {
+		return nil
+	}
+	if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.Name == InClusterName }); i >= 0 {
+		return &all[i]
+	}
+	if len(all) == 1 {
+		return &all[0]
+	}
+	return nil
+}
+
+func trimServer(s string) string { return strings.TrimRight(s, "/") }
+
+// resettle looks at the destinations of all applications again after the
+// clusters of the tenant have changed, and moves those that now stand for
+// another one.
+func (w *writer) resettle(ctx context.Context) error {
+	all, err := w.Clusters(ctx)
+	if err != nil {
+		return err
+	}
+	f := hub.ApplicationFilter{All: true, Limit: 500}
+	for {
+		apps, err := w.Tx.Applications(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, a := range apps {
+			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
+			if err := w.settle(ctx, a, all); err != nil {
+				return err
+			}
+		}
+		if len(apps) < f.Limit {
+			return nil
+		}
+	}
+}
+
+func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluster) error {
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil || a.DeletingAt != nil {
+		return nil //nolint:nilerr // such an application is refused at every write; it stays where it is
+	}
+	var now hub.ClusterID
+	if on := pick(spec.Destination, all); on != nil {
+		now = on.ID
+	}
+	if now == a.Cluster {
+		return nil
+	}
+	w.wakes = append(w.wakes, a.Cluster, now)
+	w.due = append(w.due, hub.WorkRefresh)
+	a.Cluster = now
+	_, err = w.UpdateApplication(ctx, a, 0)
+	return err
+}
+
+// DeleteApplication deletes an application. Cascade nil asks its finalizers
+// (APP-29). The view is nil if it is gone at once.
+func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool) (*View, error) {
+	var left *View
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		left = nil
+		a, err := w.forWrite(ctx, namespace, name, access.Delete)
+		if err != nil {
+			return err
+		}
+		whole := hasFinalizer(a.Meta)
+		if cascade != nil {
+			whole = *cascade
+		}
+		wakes, err := c.Deployer.Delete(ctx, w.Tx, a.ID, whole, initiator(by))
+		if err != nil {
+			return err
+		}
+		w.wakes = append(w.wakes, wakes...)
+		w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", whole), written(a.Meta, a.Spec), nil)
+		now, err := w.ApplicationByID(ctx, a.ID)
+		if fault.KindOf(err) == fault.Missing {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		views, err := w.views(ctx, []hub.Application{now})
+		if err == nil {
+			left = &views[0]
+		}
+		return err
+	})
+	return left, err
+}
+
+func hasFinalizer(m hub.Meta) bool {
+	return slices.ContainsFunc(m.Finalizers, func(f string) bool {
+		return f == "resources-finalizer.argocd.argoproj.io" || strings.HasPrefix(f, "resources-finalizer.argocd.argoproj.io/")
+	})
+}
+
+// written is what the audit log keeps of an object: what a person wrote.
+func written(m hub.Meta, spec json.RawMessage) any {
+	return struct {
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+		Finalizers  []string          `json:"finalizers,omitempty"`
+		Spec        json.RawMessage   `json:"spec"`
+	}{m.Labels, m.Annotations, m.Finalizers, spec}
+}
+
+func sameMeta(a, b hub.Meta) bool {
+	return sameMap(a.Labels, b.Labels) && sameMap(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) && a.Namespace == b.Namespace
+}
+
+func sameMap(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || w != v {
+			return false
+		}
+	}
+	return true
+}
+
+// CodeStale is the code of the error for a version that is no longer the
+// newest.
+const CodeStale = "CAP-1412"
+
+func stale(object string) error {
+	return &fault.Error{
+		Kind: fault.Conflict, Code: CodeStale, Object: object,
+		Cause: "it was changed by someone else meanwhile", Fix: "read it again and repeat the change",
+	}
+}

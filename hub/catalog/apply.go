@@ -1,0 +1,286 @@
+package catalog
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Group and kinds of Argo CD's objects.
+const (
+	ArgoVersion     = "argoproj.io/v1alpha1"
+	KindApplication = "Application"
+	KindProject     = "AppProject"
+	secretType      = "argocd.argoproj.io/secret-type"
+)
+
+// Limits of one apply.
+const (
+	MaxApplyBytes = 10 << 20
+	maxDocuments  = 2000
+)
+
+// An Applied is what became of one document.
+type Applied struct {
+	Index      int // from 1
+	APIVersion string
+	Kind       string
+	Namespace  string
+	Name       string
+	Outcome    Outcome // empty: Err says why
+	Warnings   []string
+	Err        error
+}
+
+// Apply makes or changes the objects of a stream of YAML documents, or of a
+// JSON text. Each object is a transaction of its own; one that is refused
+// does not stop the others. A text that cannot be read changes nothing.
+func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON, dryRun bool) ([]Applied, error) {
+	name := "manifest.yaml"
+	if isJSON {
+		name = "manifest.json"
+	}
+	objects, err := manifest.Parse(name, text, manifest.Limits{MaxBytes: MaxApplyBytes, MaxDocs: maxDocuments, Strict: true})
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return nil, fault.With(fault.New(fault.Invalid, "there is no object in it"), "manifest", "send Application or AppProject objects as YAML or JSON")
+	}
+	out := make([]Applied, len(objects))
+	for i, o := range objects {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		a := Applied{Index: i + 1, APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+		a.Outcome, a.Warnings, a.Err = c.applyOne(ctx, by, o, dryRun)
+		if a.Err != nil {
+			a.Outcome = ""
+		}
+		out[i] = a
+	}
+	return out, nil
+}
+
+// applyOne is the write for one object.
+func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+	put := PutOptions{Create: true, Update: true, DryRun: dryRun}
+	switch {
+	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == KindApplication:
+		meta, spec, warnings, err := read(o)
+		if err != nil {
+			return "", nil, err
+		}
+		_, outcome, more, err := c.PutApplication(ctx, by, hub.Application{Meta: meta, Spec: spec}, put)
+		return outcome, append(warnings, more...), err
+	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == KindProject:
+		meta, spec, warnings, err := read(o)
+		if err != nil {
+			return "", nil, err
+		}
+		_, outcome, more, err := c.PutProject(ctx, by, hub.Project{Meta: meta, Spec: spec}, put)
+		return outcome, append(warnings, more...), err
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
+		return c.applySecret(ctx, by, o, dryRun)
+	}
+	return "", nil, notServed(o)
+}
+
+// notServed is the answer to kinds that no part of this release takes.
+func notServed(o *manifest.Object) error {
+	object := manifest.KeyOf(o).Describe()
+	fix := "leave it out of this apply"
+	switch {
+	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == "ApplicationSet":
+		fix = "write the Applications that it would make"
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap":
+		if strings.HasPrefix(o.GetName(), "argocd-") {
+			return fault.With(fault.New(fault.Invalid, "settings in ConfigMaps are not served yet"), object, fix)
+		}
+		fallthrough
+	case !strings.HasPrefix(o.GetAPIVersion(), "argoproj.io/"):
+		fix = "objects for a cluster belong into a repository that an Application names"
+	}
+	return fault.With(fault.New(fault.Invalid, "%s %s is not served here", o.GetAPIVersion(), o.GetKind()), object, fix)
+}
+
+// read takes metadata and spec of one of Argo CD's objects. What the hub or
+// a cluster writes is left out; a smuggled operation is refused (SEC-D4).
+func read(o *manifest.Object) (hub.Meta, json.RawMessage, []string, error) {
+	object := manifest.KeyOf(o).Describe()
+	meta := hub.Meta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), Finalizers: o.GetFinalizers(),
+		Labels: o.GetLabels(), Annotations: maps.Clone(o.GetAnnotations()),
+	}
+	delete(meta.Annotations, manifest.LastApplied)
+	if len(meta.Annotations) == 0 {
+		meta.Annotations = nil
+	}
+	var warnings []string
+	for _, key := range slices.Sorted(maps.Keys(o.Object)) {
+		switch key {
+		case "apiVersion", "kind", "metadata", "spec", "status":
+		case "operation":
+			return meta, nil, nil, fault.With(fault.New(fault.Denied, "an operation cannot be started by writing it into the object"), object,
+				"leave out the field operation, and start it with capstan app sync")
+		default:
+			warnings = append(warnings, fmt.Sprintf("the field %s is dropped: there is none of that name", short(key)))
+		}
+	}
+	spec, ok := o.Object["spec"]
+	if !ok {
+		return meta, nil, nil, fault.With(fault.New(fault.Invalid, "it has no spec"), object, "")
+	}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return meta, nil, nil, fault.With(fault.New(fault.Invalid, "its spec cannot be written as JSON"), object, "")
+	}
+	return meta, raw, warnings, nil
+}
+
+// applySecret takes the Secrets with which Argo CD declares repositories,
+// credential templates and clusters (CRED-01, CRED-02, CLU-01). Their values
+// appear in no error and no warning.
+func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+	object := manifest.KeyOf(o).Describe()
+	values, err := secretValues(o)
+	if err != nil {
+		return "", nil, fault.With(err, object, "")
+	}
+	kind := o.GetLabels()[secretType]
+	var outcome Outcome
+	var warnings []string
+	switch kind {
+	case "repository":
+		outcome, warnings, err = c.applyRepository(ctx, by, values, dryRun)
+	case "repo-creds":
+		outcome, warnings, err = c.applyTemplate(ctx, by, values, dryRun)
+	case "cluster":
+		outcome, warnings, err = c.applyCluster(ctx, by, o, values, dryRun)
+	case "":
+		err = fault.With(fault.New(fault.Invalid, "it has no label %s", secretType), "",
+			"the hub takes Secrets of the types repository, repo-creds and cluster; others belong into a repository")
+	default:
+		err = fault.New(fault.Invalid, "Secrets of the type %q are not served yet", short(kind))
+	}
+	return outcome, warnings, fault.With(err, object, "")
+}
+
+// secretValues gives stringData over data, decoded.
+func secretValues(o *manifest.Object) (map[string]string, error) {
+	out := map[string]string{}
+	for _, field := range []string{"data", "stringData"} {
+		v, there := o.Object[field]
+		if !there || v == nil {
+			continue
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, fault.New(fault.Invalid, "%s is no map of texts", field)
+		}
+		for k, v := range m {
+			s, ok := v.(string)
+			if !ok {
+				return nil, fault.With(fault.New(fault.Invalid, "%s.%s is no text", field, short(k)), "", "put the value in quotes")
+			}
+			if field == "data" {
+				b, err := base64.StdEncoding.DecodeString(s)
+				if err != nil {
+					return nil, fault.With(fault.New(fault.Invalid, "data.%s is not base64", short(k)), "", "write it under stringData")
+				}
+				s = string(b)
+			}
+			out[k] = s
+		}
+	}
+	return out, nil
+}
+
+// take removes a key and gives its value.
+func take(m map[string]string, key string) string {
+	v := m[key]
+	delete(m, key)
+	return v
+}
+
+func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
+	r := hub.Repository{
+		URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name"), Project: take(v, "project"), Insecure: take(v, "insecure") == "true",
+	}
+	cred, warnings := credential(v)
+	if cred != nil {
+		r.Username = cred.Username
+	}
+	_, outcome, more, err := c.PutRepository(ctx, by, r, cred, dryRun)
+	return outcome, append(more, warnings...), err
+}
+
+func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
+	t := hub.RepositoryTemplate{URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name")}
+	cred, warnings := credential(v)
+	if cred == nil {
+		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password")
+	}
+	t.Username = cred.Username
+	_, outcome, err := c.PutRepositoryTemplate(ctx, by, t, cred, dryRun)
+	return outcome, warnings, err
+}
+
+// credential takes user name and password, or a token; other keys are named
+// in warnings, never their values.
+func credential(v map[string]string) (*hub.Credential, []string) {
+	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password")}
+	var warnings []string
+	for _, key := range slices.Sorted(maps.Keys(v)) {
+		warnings = append(warnings, fmt.Sprintf("the key %s was not stored: this release does not serve it", short(key)))
+	}
+	if cred == (hub.Credential{}) {
+		return nil, warnings
+	}
+	return &cred, warnings
+}
+
+// applyCluster registers the name, server alias and labels of a cluster. The
+// hub takes no credential for a cluster; its agent is enrolled instead.
+func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.Object, v map[string]string, dryRun bool) (Outcome, []string, error) {
+	cl := hub.Cluster{Server: trimServer(take(v, "server"))}
+	if cl.Name = take(v, "name"); cl.Name == "" {
+		cl.Name = o.GetName()
+	}
+	cl.Labels = maps.Clone(o.GetLabels())
+	delete(cl.Labels, secretType)
+	cl.Annotations = maps.Clone(o.GetAnnotations())
+	delete(cl.Annotations, manifest.LastApplied)
+	var warnings []string
+	if dropped := clusterSecrets(take(v, "config")); len(dropped) > 0 {
+		warnings = append(warnings, strings.Join(dropped, " and ")+" were not stored: the hub holds no credential of any cluster")
+	}
+	for _, key := range slices.Sorted(maps.Keys(v)) {
+		warnings = append(warnings, fmt.Sprintf("the key %s was not stored: this release does not serve it", short(key)))
+	}
+	made, outcome, err := c.PutCluster(ctx, by, cl, dryRun)
+	if err == nil && made.AgentID == "" {
+		warnings = append(warnings, fmt.Sprintf("no agent speaks for it yet: run `capstan cluster enroll %s` and install the agent that it prints", cl.Name))
+	}
+	return outcome, warnings, err
+}
+
+// clusterSecrets names the keys of a cluster's config.
+func clusterSecrets(config string) []string {
+	if config == "" {
+		return nil
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal([]byte(config), &keys) != nil {
+		return []string{"config"}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}

@@ -1,0 +1,192 @@
+package catalog
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// checkApplication validates what a person wrote of an application and fills
+// in namespace and project. Warnings are for people.
+func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error) {
+	var spec hub.ApplicationSpec
+	if !subdomain(a.Name) {
+		return spec, nil, fault.With(fault.New(fault.Invalid, "name %q is no DNS name", short(a.Name)), "",
+			"use lower-case letters, digits, hyphens and dots, with a letter or digit at both ends")
+	}
+	if a.Namespace == "" {
+		a.Namespace = DefaultNamespace
+	}
+	if err := checkLabel("namespace", a.Namespace); err != nil {
+		return spec, nil, err
+	}
+	if err := checkMaps(a.Labels, a.Annotations); err != nil {
+		return spec, nil, err
+	}
+	if err := decode(a.Spec, &spec); err != nil {
+		return spec, nil, err
+	}
+	if a.Project = spec.Project; a.Project == "" {
+		a.Project = "default"
+	}
+	if err := checkLabel("project", a.Project); err != nil {
+		return spec, nil, err
+	}
+	if err := checkDestination(spec.Destination); err != nil {
+		return spec, nil, err
+	}
+	if err := checkSources(spec); err != nil {
+		return spec, nil, err
+	}
+	if err := checkPolicy(spec); err != nil {
+		return spec, nil, err
+	}
+	return spec, unknown(a.Spec, spec), nil
+}
+
+func checkDestination(d hub.Destination) error {
+	switch {
+	case d.Server != "" && d.Name != "":
+		return fault.With(fault.New(fault.Invalid, "spec.destination has both server and name"), "", "keep one of them")
+	case d.Server == "" && d.Name == "":
+		return fault.With(fault.New(fault.Invalid, "spec.destination has neither server nor name"), "",
+			"set name to one of your clusters, or server to "+InCluster)
+	}
+	if d.Namespace != "" {
+		return checkLabel("destination namespace", d.Namespace)
+	}
+	return nil
+}
+
+func checkSources(spec hub.ApplicationSpec) error {
+	sources := spec.EffectiveSources()
+	if len(sources) == 0 {
+		return fault.With(fault.New(fault.Invalid, "spec names no source"), "", "set spec.source or spec.sources")
+	}
+	refs := map[string]bool{}
+	for i, s := range sources {
+		where := "spec.source"
+		if len(spec.Sources) > 0 {
+			where = fmt.Sprintf("spec.sources[%d]", i)
+		}
+		if err := checkSource(s); err != nil {
+			return prefix(err, where)
+		}
+		if s.Ref != "" && refs[s.Ref] {
+			return fault.New(fault.Invalid, "%s: another source has the ref %q too", where, short(s.Ref))
+		}
+		refs[s.Ref] = true
+	}
+	return nil
+}
+
+func checkSource(s hub.Source) error {
+	if s.RepoURL == "" {
+		return fault.New(fault.Invalid, "repoURL is empty")
+	}
+	if s.Chart == "" {
+		if _, err := hub.NormalizeRepoURL(s.RepoURL); err != nil {
+			return err
+		}
+	}
+	if path.IsAbs(s.Path) {
+		return fault.With(fault.New(fault.Invalid, "path %q is absolute", short(s.Path)), "", "write it relative to the root of the repository")
+	}
+	if clean := path.Clean(s.Path); clean == ".." || strings.HasPrefix(clean, "../") {
+		return fault.New(fault.Invalid, "path %q leaves the repository", short(s.Path))
+	}
+	if strings.ContainsAny(s.TargetRevision, "\x00\n\r") || strings.HasPrefix(s.TargetRevision, "-") {
+		return fault.New(fault.Invalid, "targetRevision %q is no revision", short(s.TargetRevision))
+	}
+	return nil
+}
+
+func checkPolicy(spec hub.ApplicationSpec) error {
+	if spec.RevisionHistoryLimit != nil && *spec.RevisionHistoryLimit < 0 {
+		return fault.New(fault.Invalid, "spec.revisionHistoryLimit is below 0")
+	}
+	if spec.SyncPolicy == nil {
+		return nil
+	}
+	for _, o := range spec.SyncPolicy.SyncOptions {
+		if name, _, found := strings.Cut(o, "="); !found || name == "" {
+			return fault.With(fault.New(fault.Invalid, "sync option %q has no value", short(o)), "", "write it like CreateNamespace=true")
+		}
+	}
+	return checkRetry(spec.SyncPolicy.Retry)
+}
+
+func checkRetry(r *hub.Retry) error {
+	if r == nil || r.Backoff == nil {
+		return nil
+	}
+	for name, d := range map[string]string{"duration": r.Backoff.Duration, "maxDuration": r.Backoff.MaxDuration} {
+		if d == "" {
+			continue
+		}
+		if _, err := ParseDuration(d); err != nil {
+			return fault.With(fault.New(fault.Invalid, "retry.backoff.%s %q is no duration", name, short(d)), "", "write it like 5s, 3m or 1h")
+		}
+	}
+	if r.Backoff.Factor != nil && *r.Backoff.Factor < 1 {
+		return fault.New(fault.Invalid, "retry.backoff.factor is below 1")
+	}
+	return nil
+}
+
+// prefix puts a place in front of the cause of a classified error.
+func prefix(err error, where string) error {
+	e, ok := fault.As(err)
+	if !ok {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	c := *e
+	c.Cause = where + ": " + c.Cause
+	return &c
+}
+
+// checkProject validates what a person wrote of a project.
+func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) error) (hub.ProjectSpec, []string, error) {
+	var spec hub.ProjectSpec
+	if err := checkLabel("name", p.Name); err != nil {
+		return spec, nil, err
+	}
+	if p.Namespace == "" {
+		p.Namespace = DefaultNamespace
+	}
+	if err := checkLabel("namespace", p.Namespace); err != nil {
+		return spec, nil, err
+	}
+	if err := checkMaps(p.Labels, p.Annotations); err != nil {
+		return spec, nil, err
+	}
+	if err := decode(p.Spec, &spec); err != nil {
+		return spec, nil, err
+	}
+	if slices.Contains(spec.SourceRepos, "!*") {
+		return spec, nil, fault.New(fault.Invalid, "spec.sourceRepos has !*, which denies everything")
+	}
+	for i, d := range spec.Destinations {
+		if d.Server == "" && d.Name == "" {
+			return spec, nil, fault.With(fault.New(fault.Invalid, "spec.destinations[%d] has neither server nor name", i), "", "set one of them; * stands for any")
+		}
+		if slices.Index(spec.Destinations, d) != i {
+			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
+		}
+	}
+	if err := rules(p.Name, spec); err != nil {
+		return spec, nil, err
+	}
+	warnings := unknown(p.Spec, spec)
+	if len(spec.SyncWindows) > 0 {
+		warnings = append(warnings, "spec.syncWindows is kept but has no effect: this release does not serve sync windows")
+	}
+	if len(spec.OrphanedResources) > 0 && string(spec.OrphanedResources) != "null" {
+		warnings = append(warnings, "spec.orphanedResources is kept but has no effect: this release does not look for orphaned resources")
+	}
+	return spec, warnings, nil
+}

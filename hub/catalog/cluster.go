@@ -1,0 +1,286 @@
+package catalog
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Lifetimes of join tokens.
+const (
+	joinLifetime    = time.Hour
+	maxJoinLifetime = 7 * 24 * time.Hour
+)
+
+// clusterNames is what policies call a cluster: its name, and its server URL
+// as Argo CD does (RBAC-05).
+func clusterNames(c hub.Cluster) []string {
+	if c.Server == "" {
+		return []string{c.Name}
+	}
+	return []string{c.Name, c.Server}
+}
+
+func (r *reader) seesCluster(c hub.Cluster) bool {
+	return r.rights.CheckAny(access.Clusters, access.Get, clusterNames(c)...)
+}
+
+// Clusters lists the clusters that the caller may see.
+func (c *Catalog) Clusters(ctx context.Context, by hub.Caller) ([]hub.Cluster, string, error) {
+	var out []hub.Cluster
+	var cursor string
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.may(access.Clusters, access.Get); err != nil {
+			return err
+		}
+		var err error
+		if cursor, err = r.FeedCursor(ctx); err != nil {
+			return err
+		}
+		all, err := r.Tx.Clusters(ctx)
+		for _, cl := range all {
+			if r.seesCluster(cl) {
+				out = append(out, cl)
+			}
+		}
+		return err
+	})
+	return out, cursor, err
+}
+
+// Cluster gives one cluster with its enrolments, newest first.
+func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.Cluster, []hub.Enrolment, error) {
+	var cl hub.Cluster
+	var invitations []hub.Enrolment
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		var err error
+		if cl, err = r.Tx.Cluster(ctx, name); err != nil {
+			return hide(err, access.Clusters, short(name))
+		}
+		if !r.seesCluster(cl) {
+			return missing(access.Clusters, short(name))
+		}
+		invitations, err = r.Enrolments(ctx, cl.ID)
+		return err
+	})
+	return cl, invitations, err
+}
+
+// ClustersByID gives those of the clusters that the caller may see.
+func (c *Catalog) ClustersByID(ctx context.Context, by hub.Caller, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	out := map[hub.ClusterID]hub.Cluster{}
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		found, err := r.Tx.ClustersByID(ctx, unique(ids))
+		for id, cl := range found {
+			if r.seesCluster(cl) {
+				out[id] = cl
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// An Invitation is a cluster with the token that lets its agent in, once.
+type Invitation struct {
+	Cluster   hub.Cluster
+	Token     string
+	ExpiresAt time.Time
+}
+
+// Enroll makes a cluster, or takes an existing one, and a join token for its
+// agent. Labels and server nil leave an existing cluster's as they are.
+func (c *Catalog) Enroll(ctx context.Context, by hub.Caller, cl hub.Cluster, lifetime string) (Invitation, error) {
+	if err := checkCluster(cl); err != nil {
+		return Invitation{}, err
+	}
+	lasts, err := within(lifetime, joinLifetime, maxJoinLifetime)
+	if err != nil {
+		return Invitation{}, err
+	}
+	token, prefix, hash, err := c.Inviter.Invite()
+	if err != nil {
+		return Invitation{}, err
+	}
+	out := Invitation{Token: token}
+	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		made, _, err := w.putCluster(ctx, cl, true)
+		if err != nil {
+			return err
+		}
+		out.Cluster, out.ExpiresAt = made, w.now.Add(lasts)
+		_, err = w.CreateEnrolment(ctx, hub.Enrolment{Cluster: made.ID, Prefix: prefix, ExpiresAt: out.ExpiresAt, CreatedBy: by.Username}, hash)
+		w.note("enroll", access.Clusters, made.Name, "", nil, map[string]any{"prefix": prefix, "expiresAt": out.ExpiresAt})
+		return err
+	})
+	return out, err
+}
+
+func checkCluster(cl hub.Cluster) error {
+	if err := checkLabel("cluster", cl.Name); err != nil {
+		return err
+	}
+	if cl.Server != "" {
+		u, err := url.Parse(cl.Server)
+		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return fault.With(fault.New(fault.Invalid, "server is no URL of a cluster"), "cluster "+cl.Name, "write it like https://prod.k8s.example.com")
+		}
+	}
+	return fault.With(checkMaps(cl.Labels, cl.Annotations), "cluster "+cl.Name, "")
+}
+
+// putCluster makes a cluster or merges what is given into the one of that
+// name.
+func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (hub.Cluster, Outcome, error) {
+	old, err := w.Tx.Cluster(ctx, cl.Name)
+	if fault.KindOf(err) == fault.Missing {
+		if err := w.need(access.Clusters, access.Create, cl.Name); err != nil {
+			return cl, "", err
+		}
+		made, err := w.CreateCluster(ctx, cl)
+		if err != nil {
+			return cl, "", err
+		}
+		w.note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
+		return made, Created, w.resettle(ctx)
+	}
+	if err != nil {
+		return cl, "", err
+	}
+	if !w.seesCluster(old) {
+		return cl, "", w.refuse(access.Clusters, access.Create, cl.Name, denied(access.Rule{Resource: access.Clusters, Action: access.Create, Object: cl.Name}))
+	}
+	action := access.Update
+	if enroll {
+		action = access.Create // a join token takes the place of the present agent
+	}
+	if err := w.need(access.Clusters, action, clusterNames(old)...); err != nil {
+		return cl, "", err
+	}
+	if cl.Server == "" {
+		cl.Server = old.Server
+	}
+	if cl.Labels == nil {
+		cl.Labels = old.Labels
+	}
+	if cl.Annotations == nil {
+		cl.Annotations = old.Annotations
+	}
+	return w.changeCluster(ctx, old, cl, 0)
+}
+
+func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, Outcome, error) {
+	if old.Server == cl.Server && sameMap(old.Labels, cl.Labels) && sameMap(old.Annotations, cl.Annotations) {
+		return old, Unchanged, nil
+	}
+	now := old
+	now.Server, now.Labels, now.Annotations = cl.Server, cl.Labels, cl.Annotations
+	stored, err := w.UpdateCluster(ctx, now, expect)
+	if err != nil {
+		return cl, "", err
+	}
+	w.note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
+	if old.Server != stored.Server {
+		err = w.resettle(ctx)
+	}
+	return stored, Configured, err
+}
+
+// clusterText is what a person wrote of a cluster.
+func clusterText(c hub.Cluster) any {
+	return map[string]any{"server": c.Server, "labels": c.Labels, "annotations": c.Annotations}
+}
+
+// UpdateCluster changes what people wrote of a cluster.
+func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, expect int64) (hub.Cluster, error) {
+	if err := checkCluster(cl); err != nil {
+		return cl, err
+	}
+	var out hub.Cluster
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		old, err := w.clusterForWrite(ctx, cl.Name, access.Update)
+		if err != nil {
+			return err
+		}
+		if expect != 0 && expect != old.Version {
+			return stale("cluster " + cl.Name)
+		}
+		out, _, err = w.changeCluster(ctx, old, cl, expect)
+		return err
+	})
+	return out, err
+}
+
+// PutCluster registers a cluster by name, without an agent yet.
+func (c *Catalog) PutCluster(ctx context.Context, by hub.Caller, cl hub.Cluster, dryRun bool) (hub.Cluster, Outcome, error) {
+	if err := checkCluster(cl); err != nil {
+		return cl, "", err
+	}
+	var out hub.Cluster
+	var outcome Outcome
+	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
+		var err error
+		out, outcome, err = w.putCluster(ctx, cl, false)
+		return err
+	})
+	return out, outcome, err
+}
+
+// DeleteCluster removes a cluster and revokes its agent. Nothing in the
+// cluster is deleted; applications on it stay and say that their destination
+// is gone (CLU-19).
+func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		cl, err := w.clusterForWrite(ctx, name, access.Delete)
+		if err != nil {
+			return err
+		}
+		if err := w.leave(ctx, cl.ID); err != nil {
+			return err
+		}
+		w.note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
+		w.wakes = append(w.wakes, cl.ID)
+		w.due = append(w.due, hub.WorkRefresh)
+		if err := w.Tx.DeleteCluster(ctx, cl.ID); err != nil {
+			return err
+		}
+		return w.resettle(ctx)
+	})
+}
+
+// leave takes all applications off a cluster.
+func (w *writer) leave(ctx context.Context, cluster hub.ClusterID) error {
+	f := hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{cluster}, Limit: 500}
+	for {
+		apps, err := w.Tx.Applications(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, a := range apps {
+			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
+			a.Cluster = ""
+			if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
+				return err
+			}
+		}
+		if len(apps) < f.Limit {
+			return nil
+		}
+	}
+}
+
+func (w *writer) clusterForWrite(ctx context.Context, name, action string) (hub.Cluster, error) {
+	cl, err := w.Tx.Cluster(ctx, name)
+	if err != nil {
+		return cl, hide(err, access.Clusters, short(name))
+	}
+	if !w.seesCluster(cl) {
+		return cl, w.refuse(access.Clusters, action, cl.Name, missing(access.Clusters, short(name)))
+	}
+	return cl, w.need(access.Clusters, action, clusterNames(cl)...)
+}

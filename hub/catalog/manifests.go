@@ -1,0 +1,124 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+// maskPurpose derives the key under which Secret values of one cluster are
+// hashed; the agent has the same one, so that hub and agent show equal values
+// equally.
+const maskPurpose = "capstan mask key v1"
+
+// Manifests gives the desired objects of an application, Secret values
+// masked: those of its target, or of an entry of its history.
+func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name string, entry int64) (revision string, objects []json.RawMessage, err error) {
+	var snapshot hub.Snapshot
+	var sealed []hub.SealedObject
+	var cluster hub.ClusterID
+	err = c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) error {
+		id := a.Status.Target
+		revision, cluster = a.Status.Revision, a.Cluster
+		if entry != 0 {
+			h, err := r.Tx.HistoryEntry(ctx, a.ID, entry)
+			if err != nil {
+				return err
+			}
+			id, revision = h.Snapshot, h.Revision
+		}
+		if id == "" {
+			return fault.With(fault.New(fault.Missing, "nothing has been rendered for it yet"), "application "+title(namespace, name), "its conditions say why")
+		}
+		var err error
+		if snapshot, err = r.Snapshot(ctx, id); err != nil {
+			return err
+		}
+		digests := make([]hub.Digest, len(snapshot.Objects))
+		for i, o := range snapshot.Objects {
+			digests[i] = o.Digest
+		}
+		sealed, err = r.Objects(ctx, unique(digests))
+		return err
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	objects, err = c.open(ctx, by.Tenant, cluster, snapshot, sealed)
+	return revision, objects, err
+}
+
+// open gives the objects of a snapshot in its order, masked.
+func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, s hub.Snapshot, sealed []hub.SealedObject) ([]json.RawMessage, error) {
+	keys, err := c.Store.Keys(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	mask := seal.Derive(keys.Digest, maskPurpose+string(cluster))
+	bodies := make(map[hub.Digest][]byte, len(sealed))
+	for _, o := range sealed {
+		bodies[o.Digest] = o.Sealed
+	}
+	out := make([]json.RawMessage, 0, len(s.Objects))
+	for _, ref := range s.Objects {
+		body, ok := bodies[ref.Digest]
+		if !ok {
+			return nil, fmt.Errorf("object %s %q of snapshot %s is not stored", ref.Kind, ref.Name, s.ID)
+		}
+		plain, err := seal.OpenBlob(keys.Object, ref.Digest, body)
+		if err != nil {
+			return nil, fmt.Errorf("open %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
+		}
+		object, err := manifest.FromCanonical(plain)
+		if err != nil {
+			return nil, fmt.Errorf("read %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
+		}
+		text, err := manifest.Canonical(manifest.Mask(object, mask[:]))
+		if err != nil {
+			return nil, fmt.Errorf("write %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+// LiveTarget says where the live objects of an application are, after the
+// checks: the agent to ask, and whether the object asked for is one of the
+// application's tree. A caller reads nothing of a cluster but what belongs to
+// an application that they may see.
+func (c *Catalog) LiveTarget(ctx context.Context, by hub.Caller, namespace, name string, want *hub.ObjectRef) (View, error) {
+	var v View
+	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) error {
+		views, err := r.views(ctx, []hub.Application{a})
+		if err != nil {
+			return err
+		}
+		v = views[0]
+		if v.On == nil {
+			return fault.With(fault.New(fault.Conflict, "its destination stands for no cluster"), "application "+title(namespace, name), "its conditions say why")
+		}
+		if want == nil {
+			return nil
+		}
+		return r.inTree(ctx, a, *want)
+	})
+	return v, err
+}
+
+func (r *reader) inTree(ctx context.Context, a hub.Application, want hub.ObjectRef) error {
+	nodes, err := r.Resources(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.Group == want.Group && n.Kind == want.Kind && n.Namespace == want.Namespace && n.Name == want.Name {
+			return nil
+		}
+	}
+	return fault.New(fault.Missing, "application %q has no %s %q", title(a.Namespace, a.Name), want.Kind, want.Name)
+}

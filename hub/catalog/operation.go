@@ -1,0 +1,213 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Sync starts an operation that applies the target of an application.
+func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name string, r hub.SyncRequest) (hub.Operation, error) {
+	if err := checkSync(r); err != nil {
+		return hub.Operation{}, fault.With(err, "application "+title(namespace, name), "")
+	}
+	r.Initiator = initiator(by)
+	return c.operate(ctx, by, namespace, name, access.Sync, r.Reason, r.Options, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+		return c.Deployer.Sync(ctx, w.Tx, a.ID, r)
+	})
+}
+
+func checkSync(r hub.SyncRequest) error {
+	for _, o := range r.Options.SyncOptions {
+		if name, _, found := strings.Cut(o, "="); !found || name == "" {
+			return fault.With(fault.New(fault.Invalid, "sync option %q has no value", short(o)), "", "write it like CreateNamespace=true")
+		}
+	}
+	return checkRetry(r.Options.Retry)
+}
+
+// Rollback starts an operation that applies what an earlier entry of the
+// history applied, and holds automation there.
+func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name string, r RollbackRequest) (hub.Operation, error) {
+	r.Initiator = initiator(by)
+	return c.operate(ctx, by, namespace, name, access.Rollback, r.Reason, map[string]any{"entry": r.Entry, "prune": r.Prune},
+		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r)
+		})
+}
+
+// Terminate ends the operation that runs.
+func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name string) (hub.Operation, error) {
+	return c.operate(ctx, by, namespace, name, access.Sync, "terminate", nil,
+		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+			op, err := c.Deployer.Terminate(ctx, w.Tx, a.ID, initiator(by))
+			if err != nil || op.ID != "" {
+				return op, err
+			}
+			return w.newest(ctx, a)
+		})
+}
+
+// operate runs one act on an application that makes or ends an operation.
+func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name, action, reason string, detail any,
+	act func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error),
+) (hub.Operation, error) {
+	var op hub.Operation
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		a, err := w.forWrite(ctx, namespace, name, action)
+		if err != nil {
+			return err
+		}
+		if op, err = act(ctx, w, a); err != nil {
+			return fault.With(err, "application "+title(namespace, name), "")
+		}
+		w.wakes = append(w.wakes, op.Cluster)
+		w.note(action, access.Applications, objectOf(a), reason, nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": detail})
+		return nil
+	})
+	return op, err
+}
+
+// newest is the application's newest operation.
+func (r *reader) newest(ctx context.Context, a hub.Application) (hub.Operation, error) {
+	ops, err := r.Operations(ctx, a.ID, 1)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	if len(ops) == 0 {
+		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "no operation is in progress"), "application "+title(a.Namespace, a.Name), "")
+	}
+	return ops[0], nil
+}
+
+// Refresh has the sources of an application looked at anew; hard renders even
+// if nothing changed. It changes nothing that anyone decided, so who may see
+// the application may ask for it.
+func (c *Catalog) Refresh(ctx context.Context, by hub.Caller, namespace, name string, hard bool) (View, error) {
+	var v View
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		a, err := w.forWrite(ctx, namespace, name, access.Get)
+		if err != nil {
+			return err
+		}
+		if err := w.refresh(ctx, a, hard); err != nil {
+			return err
+		}
+		w.note("refresh", access.Applications, objectOf(a), fmt.Sprintf("hard %v", hard), nil, nil)
+		views, err := w.views(ctx, []hub.Application{a})
+		if err == nil {
+			v = views[0]
+		}
+		return err
+	})
+	return v, err
+}
+
+// refresh makes the application and its repositories due.
+func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) error {
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	for _, s := range spec.EffectiveSources() {
+		url, err := hub.NormalizeRepoURL(s.RepoURL)
+		if err != nil {
+			continue // its condition says so already
+		}
+		repo, err := w.RepositoryByURL(ctx, url)
+		if fault.KindOf(err) == fault.Missing {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.Fetch(ctx, repo.ID); err != nil {
+			return err
+		}
+	}
+	w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+	return w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), w.now, hard)
+}
+
+// Operations lists the operations of an application, newest first.
+func (c *Catalog) Operations(ctx context.Context, by hub.Caller, namespace, name string, limit int) ([]hub.Operation, error) {
+	var out []hub.Operation
+	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
+		out, err = r.Tx.Operations(ctx, a.ID, limit)
+		return err
+	})
+	return out, err
+}
+
+// OperationByID gives an operation with its application if the caller may see
+// that.
+func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.OperationID) (hub.Operation, hub.Application, error) {
+	var op hub.Operation
+	var app hub.Application
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		var err error
+		if op, err = r.Tx.Operation(ctx, id); err != nil {
+			return err
+		}
+		if app, err = r.ApplicationByID(ctx, op.Application); err != nil {
+			return err
+		}
+		if !r.rights.Check(access.Applications, access.Get, objectOf(app)) {
+			return fault.New(fault.Missing, "there is no such operation")
+		}
+		return nil
+	})
+	return op, app, err
+}
+
+// History lists what was applied, newest first.
+func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name string) ([]hub.HistoryEntry, error) {
+	var out []hub.HistoryEntry
+	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
+		out, err = r.Tx.History(ctx, a.ID)
+		return err
+	})
+	return out, err
+}
+
+// A Tree is what an application consists of in its cluster.
+type Tree struct {
+	Resources []hub.Resource
+	On        *hub.Cluster
+	Cursor    string
+}
+
+// Tree gives the managed objects of an application and their children.
+func (c *Catalog) Tree(ctx context.Context, by hub.Caller, namespace, name string) (Tree, error) {
+	var t Tree
+	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
+		if t.Cursor, err = r.FeedCursor(ctx); err != nil {
+			return err
+		}
+		views, err := r.views(ctx, []hub.Application{a})
+		if err != nil {
+			return err
+		}
+		t.On = views[0].On
+		t.Resources, err = r.Resources(ctx, a.ID)
+		return err
+	})
+	return t, err
+}
+
+// ofApplication reads something of one application that the caller may see.
+func (c *Catalog) ofApplication(ctx context.Context, by hub.Caller, namespace, name string,
+	do func(ctx context.Context, r *reader, a hub.Application) error,
+) error {
+	return c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		a, err := r.visible(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		return do(ctx, r, a)
+	})
+}

@@ -1,0 +1,156 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Store opens transactions that are bound to a tenant.
+type Store interface {
+	InTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	// ReadTenant is InTenant for a transaction that sees one moment and
+	// writes nothing.
+	ReadTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error)
+}
+
+// Directory knows the tenants.
+type Directory interface {
+	CreateTenant(ctx context.Context, t hub.Tenant) error
+	Tenants(ctx context.Context) ([]hub.Tenant, error)
+	Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error)
+	TenantByName(ctx context.Context, name string) (hub.Tenant, error)
+	PutSetupLink(ctx context.Context, l hub.SetupLink) error
+	SetupLink(ctx context.Context, hash [32]byte) (hub.SetupLink, error)
+	// UseSetupLink takes a link away; of all who try, one gets it.
+	UseSetupLink(ctx context.Context, hash [32]byte, now time.Time) (hub.SetupLink, error)
+}
+
+// Tx is one transaction of one tenant. What a method does not find is
+// fault.Missing; an object that was changed meanwhile is fault.Conflict.
+type Tx interface {
+	ID() hub.TenantID
+	PolicyVersion() int64
+	Policy(ctx context.Context) (text string, version int64, err error)
+	accounts
+	projects
+	repositories
+	clusters
+	applications
+	records
+}
+
+type accounts interface {
+	Users(ctx context.Context) ([]hub.User, error)
+	User(ctx context.Context, id hub.UserID) (hub.User, error)
+	UserByName(ctx context.Context, name string) (hub.User, string, error)
+	CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error)
+	UpdateUser(ctx context.Context, u hub.User) error
+	SetPassword(ctx context.Context, id hub.UserID, passwordHash string) error
+	DeleteUser(ctx context.Context, id hub.UserID) error
+	EndSessions(ctx context.Context, id hub.UserID) error
+	PutToken(ctx context.Context, t hub.APIToken) error
+	Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, error)
+	DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenID) error
+}
+
+type projects interface {
+	Project(ctx context.Context, name string) (hub.Project, error)
+	Projects(ctx context.Context) ([]hub.Project, error)
+	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
+	UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error)
+	DeleteProject(ctx context.Context, name string) error
+}
+
+type repositories interface {
+	Repositories(ctx context.Context) ([]hub.Repository, error)
+	Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error)
+	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
+	// PutRepository registers a repository under its URL, or changes it. A
+	// nil credential keeps the stored one.
+	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)
+	DeleteRepository(ctx context.Context, id hub.RepositoryID) error
+	Fetch(ctx context.Context, id hub.RepositoryID) error
+	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
+	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
+	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
+}
+
+type clusters interface {
+	Cluster(ctx context.Context, name string) (hub.Cluster, error)
+	Clusters(ctx context.Context) ([]hub.Cluster, error)
+	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
+	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
+	// DeleteCluster removes a cluster that no application is on and revokes
+	// its agent.
+	DeleteCluster(ctx context.Context, id hub.ClusterID) error
+	CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]byte) (hub.Enrolment, error)
+	Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.Enrolment, error)
+}
+
+type applications interface {
+	Application(ctx context.Context, namespace, name string) (hub.Application, error)
+	ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error)
+	ApplicationsByID(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
+	// LockApplications gives those that are there, and keeps others from
+	// changing them until the transaction ends.
+	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
+	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
+	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
+	History(ctx context.Context, app hub.ApplicationID) ([]hub.HistoryEntry, error)
+	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+	Operations(ctx context.Context, app hub.ApplicationID, limit int) ([]hub.Operation, error)
+	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
+	Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error)
+	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
+}
+
+type records interface {
+	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
+	AppendAudit(ctx context.Context, r hub.AuditRecord) error
+	AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error)
+	// VerifyAudit gives the number of the first record that does not fit, or 0.
+	VerifyAudit(ctx context.Context) (int64, error)
+	FeedCursor(ctx context.Context) (string, error)
+	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)
+	FinishIdempotent(ctx context.Context, key, caller string, status int, body []byte) error
+}
+
+// A Deployer starts and ends operations, inside the caller's transaction. It
+// gives the clusters whose agents have something to hear of after the commit.
+type Deployer interface {
+	Sync(ctx context.Context, tx Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
+	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest) (hub.Operation, error)
+	Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
+	Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error)
+}
+
+// A RollbackRequest is a person's wish to go back.
+type RollbackRequest struct {
+	Entry     int64 // of the history
+	Prune     bool
+	Reason    string
+	Initiator hub.Initiator
+}
+
+// Hints tell other parts of this replica that there is something for them. A
+// lost hint costs a delay. None may block.
+type Hints interface {
+	Wake(cluster hub.ClusterID)  // its desired log grew
+	Changed(tenant hub.TenantID) // its feed grew
+	Due(kind string)             // work of this kind is due
+}
+
+// An Inviter makes join tokens.
+type Inviter interface {
+	Invite() (token, prefix string, hash [32]byte, err error)
+}
+
+// Permits judges an application against its project and cluster. The error
+// is the sentence that its condition shows.
+type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error

@@ -1,0 +1,135 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Projects lists the projects that the caller may see, in order of name.
+func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, string, error) {
+	var out []hub.Project
+	var cursor string
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.may(access.Projects, access.Get); err != nil {
+			return err
+		}
+		var err error
+		if cursor, err = r.FeedCursor(ctx); err != nil {
+			return err
+		}
+		all, err := r.Tx.Projects(ctx)
+		for _, p := range all {
+			if r.rights.Check(access.Projects, access.Get, p.Name) {
+				out = append(out, p)
+			}
+		}
+		return err
+	})
+	return out, cursor, err
+}
+
+// Project gives one project.
+func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.Project, error) {
+	var p hub.Project
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		if !r.rights.Check(access.Projects, access.Get, name) {
+			return missing(access.Projects, name)
+		}
+		var err error
+		p, err = r.Tx.Project(ctx, name)
+		return hide(err, access.Projects, name)
+	})
+	return p, err
+}
+
+// PutProject makes or changes a project. It comes back as stored, with
+// warnings for people.
+func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, o PutOptions) (hub.Project, Outcome, []string, error) {
+	_, warnings, err := checkProject(&p, func(name string, spec hub.ProjectSpec) error {
+		_, _, err := access.ParseProject(name, spec)
+		return err
+	})
+	if err != nil {
+		return p, "", nil, fault.With(err, "project "+short(p.Name), "")
+	}
+	var stored hub.Project
+	var out Outcome
+	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
+		var err error
+		stored, out, err = w.putProject(ctx, p, o)
+		w.due = append(w.due, hub.WorkRefresh)
+		return err
+	})
+	return stored, out, warnings, err
+}
+
+func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (hub.Project, Outcome, error) {
+	old, err := w.Tx.Project(ctx, p.Name)
+	there := err == nil
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		return p, "", err
+	}
+	seen := w.rights.Check(access.Projects, access.Get, p.Name)
+	switch {
+	case !there && !o.Create, there && !seen && !o.Create:
+		if there {
+			return p, "", w.refuse(access.Projects, access.Update, p.Name, missing(access.Projects, p.Name))
+		}
+		return p, "", missing(access.Projects, p.Name)
+	case !there:
+		if err := w.need(access.Projects, access.Create, p.Name); err != nil {
+			return p, "", err
+		}
+		p.CreatedAt = w.now
+		stored, err := w.CreateProject(ctx, p)
+		if err == nil {
+			w.note(access.Create, access.Projects, p.Name, "", nil, written(p.Meta, p.Spec))
+		}
+		return stored, Created, err
+	case !seen:
+		return p, "", w.refuse(access.Projects, access.Create, p.Name, denied(access.Rule{Resource: access.Projects, Action: access.Create, Object: p.Name}))
+	case !o.Update:
+		return p, "", fault.With(fault.New(fault.Conflict, "it is there already"), "project "+p.Name, "change it instead, or choose another name")
+	}
+	if err := w.need(access.Projects, access.Update, p.Name); err != nil {
+		return p, "", err
+	}
+	if o.Expect != 0 && o.Expect != old.Version {
+		return p, "", stale("project " + p.Name)
+	}
+	if sameMeta(old.Meta, p.Meta) && sameJSON(old.Spec, p.Spec) {
+		return old, Unchanged, nil
+	}
+	p.ID = old.ID
+	stored, err := w.UpdateProject(ctx, p, old.Version)
+	if err == nil {
+		w.note(access.Update, access.Projects, p.Name, "", written(old.Meta, old.Spec), written(p.Meta, p.Spec))
+	}
+	return stored, Configured, err
+}
+
+// DeleteProject deletes a project that no application uses. The project
+// default stays (PROJ-19).
+func (c *Catalog) DeleteProject(ctx context.Context, by hub.Caller, name string) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		p, err := w.Tx.Project(ctx, name)
+		if err != nil {
+			return hide(err, access.Projects, name)
+		}
+		if !w.rights.Check(access.Projects, access.Get, name) {
+			return w.refuse(access.Projects, access.Delete, name, missing(access.Projects, name))
+		}
+		if err := w.need(access.Projects, access.Delete, name); err != nil {
+			return err
+		}
+		if name == "default" {
+			return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
+		}
+		w.note(access.Delete, access.Projects, name, "", written(p.Meta, p.Spec), nil)
+		return w.Tx.DeleteProject(ctx, name)
+	})
+}

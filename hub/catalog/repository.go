@@ -1,0 +1,266 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// repoObject is what policies call a repository (RBAC-05).
+func repoObject(project, url string) string {
+	if project == "" {
+		return url
+	}
+	return project + "/" + url
+}
+
+func (r *reader) seesRepo(project, url string) bool {
+	return r.rights.Check(access.Repositories, access.Get, repoObject(project, url))
+}
+
+// Repositories lists the repositories that the caller may see.
+func (c *Catalog) Repositories(ctx context.Context, by hub.Caller) ([]hub.Repository, string, error) {
+	var out []hub.Repository
+	var cursor string
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.may(access.Repositories, access.Get); err != nil {
+			return err
+		}
+		var err error
+		if cursor, err = r.FeedCursor(ctx); err != nil {
+			return err
+		}
+		all, err := r.Tx.Repositories(ctx)
+		for _, repo := range all {
+			if r.seesRepo(repo.Project, repo.URL) {
+				out = append(out, repo)
+			}
+		}
+		return err
+	})
+	return out, cursor, err
+}
+
+// Repository gives one repository.
+func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.RepositoryID) (hub.Repository, error) {
+	var repo hub.Repository
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		var err error
+		repo, err = r.Tx.Repository(ctx, id)
+		if err == nil && !r.seesRepo(repo.Project, repo.URL) {
+			err = missing(access.Repositories, string(id))
+		}
+		return hide(err, access.Repositories, short(string(id)))
+	})
+	return repo, err
+}
+
+// PutRepository registers a repository, or changes the one with this URL. A
+// nil credential keeps the stored one. It is fetched at once.
+func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, Outcome, []string, error) {
+	given := r.URL
+	url, err := hub.NormalizeRepoURL(given)
+	if err != nil {
+		return r, "", nil, err
+	}
+	r.URL, r.Registered = url, true
+	warnings, err := checkRepository(&r)
+	if err != nil {
+		return r, "", nil, fault.With(err, "repository "+url, "")
+	}
+	var stored hub.Repository
+	var out Outcome
+	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
+		var err error
+		stored, out, err = w.putRepository(ctx, r, cred)
+		w.due = append(w.due, hub.WorkFetch)
+		return err
+	})
+	return stored, out, warnings, err
+}
+
+func checkRepository(r *hub.Repository) ([]string, error) {
+	if r.Project != "" {
+		if err := checkLabel("project", r.Project); err != nil {
+			return nil, err
+		}
+	}
+	var warnings []string
+	switch r.Type {
+	case "":
+		r.Type = "git"
+	case "git":
+	case "helm", "oci":
+		warnings = append(warnings, fmt.Sprintf("repositories of type %s are kept, but this release does not serve them yet", r.Type))
+	default:
+		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(r.Type)), "", "set it to git")
+	}
+	if r.Insecure {
+		warnings = append(warnings, "the server's certificate is not verified (insecure)")
+	}
+	return warnings, nil
+}
+
+func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, Outcome, error) {
+	old, err := w.RepositoryByURL(ctx, r.URL)
+	there := err == nil && old.Registered
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		return r, "", err
+	}
+	action, outcome := access.Create, Created
+	if there {
+		action, outcome = access.Update, Configured
+		if !w.seesRepo(old.Project, old.URL) {
+			return r, "", w.refuse(access.Repositories, access.Create, r.URL,
+				denied(access.Rule{Resource: access.Repositories, Action: access.Create, Object: repoObject(r.Project, r.URL)}))
+		}
+		if err := w.need(access.Repositories, access.Update, repoObject(old.Project, old.URL)); err != nil {
+			return r, "", err
+		}
+	}
+	if err := w.need(access.Repositories, action, repoObject(r.Project, r.URL)); err != nil {
+		return r, "", err
+	}
+	if there && cred == nil && old.Type == r.Type && old.Name == r.Name && old.Project == r.Project && old.Insecure == r.Insecure && old.Username == r.Username {
+		return old, Unchanged, nil
+	}
+	if there {
+		r.ID = old.ID
+	}
+	stored, err := w.Tx.PutRepository(ctx, r, cred)
+	if err == nil {
+		var before any
+		if there {
+			before = old
+		}
+		w.note(action, access.Repositories, repoObject(r.Project, r.URL), credentialNote(cred), before, stored)
+	}
+	return stored, outcome, err
+}
+
+func credentialNote(c *hub.Credential) string {
+	if c == nil {
+		return ""
+	}
+	return "with a new credential"
+}
+
+// DeleteRepository forgets a repository's registration and credential.
+func (c *Catalog) DeleteRepository(ctx context.Context, by hub.Caller, id hub.RepositoryID) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		repo, err := w.repoForWrite(ctx, id, access.Delete)
+		if err != nil {
+			return err
+		}
+		w.note(access.Delete, access.Repositories, repoObject(repo.Project, repo.URL), "", repo, nil)
+		w.due = append(w.due, hub.WorkFetch)
+		return w.Tx.DeleteRepository(ctx, id)
+	})
+}
+
+// FetchRepository has a repository looked at now.
+func (c *Catalog) FetchRepository(ctx context.Context, by hub.Caller, id hub.RepositoryID) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		repo, err := w.repoForWrite(ctx, id, access.Get)
+		if err != nil {
+			return err
+		}
+		w.note("refresh", access.Repositories, repoObject(repo.Project, repo.URL), "", nil, nil)
+		w.due = append(w.due, hub.WorkFetch)
+		return w.Fetch(ctx, id)
+	})
+}
+
+func (w *writer) repoForWrite(ctx context.Context, id hub.RepositoryID, action string) (hub.Repository, error) {
+	repo, err := w.Tx.Repository(ctx, id)
+	if err != nil {
+		return repo, hide(err, access.Repositories, short(string(id)))
+	}
+	name := repoObject(repo.Project, repo.URL)
+	if !w.seesRepo(repo.Project, repo.URL) {
+		return repo, w.refuse(access.Repositories, action, name, missing(access.Repositories, string(id)))
+	}
+	return repo, w.need(access.Repositories, action, name)
+}
+
+// RepositoryTemplates lists the credential templates that the caller may see.
+func (c *Catalog) RepositoryTemplates(ctx context.Context, by hub.Caller) ([]hub.RepositoryTemplate, error) {
+	var out []hub.RepositoryTemplate
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.may(access.Repositories, access.Get); err != nil {
+			return err
+		}
+		all, err := r.Tx.RepositoryTemplates(ctx)
+		for _, t := range all {
+			if r.seesRepo("", t.URL) {
+				out = append(out, t)
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// PutRepositoryTemplate makes or changes the credential template for a prefix
+// of URLs.
+func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hub.RepositoryTemplate, cred *hub.Credential, dryRun bool) (hub.RepositoryTemplate, Outcome, error) {
+	url, err := hub.NormalizeRepoURL(t.URL)
+	if err != nil {
+		return t, "", err
+	}
+	if t.URL = url; t.Type == "" {
+		t.Type = "git"
+	}
+	var stored hub.RepositoryTemplate
+	var out Outcome
+	err = c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
+		all, err := w.Tx.RepositoryTemplates(ctx)
+		if err != nil {
+			return err
+		}
+		action := access.Create
+		out = Created
+		for _, old := range all {
+			if old.URL == url {
+				action, out, t.ID = access.Update, Configured, old.ID
+			}
+		}
+		if err := w.need(access.Repositories, action, url); err != nil {
+			return err
+		}
+		w.note(action, access.Repositories, url, "credential template", nil, t)
+		w.due = append(w.due, hub.WorkFetch)
+		stored, err = w.Tx.PutRepositoryTemplate(ctx, t, cred)
+		return err
+	})
+	return stored, out, err
+}
+
+// DeleteRepositoryTemplate deletes a credential template.
+func (c *Catalog) DeleteRepositoryTemplate(ctx context.Context, by hub.Caller, id hub.RepositoryID) error {
+	return c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		all, err := w.Tx.RepositoryTemplates(ctx)
+		if err != nil {
+			return err
+		}
+		for _, t := range all {
+			if t.ID != id {
+				continue
+			}
+			if !w.seesRepo("", t.URL) {
+				return w.refuse(access.Repositories, access.Delete, t.URL, missing(access.Repositories, string(id)))
+			}
+			if err := w.need(access.Repositories, access.Delete, t.URL); err != nil {
+				return err
+			}
+			w.note(access.Delete, access.Repositories, t.URL, "credential template", t, nil)
+			return w.Tx.DeleteRepositoryTemplate(ctx, id)
+		}
+		return missing(access.Repositories, short(string(id)))
+	})
+}

@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// The types of this file introduce the store to the stages. They hold no
+// logic beyond giving hints after a commit.
+
+// dispatchStore is the store as dispatch sees it.
+type dispatchStore struct {
+	db    *store.DB
+	queue *queue
+}
+
+func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	if err == nil {
+		s.queue.hint(hub.WorkRefresh, hub.WorkRetry)
+	}
+	return err
+}
+
+func (s dispatchStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.Keys, error) {
+	k, err := s.db.Keys(ctx, tenant)
+	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
+}
+
+// refreshWork is the queue of applications to look at, as render sees it.
+type refreshWork struct {
+	*queue
+	db *store.DB
+}
+
+func (w refreshWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
+	return w.queue.Claim(ctx, hub.WorkRefresh, limit)
+}
+
+// recentSnapshots is how far back a commit may go without a render.
+const recentSnapshots = 10
+
+func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error) {
+	var out []hub.Refresh
+	err := w.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		var err error
+		out, err = t.Refreshes(ctx, ids, recentSnapshots)
+		return err
+	})
+	return out, err
+}
+
+// observations is the store as observe sees it.
+type observations struct{ db *store.DB }
+
+func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (out hub.Observed, err error) {
+	err = o.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		out, err = t.PutObservation(ctx, cluster, seen)
+		return err
+	})
+	return out, err
+}
+
+// linkKeys are what Hello gives to an agent.
+type linkKeys struct{ db *store.DB }
+
+func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (object, mask [32]byte, err error) {
+	keys, err := k.db.Keys(ctx, tenant)
+	if err != nil {
+		return object, mask, err
+	}
+	return keys.Object, seal.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
+}
+
+// caller says which cluster an agent's call comes from: its certificate does.
+func caller(ctx context.Context) (hub.TenantID, hub.ClusterID, error) {
+	peer, ok := tunnel.PeerFrom(ctx)
+	if !ok {
+		return "", "", fault.New(fault.Unknown, "the connection brought no valid certificate")
+	}
+	return hub.TenantID(peer.Tenant), hub.ClusterID(peer.Cluster), nil
+}
+
+var (
+	_ dispatch.Store = dispatchStore{}
+	_ render.Work    = refreshWork{}
+	_ render.Sources = (*source.Mirrors)(nil)
+)
+
+// feedLog is the store as the feed sees it.
+type feedLog struct{ db *store.DB }
+
+func (l feedLog) Changes(ctx context.Context, tenant hub.TenantID, after string, limit int) (changes []hub.Change, next string, err error) {
+	err = l.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		changes, next, err = t.Changes(ctx, after, limit)
+		return err
+	})
+	return changes, next, err
+}
+
+func (l feedLog) Cursor(ctx context.Context, tenant hub.TenantID) (cursor string, err error) {
+	err = l.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		cursor, err = t.FeedCursor(ctx)
+		return err
+	})
+	return cursor, err
+}
+
+// credentials open repositories for fetches that a reader needs at once.
+type credentials struct{ db *store.DB }
+
+func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (cred hub.Credential, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		cred, err = t.Credential(ctx, repo)
+		return err
+	})
+	return cred, err
+}
+
+// deployer is dispatch as the catalogue sees it. The transactions that the
+// catalogue hands over are those of catalogStore, which are the store's.
+type deployer struct{}
+
+func (deployer) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Sync(ctx, t, app, r)
+}
+
+func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
+}
+
+func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Terminate(ctx, t, app, by)
+}
+
+func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, err
+	}
+	return dispatch.Delete(ctx, t, app, cascade, by)
+}
+
+func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
+	t, ok := tx.(*store.Tenant)
+	if !ok {
+		return nil, fmt.Errorf("a transaction of type %T is none of the store's", tx)
+	}
+	return t, nil
+}
+
+// catalogStore is the store as the catalogue sees it.
+type catalogStore struct{ db *store.DB }
+
+func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s catalogStore) Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error) {
+	return s.db.Keys(ctx, tenant)
+}
+
+// hints carries the catalogue's hints to the parts of this replica.
+type hints struct{ p *parts }
+
+func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
+func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
+func (h hints) Due(kind string)             { h.p.queue.hint(kind) }

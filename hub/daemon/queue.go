@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	// queuePoll is the truth: work that nobody hinted at, such as a retry
+	// that becomes due or a row of another replica, is found this late.
+	queuePoll  = time.Second
+	workLease  = 2 * time.Minute
+	offlineGap = 2 * time.Second // between looks at a database that is away
+)
+
+// A queue waits for work of one kind. Hints make it look at once.
+type queue struct {
+	system *store.System
+	owner  string
+	mu     sync.Mutex
+	kinds  map[string]chan struct{}
+}
+
+func newQueue(system *store.System, owner string) *queue {
+	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}}
+}
+
+func (q *queue) signal(kind string) chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, ok := q.kinds[kind]
+	if !ok {
+		c = make(chan struct{}, 1)
+		q.kinds[kind] = c
+	}
+	return c
+}
+
+// hint says that work of these kinds may be due.
+func (q *queue) hint(kinds ...string) {
+	for _, kind := range kinds {
+		select {
+		case q.signal(kind) <- struct{}{}:
+		default: // one is waiting
+		}
+	}
+}
+
+// all hints at every kind: a transaction may have enqueued any.
+func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry) }
+
+// Claim leases work and waits for the first item. A database that is away is
+// waited for: nothing can be done without it, and it is reported elsewhere.
+func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+	signal := q.signal(kind)
+	for {
+		items, err := q.system.Claim(ctx, kind, q.owner, limit, workLease)
+		if err != nil && fault.KindOf(err) != fault.Offline {
+			return nil, err
+		}
+		if len(items) > 0 {
+			return items, nil
+		}
+		wait := queuePoll
+		if err != nil {
+			wait = offlineGap
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-signal:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// Done gives items back as finished.
+func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
+	return q.system.Done(ctx, items)
+}
+
+// Later gives items back for another try.
+func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	return q.system.Later(ctx, items, due)
+}

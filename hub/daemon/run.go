@@ -1,0 +1,304 @@
+// Package daemon is the composition root of the hub: the only place that
+// builds its parts and introduces them to each other. It holds no rule of the
+// product. The capstan-hub command and the integration tests call Run; when
+// Run returns, nothing that it started is left.
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/feed"
+	"github.com/capstan-cd/capstan/hub/fleet"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/observe"
+	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/secret"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/store"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// parts is one hub while it is put together. Each add… method builds one
+// subsystem from those before it.
+type parts struct {
+	cfg   Config
+	log   *slog.Logger
+	clock run.Clock
+
+	db       *store.DB
+	queue    *queue
+	feed     *feed.Feed
+	mirrors  *source.Mirrors
+	pool     *render.Pool
+	stage    *render.Stage
+	dispatch *dispatch.Dispatcher
+	fleet    *fleet.Server
+	inviter  fleet.Inviter
+
+	running []run.Part
+}
+
+// Run runs a hub until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	p := &parts{cfg: cfg, log: Logger(cfg.Log).With("replica", cfg.Replica), clock: run.System{}}
+	if err := p.addStore(ctx); err != nil {
+		return err
+	}
+	defer p.db.Close()
+	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole} {
+		if err := add(ctx); err != nil {
+			return err
+		}
+	}
+	p.log.InfoContext(ctx, "hub starts", "http", cfg.Listen.HTTP, "link", cfg.Listen.Link)
+	err := run.Run(ctx, p.running...)
+	p.log.InfoContext(context.WithoutCancel(ctx), "hub stopped")
+	return err
+}
+
+// Logger makes the log that a configuration asks for.
+func Logger(cfg Log) *slog.Logger {
+	var level slog.Level
+	if level.UnmarshalText([]byte(cfg.Level)) != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+func (p *parts) add(name string, do func(context.Context) error) {
+	p.running = append(p.running, run.Part{Name: name, Run: do})
+}
+
+// open reads the master key and opens the database.
+func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) {
+	keys, err := secret.Load(cfg.MasterKey)
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(ctx, store.Config{AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns}, keys, log)
+}
+
+func (p *parts) addStore(ctx context.Context) error {
+	if p.cfg.Database.Owner != "" {
+		if err := store.Migrate(ctx, p.cfg.Database.Owner, p.log); err != nil {
+			return err
+		}
+	}
+	var err error
+	if p.db, err = open(ctx, p.cfg, p.log); err != nil {
+		return err
+	}
+	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	return ensureDefault(ctx, p.db)
+}
+
+// defaultTenant exists in every installation.
+const defaultTenant = "default"
+
+func ensureDefault(ctx context.Context, db *store.DB) error {
+	_, err := db.System().TenantByName(ctx, defaultTenant)
+	if fault.KindOf(err) != fault.Missing {
+		return err
+	}
+	err = db.System().CreateTenant(ctx, hub.Tenant{ID: hub.NewID[hub.TenantID](), Name: defaultTenant, CreatedAt: time.Now()})
+	if fault.KindOf(err) == fault.Conflict {
+		return nil // another replica was faster
+	}
+	return err
+}
+
+// SetupLink makes a link that makes an admin of the platform and of the
+// tenant default, once, within an hour. Whoever can read the configuration
+// and the master key may have one.
+func SetupLink(ctx context.Context, cfg Config) (string, error) {
+	db, err := open(ctx, cfg, Logger(cfg.Log))
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	if err := ensureDefault(ctx, db); err != nil {
+		return "", err
+	}
+	tenant, err := db.System().TenantByName(ctx, defaultTenant)
+	if err != nil {
+		return "", err
+	}
+	token := identity.NewSecret(identity.SetupSecret)
+	err = db.System().PutSetupLink(ctx, hub.SetupLink{
+		Hash: identity.Hash(token), Tenant: tenant.ID, Roles: []string{hub.RolePlatformAdmin, hub.RoleTenantAdmin},
+		ExpiresAt: time.Now().Add(time.Hour),
+	})
+	return cfg.publicURL() + "/setup?token=" + token, err
+}
+
+func (c Config) publicURL() string {
+	if c.PublicURL != "" {
+		return strings.TrimSuffix(c.PublicURL, "/")
+	}
+	return "http://" + c.Listen.HTTP
+}
+
+func (p *parts) addFeed(context.Context) error {
+	p.feed = feed.New(feedLog{p.db}, p.clock, p.log)
+	p.add("feed", p.feed.Run)
+	return nil
+}
+
+// addPipeline builds the way out: repositories, rendering, desired state.
+func (p *parts) addPipeline(context.Context) error {
+	var networks []netip.Prefix
+	for _, cidr := range p.cfg.Sources.AllowPrivate {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return fault.New(fault.Invalid, "sources.allowPrivate: %q is no network", cidr)
+		}
+		networks = append(networks, prefix)
+	}
+	var err error
+	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks}, credentials{p.db}, p.clock, p.log)
+	if err != nil {
+		return err
+	}
+	p.pool, err = render.NewPool(render.Config{Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox})
+	if err != nil {
+		return err
+	}
+	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
+	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	fetches := source.NewLoop(source.LoopConfig{Poll: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, p.mirrors, fetchWork{p.queue, p.db}, p.clock, p.log)
+	p.add("mirrors", p.mirrors.Run)
+	p.add("render workers", p.pool.Run)
+	p.add("dispatch", p.dispatch.Run)
+	p.add("render", p.stage.Run)
+	p.add("fetch", fetches.Run)
+	return nil
+}
+
+func (p *parts) changed(tenant hub.TenantID) { p.feed.Hint(tenant) }
+
+// addAgents builds the link and the way back.
+func (p *parts) addAgents(ctx context.Context) error {
+	system := p.db.System()
+	authority, err := fleet.OpenAuthority(ctx, system, p.clock, hostsOf(p.cfg.AgentHosts))
+	if err != nil {
+		return err
+	}
+	pin, err := authority.Pin()
+	if err != nil {
+		return err
+	}
+	addresses := p.cfg.AgentHosts
+	if len(addresses) == 0 {
+		addresses = []string{p.cfg.Listen.Link}
+	}
+	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
+	observed := observe.New(observations{p.db}, caller, observe.Hints{
+		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
+	}, p.log)
+	p.fleet, err = fleet.New(fleet.Config{
+		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
+		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Control: func(r grpc.ServiceRegistrar) {
+			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
+			linkv1.RegisterObservedServer(r, observed)
+		},
+		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.dispatch.Blobs(caller)) },
+	})
+	if err != nil {
+		return err
+	}
+	return p.listenLink(ctx, authority)
+}
+
+// listenLink shares the agents' port with browsers and the CLI over TLS.
+func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) error {
+	ln, err := listen(ctx, p.cfg.Listen.Link)
+	if err != nil {
+		return err
+	}
+	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), HTTP: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return authority.Certificate()
+	}}, Log: p.log})
+	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
+	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
+	p.add("link port", split.Run)
+	return nil
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the hub cannot listen on %s", address), "", "another process may use the port; choose another in the configuration")
+	}
+	return ln, nil
+}
+
+func hostsOf(addresses []string) []string {
+	var out []string
+	for _, a := range addresses {
+		if host, _, err := net.SplitHostPort(a); err == nil {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// webhookSecret reads the secret that Git hosts sign with; none means that
+// signatures cannot be checked.
+func (c Config) webhookSecret() (string, error) {
+	if c.Webhook.GitHubSecretFile == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(c.Webhook.GitHubSecretFile)
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "webhook.githubSecretFile cannot be read")
+	}
+	s := strings.TrimSpace(string(b))
+	if s == "" {
+		return "", errors.New("webhook.githubSecretFile is empty")
+	}
+	return s, nil
+}
+
+// presence tells the feed when an agent comes or goes.
+type presence struct {
+	*store.System
+	p *parts
+}
+
+func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
+	if err := s.System.Connected(ctx, a); err != nil {
+		return fmt.Errorf("record the agent of cluster %s: %w", a.Cluster, err)
+	}
+	s.p.changed(a.Tenant)
+	s.p.queue.hint(hub.WorkRefresh)
+	return nil
+}
+
+func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
+	err := s.System.Disconnected(ctx, tenant, cluster, session)
+	s.p.changed(tenant)
+	return err
+}

@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// farewell is how long a session that the hub ends may stay to hear why.
+const farewell = 500 * time.Millisecond
+
+// conn is one connection of an agent, on either lane.
+type conn struct {
+	session *tunnel.Session
+	peer    tunnel.Peer // zero while nothing was proved
+	until   time.Time   // end of the certificate
+	opened  time.Time
+
+	attached atomic.Bool // Hello went well
+	beating  atomic.Bool // a heartbeat stream is open
+	backlog  atomic.Uint32
+	seq      atomic.Uint64
+	written  time.Time // last byte that presence was told of; the presence loop's own
+
+	id, epoch string // of the attachment; set before attached
+
+	mu     sync.Mutex
+	reason error // why the hub ends it; nil: it does not
+
+	// sending is held while something is sent, which a peer that reads
+	// nothing can make long; so mu is another lock.
+	sending sync.Mutex
+	beat    grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply] // nil: no heartbeat
+}
+
+func (c *conn) cluster() hub.ClusterID { return hub.ClusterID(c.peer.Cluster) }
+func (c *conn) tenant() hub.TenantID   { return hub.TenantID(c.peer.Tenant) }
+
+// ending gives why the hub ends the connection, or nil.
+func (c *conn) ending() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reason
+}
+
+// part ends a connection: the agent is told the reason if it listens, calls
+// are refused from now on, and the connection closes a moment later. It does
+// not wait.
+func (c *conn) part(reason error) {
+	c.mu.Lock()
+	first := c.reason == nil
+	if first {
+		c.reason = reason
+	}
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	// A peer that reads nothing may block the farewell, and the close frees
+	// it; neither holds up the caller.
+	time.AfterFunc(farewell, func() { c.session.Close(reason) })
+	time.AfterFunc(0, func() { c.tell(reason) })
+}
+
+func (c *conn) tell(reason error) {
+	f, ok := fault.As(reason)
+	if !ok {
+		return
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if c.beat == nil {
+		return
+	}
+	_ = c.beat.Send(&linkv1.BeatReply{Closing: &linkv1.Closing{Kind: string(f.Kind), Cause: f.Cause, Fix: f.Fix}})
+}
+
+// send answers a beat, unless the connection is being ended.
+func (c *conn) send(r *linkv1.BeatReply) error {
+	if err := c.ending(); err != nil {
+		return err
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return c.beat.Send(r)
+}
+
+// listen remembers the stream that a farewell goes to; nil forgets it.
+func (c *conn) listen(s grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.beat = s
+}

@@ -1,0 +1,208 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// How far an attempt to enrol came; the words of hub.Attempt.Stage.
+const (
+	stageToken   = "token"
+	stageExpired = "expired"
+	stageUsed    = "used"
+	stageCSR     = "csr"
+	stageStore   = "store"
+	stageIssued  = "issued"
+)
+
+// Bounds of what an agent says of itself.
+const (
+	mostCSR  = 4 << 10
+	mostText = 128
+)
+
+// identity serves link.v1.Identity.
+type identity struct {
+	linkv1.UnimplementedIdentityServer
+	s     *Server
+	limit *enrolLimit
+}
+
+// Enroll trades a join token for a certificate. Every attempt whose token
+// has the right form is recorded with the stage that it reached.
+func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, error) {
+	session, ok := tunnel.SessionFrom(ctx)
+	if !ok {
+		return nil, errNoSession()
+	}
+	if err := i.limit.check(session.Address(), i.s.cfg.Clock.Now()); err != nil {
+		return nil, err
+	}
+	secret := req.GetToken()
+	if !tunnel.ValidSecret(secret) {
+		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stageToken, logkey.Address, session.Address())
+		return nil, errToken()
+	}
+	res, stage, err := i.enroll(ctx, secret, session.Address(), req)
+	i.record(ctx, secret[:prefixLength], session.Address(), stage, err)
+	return res, err
+}
+
+// record notes an attempt. That it cannot be noted is no reason to fail it.
+func (i *identity) record(ctx context.Context, prefix, address, stage string, why error) {
+	at := i.s.cfg.Clock.Now()
+	if err := i.s.cfg.Enrolments.Attempted(ctx, prefix, hub.Attempt{At: at, Address: address, Stage: stage}); err != nil {
+		i.s.cfg.Log.ErrorContext(ctx, "an attempt to enrol was not recorded", logkey.Stage, stage, logkey.Error, err)
+	}
+	if why != nil {
+		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why)
+	}
+}
+
+func (i *identity) enroll(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, string, error) {
+	hash := hashSecret(secret)
+	inv, err := i.s.cfg.Enrolments.EnrolmentByHash(ctx, hash)
+	if fault.KindOf(err) == fault.Missing {
+		return nil, stageToken, errToken()
+	}
+	if err != nil {
+		return nil, stageToken, fmt.Errorf("find the enrolment: %w", err)
+	}
+	now := i.s.cfg.Clock.Now()
+	if !now.Before(inv.ExpiresAt) {
+		return nil, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
+	}
+	key, err := parseCSR(req.GetCsr())
+	if err != nil {
+		return nil, stageCSR, err
+	}
+	if err := checkNames(req.GetFingerprint(), req.GetAgentVersion()); err != nil {
+		return nil, stageCSR, err
+	}
+	agent, err := i.agentFor(inv, key)
+	if err != nil {
+		return nil, stageUsed, err
+	}
+	peer := tunnel.Peer{Tenant: string(inv.Tenant), Cluster: string(inv.Cluster), AgentID: agent}
+	chain, cert, err := i.s.cfg.Authority.issue(peer, key)
+	if err != nil {
+		return nil, stageCSR, err
+	}
+	err = i.s.cfg.Enrolments.Redeem(ctx, hub.Redemption{
+		Enrolment: inv.ID, Key: keyHash(key), Fingerprint: req.GetFingerprint(), AgentVersion: req.GetAgentVersion(),
+		Certificate: cert, Address: address, At: now,
+	})
+	if fault.KindOf(err) == fault.Conflict {
+		return nil, stageUsed, errUsed()
+	}
+	if err != nil {
+		return nil, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
+	}
+	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, agent, logkey.Address, address)
+	return &linkv1.EnrollResponse{
+		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: agent,
+		ClusterName: inv.ClusterName, NotAfterUnix: cert.NotAfter.Unix(),
+	}, stageIssued, nil
+}
+
+// agentFor gives the id of the agent that an invitation makes. One that was
+// used before is good for the same key only: its owner did not hear the first
+// answer.
+func (i *identity) agentFor(inv hub.Invitation, key *ecdsa.PublicKey) (string, error) {
+	if inv.UsedAt == nil {
+		return string(hub.NewID[hub.TokenID]()), nil
+	}
+	if inv.AgentID == "" || subtle.ConstantTimeCompare(inv.Key, keyHash(key)) != 1 {
+		return "", errUsed()
+	}
+	return inv.AgentID, nil
+}
+
+// Renew gives the caller a fresh certificate for the identity that its
+// session has already proved.
+func (i *identity) Renew(ctx context.Context, req *linkv1.RenewRequest) (*linkv1.RenewResponse, error) {
+	peer, ok := tunnel.PeerFrom(ctx)
+	if !ok {
+		return nil, errNoSession()
+	}
+	key, err := parseCSR(req.GetCsr())
+	if err != nil {
+		return nil, err
+	}
+	chain, cert, err := i.s.cfg.Authority.issue(peer, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.s.cfg.Enrolments.Renewed(ctx, cert); err != nil {
+		return nil, fmt.Errorf("record a certificate of agent %q: %w", peer.AgentID, err)
+	}
+	i.s.cfg.Log.InfoContext(ctx, "certificate renewed", logkey.Tenant, peer.Tenant, logkey.Cluster, peer.Cluster, logkey.Agent, peer.AgentID)
+	return &linkv1.RenewResponse{Chain: chain, Ca: i.s.cfg.Authority.Root(), NotAfterUnix: cert.NotAfter.Unix()}, nil
+}
+
+// parseCSR takes nothing from a request but the key, which it must prove to
+// hold.
+func parseCSR(der []byte) (*ecdsa.PublicKey, error) {
+	bad := func(err error) error {
+		return fault.Wrap(fault.Invalid, err, "the certificate request must be PKCS#10 with an ECDSA P-256 key, signed by it")
+	}
+	if len(der) == 0 || len(der) > mostCSR {
+		return nil, bad(errors.New("empty or too large"))
+	}
+	req, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, bad(err)
+	}
+	key, ok := req.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, bad(errors.New("another kind of key"))
+	}
+	if err := req.CheckSignature(); err != nil {
+		return nil, bad(err)
+	}
+	return key, nil
+}
+
+func keyHash(key *ecdsa.PublicKey) []byte {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil { // cannot be for a key that parseCSR took; no key has this hash then
+		return nil
+	}
+	sum := sha256.Sum256(der)
+	return sum[:]
+}
+
+// checkNames bounds what an agent says of itself at enrolment.
+func checkNames(fingerprint, version string) error {
+	if fingerprint == "" {
+		return fault.New(fault.Invalid, "the agent did not give the fingerprint of its cluster")
+	}
+	if !plain(fingerprint, mostText) || !plain(version, mostText) {
+		return fault.New(fault.Invalid, "fingerprint or version is longer than %d characters or not plain text", mostText)
+	}
+	return nil
+}
+
+func errToken() error {
+	return fault.With(fault.New(fault.Unknown, "the hub does not know it"), "join token", "create a new one")
+}
+
+func errUsed() error {
+	return fault.With(fault.New(fault.Unknown, "it was used before, and works once"), "join token", "create a new one")
+}
+
+func errNoSession() error {
+	return fault.New(fault.Unknown, "the call did not come over a link session")
+}

@@ -1,0 +1,89 @@
+// Package fleet lets agents in and knows which are there: it holds the
+// private authority, trades join tokens for certificates, greets sessions,
+// and cuts those that are revoked, silent or replaced. It never reads desired
+// or observed state, and never dials a cluster. The hub's daemon runs one
+// Server and registers the other services of the link on it. Who an agent is
+// comes from its verified certificate alone, and no other call is answered
+// before Hello, except Enroll.
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// Config is what a Server needs. Fields without a default are required.
+type Config struct {
+	Authority   *Authority
+	Enrolments  Enrolments
+	Revocations Revocations
+	Presence    Presence
+	Keys        Keys
+	Log         *slog.Logger
+
+	// Control adds services to the lane of small messages.
+	Control func(grpc.ServiceRegistrar)
+	// Bulk adds services that agents may call on either lane.
+	Bulk func(grpc.ServiceRegistrar)
+
+	// Replica names this process to agents and in the presence rows.
+	Replica string
+	// Features are the names of what this hub can do beyond the first release.
+	Features []string
+	// Clock is time; nil: the real one.
+	Clock run.Clock
+	// Heartbeat is how often agents shall send one; zero: 10 s.
+	Heartbeat time.Duration
+	// Silence is how long an agent may send nothing; zero: 30 s.
+	Silence time.Duration
+	// Revocation is how often the revocation version is asked for; zero: 2 s.
+	Revocation time.Duration
+	// Batch is how often presence is written; zero: 5 s.
+	Batch time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Clock == nil {
+		c.Clock = run.System{}
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&c.Heartbeat, 10 * time.Second},
+		{&c.Silence, 30 * time.Second},
+		{&c.Revocation, 2 * time.Second},
+		{&c.Batch, 5 * time.Second},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return c
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	for name, missing := range map[string]bool{
+		"Authority": c.Authority == nil, "Enrolments": c.Enrolments == nil, "Revocations": c.Revocations == nil,
+		"Presence": c.Presence == nil, "Keys": c.Keys == nil, "Log": c.Log == nil, "Replica": c.Replica == "",
+	} {
+		if missing {
+			errs = append(errs, fmt.Errorf("fleet: %s is not set", name))
+		}
+	}
+	if c.Heartbeat < 0 || c.Silence < 0 || c.Revocation < 0 || c.Batch < 0 {
+		errs = append(errs, errors.New("fleet: an interval is negative"))
+	}
+	if c.Heartbeat > 0 && c.Silence > 0 && c.Silence < 2*c.Heartbeat {
+		errs = append(errs, fmt.Errorf("fleet: silence %s is less than two heartbeats of %s", c.Silence, c.Heartbeat))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,65 @@
+package fleet
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Vault keeps the private authority. What it is given contains private keys:
+// it seals them before they touch a disk.
+type Vault interface {
+	// Authority gives back what was put. The error is fault.Missing when
+	// nothing was put yet.
+	Authority(ctx context.Context) ([]byte, error)
+	// PutAuthority stores it once. The error is fault.Conflict if another
+	// replica was first.
+	PutAuthority(ctx context.Context, secret []byte) error
+}
+
+// Enrolments is where join tokens are kept, by the hash of their secret.
+type Enrolments interface {
+	// EnrolmentByHash finds an invitation, used or expired ones too. The
+	// error is fault.Missing if there is none.
+	EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invitation, error)
+	// Redeem stores the redemption in one transaction. The error is
+	// fault.Conflict if another key used the invitation first. The same key
+	// may redeem again: its first answer was lost.
+	Redeem(ctx context.Context, r hub.Redemption) error
+	// Attempted notes one use of a token and how far it came, on the
+	// enrolments with that prefix.
+	Attempted(ctx context.Context, prefix string, a hub.Attempt) error
+	// Renewed notes a further certificate of an agent.
+	Renewed(ctx context.Context, c hub.Certificate) error
+}
+
+// Revocations is the set of agents and certificates that are no longer good.
+type Revocations interface {
+	// RevocationVersion grows with every revocation. It is asked for every
+	// two seconds and must be cheap.
+	RevocationVersion(ctx context.Context) (int64, error)
+	// Revocations gives all that still matter: those that may cover a
+	// certificate which has not expired at that time.
+	Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error)
+}
+
+// Presence is who is connected. A Disconnected that comes late names its own
+// session and must not touch a newer one.
+type Presence interface {
+	// Member gives what the hub knows of a cluster's agent. The error is
+	// fault.Missing if the cluster is gone.
+	Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error)
+	Connected(ctx context.Context, a hub.Attachment) error
+	// Seen is called with all attachments that were alive since the last call.
+	Seen(ctx context.Context, sightings []hub.Sighting) error
+	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error
+}
+
+// Keys gives what an agent needs to open and to mask. Both stay in the
+// agent's memory.
+type Keys interface {
+	// LinkKeys gives the key that the tenant's blobs are sealed with, and
+	// the cluster's own key for masking Secret values.
+	LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (object, mask [32]byte, err error)
+}

@@ -1,0 +1,225 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+const (
+	sweep        = time.Second      // how often connections are looked through
+	unprovenLife = 20 * time.Second // for a connection that has not said Hello
+	bulkIdle     = 2 * time.Minute  // the agent closes it after one
+	opsIdle      = 2 * time.Minute  // after which a client to an agent gives its stream back
+	bookkeeping  = 5 * time.Second  // for a write that outlives its connection
+	leaving      = 10 * time.Second // for all such writes when the hub stops
+)
+
+// A Server holds the connections of agents to this replica.
+type Server struct {
+	cfg     Config
+	agents  *registry
+	revoked revoked
+	session *session
+	control *tunnel.Server
+	bulk    *tunnel.Server
+}
+
+// New makes a server with the services of this package and those that the
+// configuration adds.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	s := &Server{cfg: cfg, agents: newRegistry()}
+	s.session = newSession(s)
+	s.control, s.bulk = s.lane(tunnel.Control()), s.lane(tunnel.Bulk())
+	linkv1.RegisterSessionServer(s.control, s.session)
+	linkv1.RegisterIdentityServer(s.control, &identity{s: s, limit: newEnrolLimit()})
+	if cfg.Control != nil {
+		cfg.Control(s.control)
+	}
+	if cfg.Bulk != nil {
+		cfg.Bulk(s.control)
+		cfg.Bulk(s.bulk)
+	}
+	return s, nil
+}
+
+func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
+	return tunnel.NewServer(tunnel.ServerConfig{
+		Lane: l, Log: s.cfg.Log,
+		Unary:  []grpc.UnaryServerInterceptor{s.guardUnary},
+		Stream: []grpc.StreamServerInterceptor{s.guardStream},
+	})
+}
+
+// Serve answers the agents that the listener gives, whose connections are
+// *tls.Conn with the handshake done, as tunnel.Splitter gives them. It runs
+// until ctx ends, then ends all sessions and returns nil.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	g := run.NewGroup(ctx)
+	g.Go(s.control.Serve)
+	g.Go(s.bulk.Serve)
+	g.Go(func(ctx context.Context) error { return s.accept(ctx, ln) })
+	g.Go(func(ctx context.Context) error {
+		return run.Every(ctx, s.cfg.Clock, s.cfg.Revocation, 0, s.warn(ctx, "revocations are not known anew"), s.revoke)
+	})
+	g.Go(func(ctx context.Context) error {
+		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.seen)
+	})
+	g.Go(func(ctx context.Context) error {
+		return run.Every(ctx, s.cfg.Clock, sweep, 0, nil, s.sweep)
+	})
+	return g.Wait()
+}
+
+func (s *Server) warn(ctx context.Context, what string) func(error) {
+	return func(err error) { s.cfg.Log.WarnContext(ctx, what, logkey.Error, err) }
+}
+
+// Conn is a client to the services of a cluster's agent; false if the agent
+// is not attached to this replica.
+func (s *Server) Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool) {
+	c := s.agents.current(cluster)
+	if c == nil || c.ending() != nil {
+		return nil, false
+	}
+	cc, err := c.session.Conn()
+	return cc, err == nil
+}
+
+// Attached says whether a cluster's agent is attached to this replica.
+func (s *Server) Attached(cluster hub.ClusterID) bool { return s.agents.current(cluster) != nil }
+
+// Len is how many connections this replica holds.
+func (s *Server) Len() int { return len(s.agents.all()) }
+
+// Cut ends a cluster's session at once. It is a hint: what keeps an agent
+// out for good is a revocation.
+func (s *Server) Cut(cluster hub.ClusterID, reason error) {
+	if c := s.agents.current(cluster); c != nil {
+		c.part(reason)
+	}
+}
+
+// accept takes connections until ctx ends, and returns once all have ended.
+func (s *Server) accept(ctx context.Context, ln net.Listener) error {
+	var live sync.WaitGroup
+	release := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer release()
+	for {
+		raw, err := ln.Accept()
+		if err != nil {
+			break
+		}
+		live.Go(func() { s.serve(ctx, raw) })
+	}
+	_ = ln.Close()
+	err := ctx.Err()
+	if err == nil {
+		err = errors.New("the link's listener was closed")
+	}
+	// Attach ends all sessions with ctx; without it they end here.
+	for _, c := range s.agents.all() {
+		c.session.Close(errStopping())
+	}
+	live.Wait()
+	return err
+}
+
+// serve keeps one connection until it ends.
+func (s *Server) serve(ctx context.Context, raw net.Conn) {
+	c, err := s.open(raw)
+	if err != nil {
+		s.cfg.Log.DebugContext(ctx, "connection refused", logkey.Address, raw.RemoteAddr().String(), logkey.Error, err)
+		_ = raw.Close()
+		return
+	}
+	if err := s.agents.add(c); err != nil {
+		s.cfg.Log.WarnContext(ctx, "connection refused", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Address, c.session.Address(), logkey.Error, err)
+		c.session.Close(err)
+		return
+	}
+	// The context ends with the hub, and the session says so.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	server := s.control
+	if c.session.Lane().Protocol == tunnel.BulkProtocol {
+		server = s.bulk
+	}
+	err = server.Attach(ctx, c.session)
+	c.session.Close(err)
+	s.closed(ctx, c, err)
+}
+
+// open makes a session of a connection. One without a good certificate is
+// taken as well: it may enrol, and hears why it may nothing else.
+func (s *Server) open(raw net.Conn) (*conn, error) {
+	t, ok := raw.(*tls.Conn)
+	if !ok {
+		return nil, errors.New("the connection is not TLS")
+	}
+	state := t.ConnectionState()
+	lane, ok := tunnel.LaneOf(state.NegotiatedProtocol)
+	if !ok {
+		return nil, fmt.Errorf("protocol %q is not the link's", state.NegotiatedProtocol)
+	}
+	peer, until, refusal := s.cfg.Authority.identify(state.PeerCertificates)
+	if refusal != nil {
+		peer = tunnel.Peer{}
+	}
+	session, err := tunnel.NewSession(raw, tunnel.SessionConfig{
+		Lane: lane, Peer: peer, Refusal: refusal, Log: s.cfg.Log, Clock: s.cfg.Clock, Idle: opsIdle,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now()}, nil
+}
+
+// closed does the books of a connection that has ended.
+func (s *Server) closed(ctx context.Context, c *conn, why error) {
+	wait := bookkeeping
+	if ctx.Err() != nil {
+		wait, why = leaving, errStopping()
+	}
+	for _, b := range s.agents.remove(c) {
+		b.session.Close(fault.New(fault.Offline, "the agent's main connection ended"))
+	}
+	if !c.attached.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer cancel()
+	defer s.session.lock(c.cluster())()
+	if reason := c.ending(); reason != nil {
+		why = reason
+	}
+	s.cfg.Log.InfoContext(ctx, "agent disconnected", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID,
+		logkey.Session, c.id, logkey.Reason, fmt.Sprint(why))
+	s.forget(ctx, c)
+}
+
+// forget tells presence that an attachment has ended.
+func (s *Server) forget(ctx context.Context, c *conn) {
+	if err := s.cfg.Presence.Disconnected(ctx, c.tenant(), c.cluster(), c.id); err != nil {
+		s.cfg.Log.WarnContext(ctx, "a disconnect was not recorded; it will show by its age", logkey.Cluster, c.cluster(), logkey.Error, err)
+	}
+}
+
+func errStopping() error { return fault.New(fault.Offline, "the hub is stopping") }

@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+const (
+	greetings       = 32 // Hellos that may ask the database at once
+	greeting        = 10 * time.Second
+	mostAPIVersions = 10000 // lines of a cluster's API list
+	mostReadyz      = 1024
+)
+
+// session serves link.v1.Session.
+type session struct {
+	linkv1.UnimplementedSessionServer
+	s     *Server
+	slots chan struct{} // one for each Hello under way
+	seed  maphash.Seed
+	locks [64]sync.Mutex // by cluster: what presence hears of one is in order
+}
+
+func newSession(s *Server) *session {
+	return &session{s: s, slots: make(chan struct{}, greetings), seed: maphash.MakeSeed()}
+}
+
+// lock keeps two connections of one cluster from telling presence about
+// themselves in the wrong order.
+func (v *session) lock(cluster hub.ClusterID) func() {
+	l := &v.locks[maphash.String(v.seed, string(cluster))%uint64(len(v.locks))]
+	l.Lock()
+	return l.Unlock
+}
+
+// Hello lets an agent in, or says why not. The newest connection of an agent
+// wins once it has come this far.
+func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
+	c, err := v.s.connFrom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHello(req, c.peer); err != nil {
+		return nil, err
+	}
+	select {
+	case v.slots <- struct{}{}:
+		defer func() { <-v.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, greeting)
+	defer cancel()
+	defer v.lock(c.cluster())()
+	return v.greet(ctx, c, req)
+}
+
+func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
+	if c.attached.Load() {
+		return nil, fault.New(fault.Conflict, "Hello was said before on this session")
+	}
+	member, err := v.admit(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	object, mask, err := v.s.cfg.Keys.LinkKeys(ctx, c.tenant(), c.cluster())
+	if err != nil {
+		return nil, fmt.Errorf("keys of cluster %q: %w", c.cluster(), err)
+	}
+	c.id, c.epoch = string(hub.NewID[hub.TokenID]()), req.GetEpoch()
+	now := v.s.cfg.Clock.Now()
+	err = v.s.cfg.Presence.Connected(ctx, hub.Attachment{
+		Tenant: c.tenant(), Cluster: c.cluster(), AgentID: c.peer.AgentID, Session: c.id, Replica: v.s.cfg.Replica,
+		Epoch: c.epoch, AgentVersion: req.GetAgentVersion(), Fingerprint: req.GetFingerprint(), KubeVersion: req.GetKubeVersion(),
+		APIVersions: req.GetApiVersions(), Readyz: req.GetReadyz(), Address: c.session.Address(), At: now,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("record the connection of cluster %q: %w", c.cluster(), err)
+	}
+	if err := v.replace(ctx, c); err != nil {
+		return nil, err
+	}
+	v.s.cfg.Log.InfoContext(ctx, "agent connected", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID,
+		logkey.Session, c.id, logkey.Address, c.session.Address(), logkey.Version, req.GetAgentVersion())
+	return &linkv1.HelloResponse{
+		HubVersion: version.String(), ReplicaId: v.s.cfg.Replica, SessionId: c.id, Features: v.s.cfg.Features,
+		HeartbeatSeconds: uint32(max(1, v.s.cfg.Heartbeat.Seconds())), NowUnixNano: now.UnixNano(),
+		ObjectKey: object[:], MaskKey: mask[:], ClusterName: member.ClusterName,
+	}, nil
+}
+
+// replace makes c the agent's attachment and ends the one before it.
+func (v *session) replace(ctx context.Context, c *conn) error {
+	old, ok := v.s.agents.attach(c)
+	if !ok { // it was cut while it was greeted, and nobody else takes its row away
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookkeeping)
+		defer cancel()
+		v.s.forget(own, c)
+		return fault.New(fault.Offline, "the session has ended")
+	}
+	if old == nil {
+		return nil
+	}
+	reason := errSecondConnection()
+	if old.epoch != c.epoch {
+		reason = errReplaced()
+		v.s.cfg.Log.WarnContext(ctx, "two processes use one agent identity, the newer one stays", logkey.Tenant, c.tenant(),
+			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, "older", old.session.Address(), "newer", c.session.Address())
+	}
+	old.part(reason)
+	return nil
+}
+
+// admit decides whether the agent that the certificate names may attach.
+func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) (hub.Member, error) {
+	m, err := v.s.cfg.Presence.Member(ctx, c.tenant(), c.cluster())
+	switch {
+	case fault.KindOf(err) == fault.Missing:
+		return m, fault.New(fault.Denied, "this cluster was removed from the hub")
+	case err != nil:
+		return m, fmt.Errorf("look up cluster %q: %w", c.cluster(), err)
+	case m.Suspended:
+		return m, fault.With(fault.New(fault.Denied, "this cluster may not connect for now"), "", "ask an administrator of the hub")
+	case m.AgentID != "" && m.AgentID != c.peer.AgentID:
+		return m, fault.With(fault.New(fault.Denied, "another agent has enrolled for this cluster since"), "", "enrol again with a new join token")
+	case m.Fingerprint != "" && m.Fingerprint != req.GetFingerprint():
+		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster", logkey.Tenant, c.tenant(),
+			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address())
+		return m, fault.With(fault.New(fault.Denied, "this identity belongs to another Kubernetes cluster; was it cloned or restored from a backup?"),
+			"", "enrol this cluster with a join token of its own")
+	}
+	return m, v.s.agents.mayAttach(c.cluster(), req.GetEpoch())
+}
+
+// checkHello bounds what an agent says, and refuses an identity that is not
+// the certificate's.
+func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
+	if req.GetAgentId() != "" && req.GetAgentId() != p.AgentID {
+		return fault.New(fault.Denied, "Hello names another agent than the client certificate")
+	}
+	if req.GetEpoch() == "" {
+		return fault.New(fault.Invalid, "Hello has no epoch")
+	}
+	if req.GetFingerprint() == "" {
+		return fault.New(fault.Invalid, "Hello has no fingerprint of the cluster")
+	}
+	for _, s := range []string{req.GetEpoch(), req.GetFingerprint(), req.GetAgentVersion(), req.GetKubeVersion()} {
+		if !plain(s, mostText) {
+			return fault.New(fault.Invalid, "a text in Hello is longer than %d characters or not plain text", mostText)
+		}
+	}
+	if !plain(req.GetReadyz(), mostReadyz) {
+		return fault.New(fault.Invalid, "readyz in Hello is longer than %d characters or not plain text", mostReadyz)
+	}
+	if len(req.GetApiVersions()) > mostAPIVersions {
+		return fault.New(fault.Exceeded, "Hello names %d API versions; %d are allowed", len(req.GetApiVersions()), mostAPIVersions)
+	}
+	for _, s := range req.GetApiVersions() {
+		if !plain(s, 2*mostText) {
+			return fault.New(fault.Invalid, "an API version in Hello is longer than %d characters or not plain text", 2*mostText)
+		}
+	}
+	return nil
+}
+
+// plain says whether a text from outside may go into logs and rows.
+func plain(s string, most int) bool {
+	if len(s) > most || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// Heartbeat answers each beat. What keeps a session alive is any byte, so a
+// beat that waits behind a report does no harm.
+func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.BeatReply]) error {
+	c, err := v.s.connFrom(stream.Context())
+	if err != nil {
+		return err
+	}
+	if !c.beating.CompareAndSwap(false, true) {
+		return fault.New(fault.Conflict, "a heartbeat already runs on this session")
+	}
+	defer c.beating.Store(false)
+	c.listen(stream)
+	defer c.listen(nil)
+	for {
+		beat, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.backlog.Store(beat.GetReportBacklog())
+		c.seq.Store(beat.GetAppliedSeq())
+		err = c.send(&linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()})
+		if err != nil {
+			return err
+		}
+	}
+}

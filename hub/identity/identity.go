@@ -1,0 +1,389 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+// A Directory knows which tenant and account a secret belongs to.
+type Directory interface {
+	Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error)
+	TenantByName(ctx context.Context, name string) (hub.Tenant, error)
+	PutSession(ctx context.Context, s hub.Session) error
+	Session(ctx context.Context, hash [32]byte) (hub.Session, error)
+	TouchSession(ctx context.Context, hash [32]byte, at time.Time) error
+	DeleteSession(ctx context.Context, hash [32]byte) error
+	Token(ctx context.Context, hash [32]byte) (hub.APIToken, error)
+	TouchToken(ctx context.Context, hash [32]byte, at time.Time) error
+	// LoginFailure counts a failure under a key and gives how many there
+	// were within the window; LoginFailures gives the count alone.
+	LoginFailure(ctx context.Context, key [32]byte, now time.Time, window time.Duration) (int, error)
+	LoginFailures(ctx context.Context, key [32]byte, since time.Time) (int, error)
+	ForgetLoginFailures(ctx context.Context, key [32]byte) error
+}
+
+// Accounts are the local accounts of the tenants, and where sign-ins are noted.
+type Accounts interface {
+	// AccountByName gives an account and the hash of its password; the error
+	// is fault.Missing if there is none.
+	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
+	Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error)
+	// SignedIn and SignInRefused write the audit record of a sign-in.
+	SignedIn(ctx context.Context, c hub.Caller) error
+	SignInRefused(ctx context.Context, c hub.Caller, reason string) error
+}
+
+// Config bounds sign-ins and sessions. Zero fields mean their defaults.
+type Config struct {
+	Idle     time.Duration // a session unused for so long is over; default 8 h
+	Absolute time.Duration // a session this old is over; default 24 h
+	Trust    time.Duration // how long a proof that was checked is not checked again; default 2 s
+	Now      func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Idle == 0 {
+		c.Idle = 8 * time.Hour
+	}
+	if c.Absolute == 0 {
+		c.Absolute = 24 * time.Hour
+	}
+	if c.Trust == 0 {
+		c.Trust = 2 * time.Second
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Failures within the window after which sign-ins are refused unseen. The
+// limit for one account from one address is low; the one for an account from
+// everywhere is high, so that strangers cannot lock its owner out cheaply.
+const (
+	failureWindow     = 5 * time.Minute
+	maxBothFailures   = 5
+	maxSourceFailures = 30
+	maxNameFailures   = 100
+	touchEvery        = time.Minute
+	maxTrusted        = 10_000
+)
+
+// A Service answers who is calling. Many goroutines may use it.
+type Service struct {
+	dir       Directory
+	accounts  Accounts
+	passwords *Passwords
+	cfg       Config
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	trusted map[[32]byte]trust
+}
+
+// trust is an answer that was given a moment ago.
+type trust struct {
+	caller hub.Caller
+	until  time.Time
+}
+
+// New makes the service.
+func New(dir Directory, accounts Accounts, passwords *Passwords, cfg Config, log *slog.Logger) *Service {
+	return &Service{dir: dir, accounts: accounts, passwords: passwords, cfg: cfg.withDefaults(), log: log, trusted: map[[32]byte]trust{}}
+}
+
+// errProof is the one answer to every proof that does not hold.
+func errProof() error {
+	return fault.With(fault.New(fault.Unknown, "you are not signed in, or the session or token no longer works"), "", "sign in again")
+}
+
+// errPassword is the one answer to every sign-in that fails.
+func errPassword() error {
+	return fault.With(fault.New(fault.Unknown, "the user name or the password is wrong"), "", "check both, and the name of the tenant")
+}
+
+// A Credential is what a person signs in with.
+type Credential struct {
+	Tenant   string // name
+	Username string
+	Password string
+}
+
+// Login checks a password and begins a session. The caller's address and
+// request come in from; the secret of the session comes out and is kept nowhere.
+func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (secret string, caller hub.Caller, expires time.Time, err error) {
+	now := s.cfg.Now()
+	keys := throttleKeys(c, from.Address)
+	if err := s.throttled(ctx, keys, now); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	tenant, err := s.dir.TenantByName(ctx, c.Tenant)
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	var user hub.User
+	var hash string
+	if err == nil {
+		user, hash, err = s.accounts.AccountByName(ctx, tenant.ID, c.Username)
+		if err != nil && fault.KindOf(err) != fault.Missing {
+			return "", hub.Caller{}, time.Time{}, err
+		}
+	}
+	match, err := s.passwords.Matches(ctx, c.Password, hash)
+	if err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	if !match || user.Disabled || tenant.Suspended {
+		s.refused(ctx, keys, now, tenant, from, c)
+		return "", hub.Caller{}, time.Time{}, errPassword()
+	}
+	if err := s.dir.ForgetLoginFailures(ctx, keys[0].key); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	return s.Begin(ctx, from, tenant, user)
+}
+
+// Begin starts a session for an account whose proof was checked already.
+func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User) (secret string, caller hub.Caller, expires time.Time, err error) {
+	now := s.cfg.Now()
+	secret = NewSecret(SessionSecret)
+	session := hub.Session{
+		Hash: Hash(secret), Tenant: tenant.ID, User: user.ID,
+		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(s.cfg.Absolute),
+	}
+	caller = callerOf(tenant, user, "session", Shown(secret))
+	caller.Address, caller.Request = from.Address, from.Request
+	if err := s.accounts.SignedIn(ctx, caller); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	if err := s.dir.PutSession(ctx, session); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
+	return secret, caller, session.ExpiresAt, nil
+}
+
+// refused counts and notes a sign-in that failed. Nothing of it may change
+// the answer, so its own errors go to the log.
+func (s *Service) refused(ctx context.Context, keys []throttleKey, now time.Time, tenant hub.Tenant, from hub.Caller, c Credential) {
+	for _, k := range keys {
+		if _, err := s.dir.LoginFailure(ctx, k.key, now, failureWindow); err != nil {
+			s.log.ErrorContext(ctx, "count a failed sign-in", logkey.Error, err)
+		}
+	}
+	if tenant.ID == "" {
+		return
+	}
+	who := hub.Caller{Tenant: tenant.ID, Username: c.Username, Via: "password", Address: from.Address, Request: from.Request}
+	if err := s.accounts.SignInRefused(ctx, who, "the user name or the password is wrong"); err != nil {
+		s.log.ErrorContext(ctx, "note a failed sign-in", logkey.Error, err)
+	}
+}
+
+// Authenticate finds the caller behind the secret of a session or token. The
+// error is fault.Unknown for anything that does not hold.
+func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, error) {
+	kind := KindOf(secret)
+	if kind != SessionSecret && kind != TokenSecret {
+		return hub.Caller{}, errProof()
+	}
+	now := s.cfg.Now()
+	hash := Hash(secret)
+	if c, ok := s.known(hash, now); ok {
+		return c, nil
+	}
+	caller, err := s.look(ctx, kind, hash, secret, now)
+	if err != nil {
+		if fault.KindOf(err) == fault.Missing {
+			err = errProof()
+		}
+		return hub.Caller{}, err
+	}
+	s.trust(hash, caller, now)
+	return caller, nil
+}
+
+// look checks a secret against directory and account.
+func (s *Service) look(ctx context.Context, kind Kind, hash [32]byte, secret string, now time.Time) (hub.Caller, error) {
+	tenantID, userID, id, via := hub.TenantID(""), hub.UserID(""), Shown(secret), "session"
+	if kind == SessionSecret {
+		session, err := s.session(ctx, hash, now)
+		if err != nil {
+			return hub.Caller{}, err
+		}
+		tenantID, userID = session.Tenant, session.User
+	} else {
+		token, err := s.token(ctx, hash, now)
+		if err != nil {
+			return hub.Caller{}, err
+		}
+		tenantID, userID, id, via = token.Tenant, token.User, string(token.ID), "token"
+	}
+	tenant, err := s.dir.Tenant(ctx, tenantID)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	user, err := s.accounts.Account(ctx, tenantID, userID)
+	if err != nil {
+		return hub.Caller{}, err
+	}
+	if user.Disabled || tenant.Suspended {
+		return hub.Caller{}, errProof()
+	}
+	return callerOf(tenant, user, via, id), nil
+}
+
+func (s *Service) session(ctx context.Context, hash [32]byte, now time.Time) (hub.Session, error) {
+	session, err := s.dir.Session(ctx, hash)
+	if err != nil {
+		return session, err
+	}
+	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= s.cfg.Idle {
+		return session, errProof()
+	}
+	if now.Sub(session.SeenAt) >= touchEvery {
+		if err := s.dir.TouchSession(ctx, hash, now); err != nil {
+			return session, err
+		}
+	}
+	return session, nil
+}
+
+func (s *Service) token(ctx context.Context, hash [32]byte, now time.Time) (hub.APIToken, error) {
+	token, err := s.dir.Token(ctx, hash)
+	if err != nil {
+		return token, err
+	}
+	if token.ExpiresAt != nil && !now.Before(*token.ExpiresAt) {
+		return token, errProof()
+	}
+	if token.UsedAt == nil || now.Sub(*token.UsedAt) >= touchEvery {
+		if err := s.dir.TouchToken(ctx, hash, now); err != nil {
+			return token, err
+		}
+	}
+	return token, nil
+}
+
+// Logout ends a session. It is no error if there is none.
+func (s *Service) Logout(ctx context.Context, secret string) error {
+	if KindOf(secret) != SessionSecret {
+		return nil
+	}
+	hash := Hash(secret)
+	s.mu.Lock()
+	delete(s.trusted, hash)
+	s.mu.Unlock()
+	err := s.dir.DeleteSession(ctx, hash)
+	if fault.KindOf(err) == fault.Missing {
+		return nil
+	}
+	return err
+}
+
+// Forget makes the service look anew at all proofs of an account, because
+// its roles, password or tokens changed. Other replicas do so within Trust.
+func (s *Service) Forget(tenant hub.TenantID, username string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, t := range s.trusted {
+		if t.caller.Tenant == tenant && t.caller.Username == username {
+			delete(s.trusted, hash)
+		}
+	}
+}
+
+// CheckPassword says whether the password is the caller's, and counts a wrong
+// one like a failed sign-in.
+func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password string) error {
+	now := s.cfg.Now()
+	keys := throttleKeys(Credential{Tenant: c.TenantName, Username: c.Username}, c.Address)
+	if err := s.throttled(ctx, keys, now); err != nil {
+		return err
+	}
+	_, hash, err := s.accounts.AccountByName(ctx, c.Tenant, c.Username)
+	if err != nil {
+		return err
+	}
+	match, err := s.passwords.Matches(ctx, password, hash)
+	if err != nil {
+		return err
+	}
+	if match {
+		return nil
+	}
+	for _, k := range keys {
+		if _, err := s.dir.LoginFailure(ctx, k.key, now, failureWindow); err != nil {
+			return err
+		}
+	}
+	return fault.New(fault.Invalid, "the current password is wrong")
+}
+
+func callerOf(t hub.Tenant, u hub.User, via, credential string) hub.Caller {
+	return hub.Caller{Tenant: t.ID, TenantName: t.Name, User: u.ID, Username: u.Name, Roles: u.Roles, Via: via, Credential: credential}
+}
+
+func (s *Service) known(hash [32]byte, now time.Time) (hub.Caller, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.trusted[hash]
+	if !ok || !now.Before(t.until) {
+		delete(s.trusted, hash)
+		return hub.Caller{}, false
+	}
+	return t.caller, true
+}
+
+func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.trusted) >= maxTrusted {
+		clear(s.trusted)
+	}
+	s.trusted[hash] = trust{c, now.Add(s.cfg.Trust)}
+}
+
+// A throttleKey is what failures are counted under. Names are hashed, so that
+// guesses of names fill no table with texts.
+type throttleKey struct {
+	key   [32]byte
+	limit int
+}
+
+// throttleKeys gives the key of the account from this address first.
+func throttleKeys(c Credential, address string) []throttleKey {
+	key := func(parts ...string) [32]byte {
+		h := sha256.New()
+		for _, p := range parts {
+			h.Write([]byte(p))
+			h.Write([]byte{0})
+		}
+		return [32]byte(h.Sum(nil))
+	}
+	return []throttleKey{
+		{key("both", c.Tenant, c.Username, address), maxBothFailures},
+		{key("source", address), maxSourceFailures},
+		{key("name", c.Tenant, c.Username), maxNameFailures},
+	}
+}
+
+// throttled refuses a sign-in after too many failures.
+func (s *Service) throttled(ctx context.Context, keys []throttleKey, now time.Time) error {
+	for _, k := range keys {
+		n, err := s.dir.LoginFailures(ctx, k.key, now.Add(-failureWindow))
+		if err != nil {
+			return err
+		}
+		if n >= k.limit {
+			return fault.With(fault.New(fault.Exceeded, "there were too many failed sign-ins"), "", "wait five minutes and try again")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+// Package identity finds out who is calling: local accounts with passwords,
+// sessions, and API tokens. It never decides what a caller may do, and it
+// keeps no secret: of passwords it sees argon2id hashes, of sessions and
+// tokens SHA-256 hashes. The API asks it at every request. What always holds:
+// a proof that is wrong, unknown, expired or of a disabled account gives the
+// one same answer in the same time.
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"hash/crc32"
+	"math/big"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// A Kind of secret can be told from its first characters, by scanners too.
+type Kind string
+
+// The kinds of secrets that this package makes.
+const (
+	SessionSecret Kind = "cps_"
+	TokenSecret   Kind = "cpt_"
+	SetupSecret   Kind = "cpu_"
+)
+
+const (
+	secretBytes    = 32 // 256 bits
+	secretDigits   = 43 // of base 62 hold them
+	checksumDigits = 6
+	digits62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	shownDigits    = 4 // after the kind, in lists
+)
+
+// NewSecret makes a secret of a kind: the kind, 256 random bits and a checksum
+// of them in base 62.
+func NewSecret(kind Kind) string {
+	raw := make([]byte, secretBytes)
+	rand.Read(raw) // never fails: crypto/rand ends the program instead
+	body := base62(new(big.Int).SetBytes(raw), secretDigits)
+	return string(kind) + body + checksum(body)
+}
+
+// Hash is what is kept of a secret.
+func Hash(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+// Shown is as much of a secret as lists show.
+func Shown(secret string) string { return secret[:min(len(secret), 4+shownDigits)] }
+
+// KindOf tells the kind of a secret, or "" for a text that is none. It costs
+// no look-up, so garbage is refused cheaply.
+func KindOf(secret string) Kind {
+	if len(secret) != 4+secretDigits+checksumDigits {
+		return ""
+	}
+	body := secret[4 : 4+secretDigits]
+	if checksum(body) != secret[4+secretDigits:] {
+		return ""
+	}
+	switch k := Kind(secret[:4]); k {
+	case SessionSecret, TokenSecret, SetupSecret:
+		return k
+	}
+	return ""
+}
+
+func checksum(body string) string {
+	return base62(big.NewInt(int64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
+}
+
+func base62(n *big.Int, width int) string {
+	out := []byte(strings.Repeat("0", width))
+	base, digit := big.NewInt(62), new(big.Int)
+	for i := width - 1; i >= 0 && n.Sign() > 0; i-- {
+		n.DivMod(n, base, digit)
+		out[i] = digits62[digit.Int64()]
+	}
+	return string(out)
+}
+
+// NewToken makes an API token for a user and its secret, which is kept nowhere.
+func NewToken(tenant hub.TenantID, user hub.UserID, name string) (string, hub.APIToken) {
+	secret := NewSecret(TokenSecret)
+	return secret, hub.APIToken{
+		ID: hub.NewID[hub.TokenID](), Tenant: tenant, User: user, Name: name,
+		Prefix: Shown(secret), Hash: Hash(secret),
+	}
+}

@@ -1,0 +1,142 @@
+// Package relay passes reads of live objects through to the agent that sees
+// them. It never changes anything in a cluster, and it decides no right: the
+// catalogue has checked that the caller may see the application, and the
+// agent answers only for objects of that application. What always holds: a
+// question is bounded in time, and Secret values arrive masked.
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Agents knows the agents that are attached to this replica.
+type Agents interface {
+	Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool)
+}
+
+const (
+	timeout  = 20 * time.Second
+	maxReply = 32 << 20
+)
+
+// A Relay asks agents. Many goroutines may use it.
+type Relay struct{ agents Agents }
+
+// New makes a relay.
+func New(agents Agents) *Relay { return &Relay{agents} }
+
+// A Difference is one object as people compare it. A nil text: it is not
+// there.
+type Difference struct {
+	Group     string
+	Version   string
+	Kind      string
+	Namespace string
+	Name      string
+	Sync      hub.SyncStatus
+	Summary   string
+	Fields    []string
+	Desired   json.RawMessage
+	Live      json.RawMessage
+	Applied   json.RawMessage
+}
+
+// Get gives one live object of an application.
+func (r *Relay) Get(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef) (json.RawMessage, error) {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	reply, err := client.Get(ctx, &linkv1.GetRequest{
+		AppId: string(app), Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+	}, grpc.MaxCallRecvMsgSize(maxReply))
+	if err != nil {
+		return nil, broken(ctx, err, cluster)
+	}
+	return text(reply.GetJson()), nil
+}
+
+// Diff gives what differs in an application, or with all everything. A kind
+// asks for one object alone.
+func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all bool, o hub.ObjectRef) ([]Difference, error) {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	reply, err := client.Diff(ctx, &linkv1.DiffRequest{
+		AppId: string(app), All: all, Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+	}, grpc.MaxCallRecvMsgSize(maxReply))
+	if err != nil {
+		return nil, broken(ctx, err, cluster)
+	}
+	out := make([]Difference, len(reply.GetObjects()))
+	for i, d := range reply.GetObjects() {
+		out[i] = Difference{
+			Group: d.GetGroup(), Version: d.GetVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(),
+			Sync: hub.SyncStatus(d.GetSync()), Summary: d.GetSummary(), Fields: d.GetFields(),
+			Desired: text(d.GetDesired()), Live: text(d.GetLive()), Applied: text(d.GetApplied()),
+		}
+	}
+	return out, nil
+}
+
+// Refresh has an application compared anew. It is a wish: an agent that is
+// away compares when it is back.
+func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID) error {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if _, err := client.Refresh(ctx, &linkv1.RefreshRequest{AppId: string(app)}); err != nil {
+		return broken(ctx, err, cluster)
+	}
+	return nil
+}
+
+func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
+	conn, ok := r.agents.Conn(cluster.ID)
+	if !ok {
+		return nil, ctx, nil, away(cluster)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+}
+
+func away(cluster hub.Cluster) error {
+	object := "cluster " + cluster.Name
+	if cluster.AgentID == "" {
+		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
+	}
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state cannot be read"), object, "look at the agent in the cluster, or try again")
+}
+
+// broken keeps what the agent classified; anything else means that the
+// question did not get through.
+func broken(ctx context.Context, err error, cluster hub.Cluster) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return fault.With(fault.Wrap(fault.Offline, err, "its agent did not answer in time"), "cluster "+cluster.Name, "try again")
+	}
+	if _, classified := fault.As(err); classified {
+		return err
+	}
+	return fault.With(fault.Wrap(fault.Offline, err, "its agent could not be asked"), "cluster "+cluster.Name, "try again")
+}
+
+// text is JSON from an agent, or nil for none and for what is no JSON.
+func text(b []byte) json.RawMessage {
+	if len(b) == 0 || !json.Valid(b) {
+		return nil
+	}
+	return b
+}

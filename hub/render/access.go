@@ -1,0 +1,76 @@
+package render
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Access is all that a renderer sees of the world. In the hub it is a
+// Recorder; in a worker it is the connection to one. It is used by one
+// goroutine at a time.
+type Access interface {
+	// Ask answers one question. An error has been classified, and it is final:
+	// a renderer hands it on as it is.
+	Ask(ctx context.Context, q Question) (Answer, error)
+}
+
+// An Op is what a question is about.
+type Op string
+
+// The questions. Names are paths from the root of the source's tree, without
+// "." or ".." in them; the root is ".". Links are followed inside the tree.
+const (
+	OpStat Op = "stat" // what stands at each name: Answer.Stats
+	OpList Op = "list" // what is in the directory Names[0]: Answer.Entries; Stats[0] is the directory itself
+	OpRead Op = "read" // the contents of each name: Answer.Files
+	OpReal Op = "real" // Names[0] with every link resolved: Answer.Real; Stats[0] is what stands there
+	OpFact Op = "fact" // answers about cluster, application and revision: Answer.Facts
+)
+
+// A Question is one request of a renderer.
+type Question struct {
+	Op      Op       `json:"op"`
+	Source  int      `json:"s,omitempty"`
+	Names   []string `json:"n"`
+	Recurse bool     `json:"r,omitempty"` // OpList: the directories below too
+	Hidden  bool     `json:"h,omitempty"` // OpList with Recurse: even directories whose name begins with a dot
+	Links   bool     `json:"l,omitempty"` // OpList with Recurse: even directories that are links
+}
+
+// An Answer holds one item for each name of the question, in its order.
+type Answer struct {
+	Stats   []Stat   `json:"st,omitempty"`
+	Entries []Entry  `json:"e,omitempty"`
+	Files   []File   `json:"f,omitempty"`
+	Real    string   `json:"p,omitempty"`
+	Facts   []string `json:"a,omitempty"`
+}
+
+// A Stat says what stands at a name: InputFile, InputDir or InputMissing.
+type Stat struct {
+	Kind hub.InputKind `json:"k"`
+}
+
+// An Entry is one name in a listed directory. Path is relative to it.
+type Entry struct {
+	Path string        `json:"p"`
+	Kind hub.InputKind `json:"k"`           // InputFile or InputDir; InputMissing for a link that leads nowhere
+	Link bool          `json:"l,omitempty"` // Kind is that of the target
+}
+
+// A File is what stood at a name.
+type File struct {
+	Found bool   `json:"f"`
+	Size  int64  `json:"s"`
+	Data  []byte `json:"-"` // travels beside the answer
+}
+
+// The facts. The first two and every one that begins with FactAPIVersion are
+// about the destination; answers are "" while nothing is known of it.
+const (
+	FactKubeVersion = "kubeVersion"
+	FactAPIVersions = "apiVersions" // the whole list, one a line
+	FactAPIVersion  = "apiVersion:" // with "apps/v1" after it: "true", "false" or ""
+	FactEnv         = "env:"        // with the name of a variable of the build environment (SRC-17) after it
+)

@@ -1,0 +1,167 @@
+package render
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Assemble makes the final objects of all sources: checked, normalised, each
+// once, in a stable order and in canonical form. Of an object that was given
+// twice the last one stays, with a warning (SRC-12). namespace is the
+// destination's, in which an object without one will be.
+func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, []string, error) {
+	limits = limits.withDefaults()
+	if len(rendered) > limits.Objects {
+		return nil, nil, fault.With(fault.New(fault.Exceeded, "the source makes %d objects, and at most %d are taken", len(rendered), limits.Objects),
+			"", "split the application")
+	}
+	files := make(map[*manifest.Object]string, len(rendered))
+	for _, r := range rendered {
+		if err := checkObject(r.Object); err != nil {
+			return nil, nil, fault.With(err, r.File, "")
+		}
+		if err := manifest.Normalize(r.Object); err != nil {
+			return nil, nil, inFile(r.File, err)
+		}
+		files[r.Object] = r.File
+	}
+	objects, warnings := once(rendered, namespace)
+	manifest.Order(objects)
+	out := make([]Object, 0, len(objects))
+	var total int64
+	for _, o := range objects {
+		if foreignHook(o) {
+			continue
+		}
+		made, err := finish(o)
+		if err != nil {
+			return nil, nil, inFile(files[o], err)
+		}
+		size := int64(len(made.JSON))
+		if size > limits.ObjectBytes {
+			return nil, nil, fault.With(fault.New(fault.Exceeded, "%s has %d bytes, and an object may have %d", describe(o), size, limits.ObjectBytes), files[o], "")
+		}
+		if total += size; total > limits.OutputBytes {
+			return nil, nil, fault.With(fault.New(fault.Exceeded, "the objects have more than %d bytes together", limits.OutputBytes), "", "split the application")
+		}
+		warnings = append(warnings, hookWarnings(o)...)
+		out = append(out, made)
+	}
+	return out, warnings, nil
+}
+
+// once drops all but the last of objects with the same key.
+func once(rendered []Rendered, namespace string) ([]*manifest.Object, []string) {
+	count := make(map[manifest.Key]int, len(rendered))
+	last := make(map[manifest.Key]int, len(rendered))
+	keys := make([]manifest.Key, len(rendered))
+	for i, r := range rendered {
+		keys[i] = manifest.KeyOf(r.Object)
+		if keys[i].Namespace == namespace {
+			keys[i].Namespace = ""
+		}
+		count[keys[i]]++
+		last[keys[i]] = i
+	}
+	var out []*manifest.Object
+	var warnings []string
+	for i, r := range rendered {
+		generated := keys[i].Name == ""
+		if !generated && last[keys[i]] != i {
+			continue
+		}
+		out = append(out, r.Object)
+		if n := count[keys[i]]; n > 1 && !generated {
+			warnings = append(warnings, fmt.Sprintf("%s: %s appeared %d times among the application's objects; the last one wins (%s)",
+				RepeatedResource, manifest.KeyOf(r.Object), n, r.File))
+		}
+	}
+	return out, warnings
+}
+
+// checkObject is the last look at what a renderer made: enough to be stored
+// under a name of its own.
+func checkObject(o *manifest.Object) error {
+	switch {
+	case o == nil || o.Object == nil:
+		return fault.New(fault.Invalid, "a document is not a Kubernetes object")
+	case o.GetAPIVersion() == "":
+		return fault.New(fault.Invalid, "an object has no apiVersion")
+	case o.GetKind() == "":
+		return fault.New(fault.Invalid, "an object of %s has no kind", o.GetAPIVersion())
+	case o.GetName() == "" && o.GetGenerateName() == "":
+		return fault.New(fault.Invalid, "an object of kind %s has neither metadata.name nor metadata.generateName", o.GetKind())
+	}
+	return nil
+}
+
+func finish(o *manifest.Object) (Object, error) {
+	wave, err := manifest.Wave(o)
+	if err != nil {
+		return Object{}, err //nolint:wrapcheck // names the object
+	}
+	hooks, err := manifest.Hooks(o)
+	if err != nil {
+		return Object{}, err //nolint:wrapcheck // names the object
+	}
+	if o.GetName() == "" && len(hooks) == 0 {
+		return Object{}, fault.With(fault.New(fault.Invalid, "%s has generateName and no name, which only a hook may have", describe(o)),
+			"", "give it metadata.name, or make it a hook")
+	}
+	text, err := manifest.Canonical(o)
+	if err != nil {
+		return Object{}, err //nolint:wrapcheck // names the object
+	}
+	key := manifest.KeyOf(o)
+	if key.Name == "" {
+		key.Name = o.GetGenerateName()
+	}
+	ref := hub.ObjectRef{
+		Group: key.Group, Version: manifest.Version(o), Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
+		Wave: wave, Hook: strings.Join(hooks, ","),
+	}
+	return Object{Ref: ref, JSON: text}, nil
+}
+
+func describe(o *manifest.Object) string {
+	name := o.GetName()
+	if name == "" {
+		name = o.GetGenerateName() + "…"
+	}
+	return o.GetKind() + " " + path.Join(o.GetNamespace(), name)
+}
+
+// foreignHook says whether an object is a Helm hook that has no equivalent,
+// such as a test: it is no part of the application (HELM-18).
+func foreignHook(o *manifest.Object) bool {
+	if _, own := manifest.Annotation(o, "hook"); own {
+		return false
+	}
+	hooks, err := manifest.Hooks(o)
+	return err == nil && len(hooks) == 1 && hooks[0] == manifest.HookSkip
+}
+
+func hookWarnings(o *manifest.Object) []string {
+	var out []string
+	for _, w := range manifest.UnknownHooks(o) {
+		out = append(out, fmt.Sprintf("%s names the hook %q, which does not exist", describe(o), w))
+	}
+	return out
+}
+
+// inFile says in which file an error about an object was made, and keeps the
+// object's name.
+func inFile(file string, err error) error {
+	e, ok := fault.As(err)
+	if !ok {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	c := *e
+	c.Object = strings.TrimSuffix(file+": "+e.Object, ": ")
+	return &c
+}

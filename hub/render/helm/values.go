@@ -1,0 +1,253 @@
+package helm
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/strvals"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// collect merges all values that the source gives, in the order of HELM-11:
+// value files, then values or valuesObject, then parameters. As in Argo CD,
+// valuesObject takes the place of values as a whole.
+func collect(ctx context.Context, job render.Job, s hub.HelmSource) (map[string]any, error) {
+	out := map[string]any{}
+	files, err := valueFiles(ctx, job, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		more, err := chartutil.ReadValues(f.data)
+		if err != nil {
+			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), f.name, "") //nolint:wrapcheck // classified
+		}
+		out = merge(out, more)
+	}
+	inline, err := inlineValues(s)
+	if err != nil {
+		return nil, err
+	}
+	out = merge(out, inline)
+	if err := setParameters(ctx, job, s, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func inlineValues(s hub.HelmSource) (map[string]any, error) {
+	if len(s.ValuesObject) > 0 && string(s.ValuesObject) != "null" {
+		v, err := plainJSON(s.ValuesObject)
+		return v, fault.With(err, "helm.valuesObject", "") //nolint:wrapcheck // classified
+	}
+	v, err := chartutil.ReadValues([]byte(s.Values))
+	if err != nil {
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), "helm.values", "") //nolint:wrapcheck // classified
+	}
+	return v, nil
+}
+
+// merge lays b over a; maps are merged, everything else is replaced.
+func merge(a, b map[string]any) map[string]any {
+	out := make(map[string]any, len(a)+len(b))
+	for k, v := range a {
+		out[k] = v
+	}
+	for k, v := range b {
+		under, ok1 := out[k].(map[string]any)
+		over, ok2 := v.(map[string]any)
+		if ok1 && ok2 {
+			v = merge(under, over)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// setParameters applies parameters in Helm's order: --set, --set-string,
+// --set-file.
+func setParameters(ctx context.Context, job render.Job, s hub.HelmSource, into map[string]any) error {
+	for _, forced := range []bool{false, true} {
+		for _, p := range s.Parameters {
+			if p.ForceString != forced {
+				continue
+			}
+			value, err := job.Substitute(ctx, p.Value)
+			if err != nil {
+				return err //nolint:wrapcheck // classified
+			}
+			set := strvals.ParseInto
+			if forced {
+				set = strvals.ParseIntoString
+			}
+			if err := set(p.Name+"="+escape(value), into); err != nil {
+				return badParameter(p.Name, err)
+			}
+		}
+	}
+	for _, p := range s.FileParameters {
+		found, name, err := readNamed(ctx, job, p.Path)
+		if err != nil {
+			return fault.With(err, "helm.fileParameters "+p.Name, "") //nolint:wrapcheck // classified
+		}
+		if !found.Found {
+			return fault.With(fault.New(fault.Invalid, "there is no file %q", name), "helm.fileParameters "+p.Name, "") //nolint:wrapcheck // classified
+		}
+		content := func([]rune) (any, error) { return string(found.Data), nil }
+		if err := strvals.ParseIntoFile(p.Name+"=file", into, content); err != nil {
+			return badParameter(p.Name, err)
+		}
+	}
+	return nil
+}
+
+func badParameter(name string, err error) error {
+	return fault.Wrap(fault.Invalid, err, "helm.parameters: %q cannot be set: %s", name, err) //nolint:wrapcheck // classified
+}
+
+// escape keeps commas in a value from starting the next one, except in lists
+// ({a,b}) and where they are escaped already.
+func escape(v string) string {
+	if strings.HasPrefix(v, "{") && strings.HasSuffix(v, "}") {
+		return v
+	}
+	var b strings.Builder
+	for i := range len(v) {
+		if v[i] == ',' && (i == 0 || v[i-1] != '\\') {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(v[i])
+	}
+	return b.String()
+}
+
+type valueFile struct {
+	name string
+	data []byte
+}
+
+// A wanted file is one entry of helm.valueFiles, or one match of a pattern.
+type wanted struct {
+	files   render.Files
+	name    string // in the tree
+	written string
+	glob    bool
+}
+
+// valueFiles reads the value files in their order. A file that matches a
+// pattern and is also named stays where it is named (HELM-06).
+func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueFile, error) {
+	var all []wanted
+	named := map[[2]any]bool{}
+	for _, written := range s.ValueFiles {
+		w, err := locate(ctx, job, written)
+		if err != nil {
+			return nil, fault.With(err, "helm.valueFiles", "") //nolint:wrapcheck // classified
+		}
+		if !w.glob {
+			named[[2]any{w.files.Source, w.name}] = true
+		}
+		all = append(all, w)
+	}
+	var out []valueFile
+	for _, w := range all {
+		names := []string{w.name}
+		if w.glob {
+			matches, err := expand(ctx, w)
+			if err != nil {
+				return nil, err
+			}
+			if names = matches; len(names) == 0 && !s.IgnoreMissingValueFiles {
+				return nil, fault.With(fault.New(fault.Invalid, "no file matches %q", w.written), "helm.valueFiles", "correct the pattern, or set helm.ignoreMissingValueFiles") //nolint:wrapcheck // classified
+			}
+			names = slices.DeleteFunc(names, func(n string) bool { return named[[2]any{w.files.Source, n}] })
+		}
+		found, err := w.files.Read(ctx, names...)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // classified
+		}
+		for i, f := range found {
+			if f.Found {
+				out = append(out, valueFile{names[i], f.Data})
+			} else if !s.IgnoreMissingValueFiles {
+				return nil, fault.With(fault.New(fault.Invalid, "there is no file %q (written %q)", names[i], w.written), "helm.valueFiles", "correct the path, or set helm.ignoreMissingValueFiles") //nolint:wrapcheck // classified
+			}
+		}
+	}
+	return out, nil
+}
+
+// locate says which file of which source an entry means: relative to the
+// chart, absolute from the root of the repository, or "$ref/…" (SRC-11).
+func locate(ctx context.Context, job render.Job, written string) (wanted, error) {
+	files, rest, foreign, err := job.Foreign(written)
+	if err != nil {
+		return wanted{}, err //nolint:wrapcheck // classified
+	}
+	if !foreign {
+		files, rest = job.Files, written
+	}
+	if rest, err = job.Substitute(ctx, rest); err != nil {
+		return wanted{}, err //nolint:wrapcheck // classified
+	}
+	if render.Remote(rest) {
+		return wanted{}, fault.With(fault.New(fault.Invalid, "remote value files are not served yet: %q", written), "", "commit the file to a Git repository") //nolint:wrapcheck // classified
+	}
+	dir := job.Dir
+	if foreign {
+		dir = "."
+	}
+	name, err := render.Within(dir, rest)
+	if err != nil {
+		return wanted{}, err //nolint:wrapcheck // classified
+	}
+	w := wanted{files: files, name: name, written: written}
+	if strings.ContainsAny(name, "*?[{") {
+		kind, err := files.Kind(ctx, name)
+		if err != nil {
+			return wanted{}, err //nolint:wrapcheck // classified
+		}
+		w.glob = kind != hub.InputFile
+	}
+	return w, nil
+}
+
+// expand gives the files that match a pattern, sorted.
+func expand(ctx context.Context, w wanted) ([]string, error) {
+	if !doublestar.ValidatePattern(w.name) {
+		return nil, fault.With(fault.New(fault.Invalid, "the pattern %q is malformed", w.written), "helm.valueFiles", "") //nolint:wrapcheck // classified
+	}
+	base, pattern := doublestar.SplitPattern(w.name)
+	_, entries, err := w.files.List(ctx, base, render.Question{Recurse: true, Hidden: true})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // classified
+	}
+	var out []string
+	for _, e := range entries {
+		if e.Kind != hub.InputDir && doublestar.MatchUnvalidated(pattern, e.Path) {
+			out = append(out, path.Join(base, e.Path))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// readNamed reads the file that a path in the spec means.
+func readNamed(ctx context.Context, job render.Job, written string) (render.File, string, error) {
+	w, err := locate(ctx, job, written)
+	if err != nil {
+		return render.File{}, written, err
+	}
+	found, err := w.files.Read(ctx, w.name)
+	if err != nil {
+		return render.File{}, w.name, err //nolint:wrapcheck // classified
+	}
+	return found[0], w.name, nil
+}

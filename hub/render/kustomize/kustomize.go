@@ -1,0 +1,124 @@
+// Package kustomize builds a kustomization in memory (rows KUST). It never
+// starts git or helm, never fetches anything and never loads a plugin: what a
+// kustomization takes from elsewhere is refused by name. The worker calls it.
+// Edits of the source's settings are made to a copy of the kustomization.
+package kustomize
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Render builds the kustomization in the source's path.
+func Render(ctx context.Context, job render.Job) (render.Output, error) {
+	settings := hub.KustomizeSource{}
+	if job.Source.Kustomize != nil {
+		settings = *job.Source.Kustomize
+	}
+	if err := checkVersion(settings.Version); err != nil {
+		return render.Output{}, err
+	}
+	file, text, err := find(ctx, job)
+	if err != nil {
+		return render.Output{}, err
+	}
+	files := newFiles(ctx, job.Files)
+	if edited, err := edit(ctx, job, settings, file, text); err != nil {
+		return render.Output{}, fault.With(err, file, "") //nolint:wrapcheck // classified
+	} else if edited != nil {
+		files.replaced["/"+file] = edited
+	}
+	made, err := krusty.MakeKustomizer(&krusty.Options{
+		Reorder:           krusty.ReorderOptionNone,
+		LoadRestrictions:  types.LoadRestrictionsRootOnly,
+		PluginConfig:      types.DisabledPluginConfig(),
+		AddManagedbyLabel: false,
+	}).Run(files, path.Join("/", job.Dir))
+	if files.refused != nil {
+		return render.Output{}, files.refused
+	}
+	if err != nil {
+		return render.Output{}, fault.With(fault.Wrap(fault.Invalid, err, "kustomize: %s", tidy(err)), file, "") //nolint:wrapcheck // classified
+	}
+	return objects(job, file, made)
+}
+
+func objects(job render.Job, file string, made resmap.ResMap) (render.Output, error) {
+	var out render.Output
+	var total int64
+	for _, r := range made.Resources() {
+		name := file + " (" + r.GetKind() + " " + r.GetName() + ")"
+		text, err := r.MarshalJSON()
+		if err != nil {
+			return out, fault.With(fault.Wrap(fault.Invalid, err, "the object cannot be written"), name, "") //nolint:wrapcheck // classified
+		}
+		if total += int64(len(text)); total > job.Limits.OutputBytes {
+			return out, fault.With(fault.New(fault.Exceeded, "the objects have more than %d bytes together", job.Limits.OutputBytes), file, "split the application") //nolint:wrapcheck // classified
+		}
+		parsed, err := manifest.Parse(name+".json", text, manifest.Limits{
+			MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true,
+		})
+		if err != nil {
+			return out, named(err, name)
+		}
+		for _, o := range parsed {
+			out.Objects = append(out.Objects, render.Rendered{File: file, Object: o})
+		}
+	}
+	return out, nil
+}
+
+// named says which object an error is about, and drops what it says of the
+// text that only we have seen.
+func named(err error, name string) error {
+	e, ok := fault.As(err)
+	if !ok {
+		return err
+	}
+	c := *e
+	c.Object = name
+	return &c
+}
+
+// find gives name and text of the kustomization file.
+func find(ctx context.Context, job render.Job) (string, []byte, error) {
+	var names []string
+	for _, n := range konfig.RecognizedKustomizationFileNames() {
+		names = append(names, path.Join(job.Dir, n))
+	}
+	found, err := job.Files.Read(ctx, names...)
+	if err != nil {
+		return "", nil, err //nolint:wrapcheck // classified
+	}
+	for i, f := range found {
+		if f.Found {
+			return names[i], f.Data, nil
+		}
+	}
+	return "", nil, fault.With(fault.New(fault.Invalid, "there is no kustomization file"), job.Dir, "add kustomization.yaml, or remove the kustomize settings") //nolint:wrapcheck // classified
+}
+
+// checkVersion refuses a version that this binary does not have (KUST-07).
+func checkVersion(v string) error {
+	if v == "" || v == "5" || v == "v5" || strings.HasPrefix(v, "v5.") || strings.HasPrefix(v, "5.") {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "there is no Kustomize %s here; manifests are built with version 5", v), "kustomize.version", "remove kustomize.version") //nolint:wrapcheck // classified
+}
+
+// tidy makes kustomize's words shorter: it sees the repository as a disk, so
+// its absolute paths are the repository's.
+func tidy(err error) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "'/", "'")), " ")
+}

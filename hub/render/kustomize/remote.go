@@ -1,0 +1,96 @@
+package kustomize
+
+import (
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// onlyLocal refuses a kustomization that refers to something outside the
+// repository, and one that wants charts inflated. Text that is no YAML is
+// left to kustomize, which says where.
+func onlyLocal(text []byte) error {
+	var k map[string]any
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return nil //nolint:nilerr // kustomize reports it
+	}
+	for _, field := range [...]string{"helmCharts", "helmChartInflationGenerator"} {
+		if charts, _ := k[field].([]any); len(charts) > 0 {
+			return fault.New(fault.Invalid, "%s are not served yet (%s)", field, chartName(charts[0]))
+		}
+	}
+	for _, field := range [...]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patchesStrategicMerge"} {
+		for _, v := range list(k[field]) {
+			if err := local(field, v); err != nil {
+				return err
+			}
+		}
+	}
+	for _, field := range [...]string{"patches", "patchesJson6902", "replacements"} {
+		for _, v := range list(k[field]) {
+			if err := local(field, member(v, "path")); err != nil {
+				return err
+			}
+		}
+	}
+	for _, field := range [...]string{"configMapGenerator", "secretGenerator"} {
+		for _, g := range list(k[field]) {
+			for _, v := range append(append(list(member(g, "files")), list(member(g, "envs"))...), member(g, "env")) {
+				if err := local(field, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return local("openapi", member(k["openapi"], "path"))
+}
+
+func local(field string, v any) error {
+	s, _ := v.(string)
+	if s == "" || strings.ContainsRune(s, '\n') {
+		return nil // a patch or a generator written in place
+	}
+	what := s
+	if field == "configMapGenerator" || field == "secretGenerator" {
+		if _, file, ok := strings.Cut(s, "="); ok {
+			what = file
+		}
+	}
+	if !isRemote(what) {
+		return nil
+	}
+	if field == "resources" || field == "bases" || field == "components" {
+		return fault.New(fault.Invalid, "%s: remote bases are not served yet: %q", field, redact(what))
+	}
+	return fault.New(fault.Invalid, "%s: remote files are not served yet: %q", field, redact(what))
+}
+
+// isRemote knows the forms that kustomize would fetch: URLs, git's short form
+// user@host:path, GitHub without a scheme, and anything with a ref.
+func isRemote(s string) bool {
+	return regexp.MustCompile(`(?i)^(git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/\s]+[:/]|(www\.)?github\.com[/:])|\?(.*&)?(ref|version|timeout|submodules)=`).MatchString(s)
+}
+
+// redact removes a password from a URL.
+func redact(s string) string {
+	return regexp.MustCompile(`://[^/@\s]*@`).ReplaceAllString(s, "://")
+}
+
+func chartName(v any) string {
+	name, _ := member(v, "name").(string)
+	repo, _ := member(v, "repo").(string)
+	return strings.TrimSpace("chart " + name + " " + redact(repo))
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+func member(v any, key string) any {
+	m, _ := v.(map[string]any)
+	return m[key]
+}

@@ -1,0 +1,430 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+const (
+	step         = 25 * time.Millisecond // between looks at a busy worker
+	startTimeout = 20 * time.Second
+	maxQuestion  = 8 << 20 // bytes of one message of a worker, objects apart
+	maxRenders   = 5_000   // after which a worker is replaced, whatever it may have kept
+)
+
+// A process is one worker and the hub's end of its wire. One goroutine at a
+// time uses it.
+type process struct {
+	tenant  hub.TenantID
+	cmd     *exec.Cmd
+	wire    *Wire
+	stderr  *tail
+	quit    <-chan struct{} // closed when the pool is
+	hello   Hello
+	idle    time.Time // since when
+	renders int
+	reap    sync.Once
+	state   string // how it ended
+}
+
+// start makes a worker and waits until it says that it is caged.
+func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.TenantID) (*process, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start renderer: socket pair: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "renderer's end")
+	defer theirs.Close() //nolint:errcheck // the child has its own copy
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		_ = unix.Close(pair[0])
+		return nil, fmt.Errorf("start renderer: %w", err)
+	}
+	p := &process{tenant: tenant, quit: quit, stderr: &tail{}, wire: NewWire(os.NewFile(uintptr(pair[0]), "renderer"))}
+	p.cmd = exec.Command(cfg.Executable, append(cfg.Arguments[:len(cfg.Arguments):len(cfg.Arguments)], //nolint:gosec,noctx // our own binary; ended by Close
+		"--memory="+strconv.FormatInt(cfg.Limits.Memory, 10), "--sandbox="+cfg.Sandbox)...)
+	p.cmd.Env = []string{}
+	p.cmd.Dir = "/"
+	p.cmd.Stderr = p.stderr
+	p.cmd.ExtraFiles = []*os.File{theirs}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = time.Second
+	if err := p.cmd.Start(); err != nil {
+		_ = p.wire.Close()
+		return nil, fmt.Errorf("start renderer: %w", err)
+	}
+	if err := p.greet(ctx); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) greet(ctx context.Context) error {
+	until := time.Now().Add(startTimeout)
+	p.wire.tick = func() error {
+		if err := p.stopped(ctx); err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fault.New(fault.Offline, "the renderer did not start within %s", startTimeout)
+		}
+		return p.wire.readWithin(step)
+	}
+	frame, err := p.wire.Receive(maxQuestion)
+	if err != nil {
+		p.kill()
+		if _, classified := fault.As(err); classified || ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("start renderer: it ended at once (%s): %s: %w", p.state, p.stderr.safe(), err)
+	}
+	if frame.Kind == FrameFailed {
+		failure, err := Decode[Failure](frame, FrameFailed)
+		if err != nil {
+			return err
+		}
+		return failure.Err()
+	}
+	if p.hello, err = Decode[Hello](frame, FrameHello); err != nil {
+		return err
+	}
+	if p.hello.Version != Version {
+		return fmt.Errorf("start renderer: it is version %q, not %q", p.hello.Version, Version)
+	}
+	return nil
+}
+
+// stopped says why nobody waits for this worker any more.
+func (p *process) stopped(ctx context.Context) error {
+	select {
+	case <-p.quit:
+		return errStopping
+	case <-ctx.Done():
+		return fmt.Errorf("render: %w", ctx.Err())
+	default:
+		return nil
+	}
+}
+
+// kill ends the worker and waits until it is gone.
+func (p *process) kill() {
+	p.reap.Do(func() {
+		_ = p.wire.Close()
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // its group; it may be gone already
+		_ = p.cmd.Process.Kill()
+		err := p.cmd.Wait()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			p.state = exit.String()
+		} else if err != nil {
+			p.state = err.Error()
+		} else {
+			p.state = "exit status 0"
+		}
+	})
+}
+
+// errLost means that the worker ended before it asked for anything: if it had
+// been idle, it may have died then, and another one can do the work.
+var errLost = errors.New("the renderer was gone")
+
+// render runs one request. Only a worker that answered in order can be used
+// again; keep says whether it did.
+func (p *process) render(ctx context.Context, req Request, limits Limits) (res Result, keep bool, err error) {
+	p.renders++
+	run := &run{process: p, limits: limits, recorder: NewRecorder(req, limits), began: time.Now()}
+	p.wire.tick = func() error { return run.tick(ctx) }
+	defer func() {
+		if !keep {
+			p.kill()
+			err = run.explain(err)
+		}
+		if trouble := run.recorder.Trouble(); trouble != nil {
+			err = trouble
+		}
+	}()
+	if err := p.wire.file.SetWriteDeadline(run.began.Add(limits.Timeout)); err != nil {
+		return Result{}, false, fmt.Errorf("render: %w", err)
+	}
+	ask := Ask{Application: req.Application, Namespace: req.Namespace, Sources: req.Sources, Limits: limits}
+	if err := p.wire.Send(FrameAsk, ask); err != nil {
+		return Result{}, false, fmt.Errorf("%w: %w", errLost, err)
+	}
+	return run.serve(ctx)
+}
+
+// A run is one render as the hub sees it.
+type run struct {
+	*process
+	limits   Limits
+	recorder *Recorder
+	began    time.Time
+	looked   time.Time // at the worker's memory
+	asked    bool
+	objects  []Object
+	bytes    int64
+}
+
+// tick is called while the worker is busy.
+func (r *run) tick(ctx context.Context) error {
+	now := time.Now()
+	if err := r.stopped(ctx); err != nil {
+		return err
+	}
+	if now.Sub(r.began) > r.limits.Timeout {
+		return fault.With(fault.New(fault.Exceeded, "rendering took more than %s and was stopped", r.limits.Timeout),
+			"", "look for a loop in the templates, or split the application")
+	}
+	if now.Sub(r.looked) >= step {
+		r.looked = now
+		if used := anonymous(r.cmd.Process.Pid); used > r.limits.Memory {
+			return r.tooLarge()
+		}
+	}
+	return r.wire.readWithin(step)
+}
+
+func (r *run) tooLarge() error {
+	return fault.With(fault.New(fault.Exceeded, "rendering needed more than %d MiB of memory and was stopped", r.limits.Memory>>20),
+		"", "look for a template that grows without end, or split the application")
+}
+
+func (r *run) serve(ctx context.Context) (Result, bool, error) {
+	for {
+		frame, err := r.wire.Receive(max(maxQuestion, r.limits.ObjectBytes+1<<20))
+		if err != nil {
+			return Result{}, false, err
+		}
+		switch frame.Kind {
+		case FrameQuery:
+			r.asked = true
+			if err := r.answer(ctx, frame); err != nil {
+				return Result{}, false, err
+			}
+		case FrameMade:
+			if err := r.take(frame); err != nil {
+				return Result{}, false, err
+			}
+		case FrameFailed:
+			failure, err := Decode[Failure](frame, FrameFailed)
+			if err != nil {
+				return Result{}, false, err
+			}
+			return Result{}, true, failure.sanitized()
+		case FrameFinished:
+			return r.finish(frame)
+		case FrameHello, FrameAsk, FrameReply:
+			return Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
+		default:
+			return Result{}, false, fmt.Errorf("the renderer sent %q", frame.Kind)
+		}
+	}
+}
+
+func (r *run) answer(ctx context.Context, frame Frame) error {
+	q, err := Decode[Question](frame, FrameQuery)
+	if err != nil {
+		return err
+	}
+	var reply Reply
+	if reply.Answer, err = r.recorder.Ask(ctx, q); err != nil {
+		if r.recorder.Trouble() != nil || ctx.Err() != nil {
+			return err
+		}
+		reply = Reply{Failure: Fail(err)}
+	}
+	bodies := make([][]byte, len(reply.Files))
+	for i, f := range reply.Files {
+		bodies[i] = f.Data
+	}
+	return r.wire.Send(FrameReply, reply, bodies...)
+}
+
+// take checks one object before it is believed: its reference must speak of
+// its body, because limits of projects are judged by references.
+func (r *run) take(frame Frame) error {
+	ref, err := Decode[hub.ObjectRef](frame, FrameMade)
+	if err != nil {
+		return err
+	}
+	ref.Digest = hub.Digest{}
+	if len(r.objects) >= r.limits.Objects {
+		return fault.New(fault.Exceeded, "the source makes more than %d objects", r.limits.Objects)
+	}
+	if int64(len(frame.Body)) > r.limits.ObjectBytes {
+		return fault.New(fault.Exceeded, "an object has more than %d bytes", r.limits.ObjectBytes)
+	}
+	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
+		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
+	}
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+			Namespace    string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(frame.Body, &head); err != nil {
+		return fmt.Errorf("the renderer sent an object that is not JSON: %w", err)
+	}
+	group, version, ok := strings.Cut(head.APIVersion, "/")
+	if !ok {
+		group, version = "", head.APIVersion
+	}
+	name := head.Metadata.Name
+	if name == "" {
+		name = head.Metadata.GenerateName
+	}
+	told := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	found := manifest.Key{Group: group, Kind: head.Kind, Namespace: head.Metadata.Namespace, Name: name}
+	if told != found || version != ref.Version || name == "" {
+		return fmt.Errorf("the renderer sent %s under the name %s", found, told)
+	}
+	r.objects = append(r.objects, Object{Ref: ref, JSON: frame.Body})
+	return nil
+}
+
+func (r *run) finish(frame Frame) (Result, bool, error) {
+	end, err := Decode[Finished](frame, FrameFinished)
+	if err != nil {
+		return Result{}, false, err
+	}
+	if end.Objects != len(r.objects) {
+		return Result{}, false, fmt.Errorf("the renderer made %d objects and sent %d", end.Objects, len(r.objects))
+	}
+	const most = 200
+	if len(end.Warnings) > most {
+		end.Warnings = append(end.Warnings[:most:most], fmt.Sprintf("and %d more warnings", len(end.Warnings)-most))
+	}
+	for i, w := range end.Warnings {
+		end.Warnings[i] = readable(w, 2_000)
+	}
+	return Result{
+		Objects: r.objects, SourceType: readable(end.SourceType, 100), Inputs: r.recorder.Inputs(),
+		Impure: end.Impure, Warnings: end.Warnings,
+	}, true, nil
+}
+
+// explain says why a worker that had to be ended was lost.
+func (r *run) explain(err error) error {
+	if _, classified := fault.As(err); classified || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	text := r.stderr.String()
+	switch {
+	case strings.Contains(text, "goroutine stack exceeds") || strings.Contains(text, "stack overflow"):
+		return fault.With(fault.Wrap(fault.Exceeded, err, "rendering went too deep and was stopped"),
+			"", "look for a template or a schema that includes itself")
+	case strings.Contains(text, "cannot allocate memory") || strings.Contains(text, "out of memory"):
+		return r.tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Wrap(fault.Exceeded, err, "rendering took more than %s and was stopped", r.limits.Timeout)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET):
+		if !r.asked && len(r.objects) == 0 {
+			err = fmt.Errorf("%w: %w", errLost, err)
+		}
+		return fault.Wrap(fault.Exceeded, fmt.Errorf("%s: %s: %w", r.state, r.stderr.safe(), err), "the renderer broke off at this source (%s)", r.state)
+	}
+	return err
+}
+
+// sanitized limits what a worker can make the hub say.
+func (f *Failure) sanitized() error {
+	kind := f.Kind
+	cause := readable(f.Cause, 8_000)
+	if kind != fault.Exceeded && kind != fault.Invalid {
+		return fmt.Errorf("renderer: %s", cause)
+	}
+	return &fault.Error{Kind: kind, Object: readable(f.Object, 1_000), Cause: cause, Fix: readable(f.Fix, 1_000)}
+}
+
+// readable cuts a text and drops control characters.
+func readable(s string, limit int) string {
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// anonymous is the memory that a process has to itself; 0 if it is gone.
+func anonymous(pid int) int64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 3 {
+		return 0
+	}
+	resident, err1 := strconv.ParseInt(fields[1], 10, 64)
+	shared, err2 := strconv.ParseInt(fields[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return (resident - shared) * int64(os.Getpagesize())
+}
+
+// A tail keeps the first words that a worker writes to standard error.
+type tail struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write keeps the first 8 KiB and drops the rest.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if room := 8<<10 - t.text.Len(); room > 0 {
+		t.text.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// String is all of it; it may hold values of templates.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// safe is the part for the log: the runtime's own words, without what a panic
+// was called with.
+func (t *tail) safe() string {
+	var lines []string
+	for line := range strings.Lines(t.String()) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "runtime: ") ||
+			strings.HasPrefix(line, "signal: ") || strings.HasPrefix(line, "SIG") || strings.HasPrefix(line, "panic: runtime error: ") ||
+			strings.HasPrefix(line, "render-worker: ") {
+			lines = append(lines, readable(line, 300))
+		}
+	}
+	if len(lines) > 8 {
+		lines = lines[:8]
+	}
+	return strings.Join(lines, "; ")
+}

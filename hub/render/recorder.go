@@ -1,0 +1,374 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// maxWalk is how deep directories are listed, and maxHops how many links one
+// name may lead through.
+const (
+	maxWalk = 64
+	maxHops = 40
+)
+
+// A Recorder answers a renderer's questions from the trees of a request and
+// notes everything that was looked at. It lives in the hub, never in a
+// worker: one that lied about its reads would poison the reuse of snapshots.
+type Recorder struct {
+	req     Request
+	limits  Limits
+	inputs  map[hub.Input]struct{}
+	seen    map[readKey]struct{}
+	read    int64
+	trouble error // first failure that is not the renderer's fault
+}
+
+type readKey struct {
+	source int
+	kind   hub.InputKind
+	name   string
+}
+
+// NewRecorder serves one render. The trees of the request belong to it until
+// the render is over.
+func NewRecorder(req Request, limits Limits) *Recorder {
+	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, seen: map[readKey]struct{}{}}
+}
+
+// Inputs gives all that was looked at, each once, in a stable order.
+func (r *Recorder) Inputs() []hub.Input {
+	out := make([]hub.Input, 0, len(r.inputs))
+	for in := range r.inputs {
+		out = append(out, in)
+	}
+	slices.SortFunc(out, func(a, b hub.Input) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
+
+// Trouble is the first failure of a tree itself: the render's own error would
+// blame the wrong side. Nil if there was none.
+func (r *Recorder) Trouble() error { return r.trouble }
+
+// Ask answers a question and records what was looked at.
+func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return Answer{}, fmt.Errorf("render: %w", err)
+	}
+	if q.Op == OpFact {
+		return r.facts(q)
+	}
+	if q.Source < 0 || q.Source >= len(r.req.Trees) || r.req.Trees[q.Source] == nil {
+		return Answer{}, fault.New(fault.Invalid, "there is no source %d to read from", q.Source+1)
+	}
+	if len(q.Names) == 0 {
+		return Answer{}, fault.New(fault.Invalid, "a question without a name")
+	}
+	for _, name := range q.Names {
+		if err := checkName(name); err != nil {
+			return Answer{}, err
+		}
+	}
+	tree := r.req.Trees[q.Source]
+	switch q.Op {
+	case OpStat:
+		return r.stat(tree, q)
+	case OpList:
+		return r.list(ctx, tree, q)
+	case OpRead:
+		return r.readFiles(ctx, tree, q)
+	case OpReal:
+		return r.real(tree, q)
+	case OpFact:
+	}
+	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))
+}
+
+// checkName is the second lock: whatever a worker asks for, only names inside
+// the tree are looked up.
+func checkName(name string) error {
+	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > 4096 {
+		return fault.New(fault.Invalid, "the path %s leaves the repository or is malformed", quote(name))
+	}
+	return nil
+}
+
+// quote shortens and quotes text from a repository for a message.
+func quote(s string) string {
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+func (r *Recorder) facts(q Question) (Answer, error) {
+	var a Answer
+	for _, name := range q.Names {
+		answer := r.req.fact(q.Source, name)
+		if err := r.add(factInput(q.Source, name, answer)); err != nil {
+			return Answer{}, err
+		}
+		a.Facts = append(a.Facts, answer)
+	}
+	return a, nil
+}
+
+func (r *Recorder) stat(tree hub.Tree, q Question) (Answer, error) {
+	a := Answer{Stats: make([]Stat, len(q.Names))}
+	for i, name := range q.Names {
+		s, err := r.look(tree, q.Source, name)
+		if err != nil {
+			return Answer{}, err
+		}
+		a.Stats[i] = s
+	}
+	return a, nil
+}
+
+// look finds out what stands at a name, through links, and records it.
+func (r *Recorder) look(tree hub.Tree, source int, name string) (Stat, error) {
+	fi, err := tree.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Stat{hub.InputMissing}, r.add(hub.Input{Source: source, Kind: hub.InputMissing, Path: name})
+	case err != nil:
+		return Stat{}, r.wrong(name, err)
+	case fi.IsDir():
+		return Stat{hub.InputDir}, r.add(hub.Input{Source: source, Kind: hub.InputDir, Path: name})
+	}
+	return Stat{hub.InputFile}, r.note(tree, source, hub.InputFile, name)
+}
+
+func (r *Recorder) list(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
+	top, err := r.look(tree, q.Source, q.Names[0])
+	if err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Stats: []Stat{top}}
+	if top.Kind == hub.InputDir {
+		err = r.walk(ctx, tree, q, "", 0, &a.Entries)
+	}
+	return a, err
+}
+
+// walk lists one directory below the one that was asked for, in name order,
+// and what is in its directories after each of them.
+func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below string, depth int, out *[]Entry) error {
+	dir := path.Join(q.Names[0], below)
+	if depth > maxWalk {
+		return fault.With(fault.New(fault.Exceeded, "directories are nested more than %d deep", maxWalk), dir, "")
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("render: %w", ctx.Err())
+	}
+	if err := r.note(tree, q.Source, hub.InputList, dir); err != nil {
+		return err
+	}
+	entries, err := tree.ReadDir(dir)
+	if err != nil {
+		return r.wrong(dir, err)
+	}
+	for _, d := range entries {
+		e, err := r.entry(tree, q.Source, dir, d)
+		if err != nil {
+			return err
+		}
+		e.Path = path.Join(below, d.Name())
+		*out = append(*out, e)
+		if len(*out) > r.limits.Inputs {
+			return fault.With(fault.New(fault.Exceeded, "more than %d names", r.limits.Inputs), q.Names[0], "")
+		}
+		hidden := strings.HasPrefix(d.Name(), ".") && !q.Hidden
+		if !q.Recurse || e.Kind != hub.InputDir || hidden || e.Link && !q.Links {
+			continue
+		}
+		if err := r.walk(ctx, tree, q, e.Path, depth+1, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry describes one name of a directory. A link is described by what it
+// leads to; one that leaves the tree counts as leading nowhere until somebody
+// reads it, and then it is refused by name.
+func (r *Recorder) entry(tree hub.Tree, source int, dir string, d fs.DirEntry) (Entry, error) {
+	if d.Type()&fs.ModeSymlink == 0 {
+		if d.IsDir() {
+			return Entry{Kind: hub.InputDir}, nil
+		}
+		return Entry{Kind: hub.InputFile}, nil
+	}
+	name := path.Join(dir, d.Name())
+	if err := r.note(tree, source, hub.InputLink, name); err != nil {
+		return Entry{}, err
+	}
+	fi, err := tree.Stat(name)
+	switch {
+	case err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || refused(err)):
+		// The link's own text is recorded above; what is missing behind it may
+		// appear, so that is recorded too.
+		if errors.Is(err, fs.ErrNotExist) {
+			err = r.add(hub.Input{Source: source, Kind: hub.InputMissing, Path: name})
+			return Entry{Kind: hub.InputMissing, Link: true}, err
+		}
+		return Entry{Kind: hub.InputMissing, Link: true}, nil
+	case err != nil:
+		return Entry{}, r.wrong(name, err)
+	case fi.IsDir():
+		return Entry{Kind: hub.InputDir, Link: true}, r.add(hub.Input{Source: source, Kind: hub.InputDir, Path: name})
+	}
+	return Entry{Kind: hub.InputFile, Link: true}, r.note(tree, source, hub.InputFile, name)
+}
+
+func (r *Recorder) readFiles(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
+	a := Answer{Files: make([]File, len(q.Names))}
+	for i, name := range q.Names {
+		if ctx.Err() != nil {
+			return Answer{}, fmt.Errorf("render: %w", ctx.Err())
+		}
+		f, err := r.readFile(tree, q.Source, name)
+		if err != nil {
+			return Answer{}, err
+		}
+		a.Files[i] = f
+	}
+	return a, nil
+}
+
+func (r *Recorder) readFile(tree hub.Tree, source int, name string) (File, error) {
+	fi, err := tree.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return File{}, r.add(hub.Input{Source: source, Kind: hub.InputMissing, Path: name})
+	case err != nil:
+		return File{}, r.wrong(name, err)
+	case fi.IsDir():
+		return File{}, fault.With(fault.New(fault.Invalid, "a directory stands where a file is expected"), name, "")
+	case fi.Size() > r.limits.FileBytes:
+		return File{}, fault.With(fault.New(fault.Exceeded, "the file has %d bytes, and at most %d are read", fi.Size(), r.limits.FileBytes), name, "")
+	case r.read+fi.Size() > r.limits.InputBytes:
+		return File{}, fault.With(fault.New(fault.Exceeded, "the files that this render reads have more than %d bytes", r.limits.InputBytes), name, "")
+	}
+	data, err := tree.ReadFile(name)
+	if err != nil {
+		return File{}, r.wrong(name, err)
+	}
+	r.read += int64(len(data))
+	return File{Found: true, Size: int64(len(data)), Data: data}, r.note(tree, source, hub.InputFile, name)
+}
+
+// real resolves every link of a name, one element at a time.
+func (r *Recorder) real(tree hub.Tree, q Question) (Answer, error) {
+	rest := elements(q.Names[0])
+	at, hops := ".", 0
+	for len(rest) > 0 {
+		next := rest[0]
+		rest = rest[1:]
+		if next == ".." {
+			if at == "." {
+				return Answer{}, fault.New(fault.Invalid, "the path %s leads out of the repository through a symbolic link", quote(q.Names[0]))
+			}
+			at = path.Dir(at)
+			continue
+		}
+		at = path.Join(at, next)
+		fi, err := tree.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Answer{Stats: []Stat{{hub.InputMissing}}}, r.add(hub.Input{Source: q.Source, Kind: hub.InputMissing, Path: at})
+		}
+		if err != nil {
+			return Answer{}, r.wrong(at, err)
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if hops++; hops > maxHops {
+			return Answer{}, fault.New(fault.Invalid, "the path %s leads through more than %d symbolic links", quote(q.Names[0]), maxHops)
+		}
+		target, err := r.follow(tree, q.Source, at)
+		if err != nil {
+			return Answer{}, err
+		}
+		rest = append(elements(target), rest...)
+		at = path.Dir(at)
+	}
+	s, err := r.look(tree, q.Source, at)
+	return Answer{Real: at, Stats: []Stat{s}}, err
+}
+
+func (r *Recorder) follow(tree hub.Tree, source int, name string) (string, error) {
+	if err := r.note(tree, source, hub.InputLink, name); err != nil {
+		return "", err
+	}
+	target, err := tree.ReadLink(name)
+	if err != nil {
+		return "", r.wrong(name, err)
+	}
+	if path.IsAbs(target) {
+		return "", fault.With(fault.New(fault.Invalid, "the symbolic link leads out of the repository"), name, "")
+	}
+	return target, nil
+}
+
+// elements splits a path, without "." and empty ones; ".." stays.
+func elements(name string) []string {
+	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
+}
+
+// note records what stands at a name now.
+func (r *Recorder) note(tree hub.Tree, source int, kind hub.InputKind, name string) error {
+	key := readKey{source, kind, name}
+	if _, known := r.seen[key]; known {
+		return nil
+	}
+	in, err := tree.Input(kind, name)
+	if err != nil {
+		return r.wrong(name, err)
+	}
+	r.seen[key] = struct{}{}
+	in.Source, in.Path = source, name
+	return r.add(in)
+}
+
+func (r *Recorder) add(in hub.Input) error {
+	if r.inputs[in] = struct{}{}; len(r.inputs) > r.limits.Inputs {
+		return fault.New(fault.Exceeded, "the render looks at more than %d files and directories", r.limits.Inputs)
+	}
+	return nil
+}
+
+// wrong turns a tree's error into one for people if the repository is to
+// blame, and remembers it as trouble if it is not.
+func (r *Recorder) wrong(name string, err error) error {
+	switch {
+	case refused(err):
+		return fault.With(err, name, "")
+	case errors.Is(err, fs.ErrInvalid):
+		return fault.With(fault.Wrap(fault.Invalid, err, "the symbolic link leads out of the repository or in a circle"), name, "")
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.With(fault.Wrap(fault.Invalid, err, "there is no such file"), name, "")
+	}
+	err = fmt.Errorf("read %q: %w", name, err)
+	if r.trouble == nil {
+		r.trouble = err
+	}
+	return err
+}
+
+// refused says whether an error is already a sentence about the repository.
+func refused(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Invalid || kind == fault.Exceeded
+}

@@ -1,0 +1,135 @@
+// Package render turns a source at a commit into the exact objects that a
+// cluster should hold. It never talks to a cluster, to Git or to a network:
+// trees come in, objects go out. The hub's daemon owns one Pool; the stage in
+// this package asks it. Templates and overlays are rendered in sandboxed
+// worker processes that serve one tenant each; the hub reads every file for
+// them and notes what was read. Equal inputs give byte-equal objects, and one
+// render that fails, hangs or grows fails alone.
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Version names the renderers. It is part of every ParamsHash, so it changes
+// whenever equal inputs may give other objects than before.
+const Version = "1 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2"
+
+// A Request asks for the objects of one application.
+type Request struct {
+	Tenant      hub.TenantID
+	Application string
+	Namespace   string // of the destination; may be empty
+	Project     string
+	Revision    string // commit of the first source
+	Sources     []hub.Source
+	Trees       []hub.Tree // by source index; used by one goroutine during the render
+	KubeVersion string     // of the destination; empty: not known yet
+	APIVersions []string   // "apps/v1", "apps/v1/Deployment"; empty: not known yet
+}
+
+// A Result is the complete, error-free outcome of a render.
+type Result struct {
+	Objects    []Object
+	SourceType string      // Helm, Kustomize or Directory; several are joined by commas in source order
+	Inputs     []hub.Input // everything that was read, each once, in a stable order
+	Impure     bool        // a template asked for the time or for random data
+	Warnings   []string
+}
+
+// An Object is one rendered object with its canonical JSON. The digest of the
+// reference is empty: only the store knows a tenant's digest key.
+type Object struct {
+	Ref  hub.ObjectRef
+	JSON []byte
+}
+
+// The source types.
+const (
+	TypeHelm      = "Helm"
+	TypeKustomize = "Kustomize"
+	TypeDirectory = "Directory"
+)
+
+// RepeatedResource begins the warning about an object that several files or
+// sources gave (SRC-12).
+const RepeatedResource = "RepeatedResourceWarning"
+
+// ParamsHash covers all that decides about the outcome of a render besides
+// what it reads: the renderers' version, the application's names and the
+// sources. What stands at a revision is an input, and so are the few answers
+// about the cluster that a template asks for; neither is part of it.
+func ParamsHash(r Request) [sha256.Size]byte {
+	sources := make([]hub.Source, len(r.Sources))
+	for i, s := range r.Sources {
+		s.TargetRevision, s.TagPrefix, s.Name = "", "", ""
+		sources[i] = s
+	}
+	text, err := json.Marshal(struct {
+		Version, Application, Namespace, Project string
+		Sources                                  []hub.Source
+	}{Version, r.Application, r.Namespace, r.Project, sources})
+	if err != nil {
+		// Only a raw field that is not JSON gets here, and such a spec cannot
+		// have been decoded. The hash must still differ from every other.
+		text = fmt.Appendf(nil, "%s %#v", Version, r)
+	}
+	return sha256.Sum256(text)
+}
+
+// check refuses what cannot be rendered before a worker is bothered.
+func (r Request) check() error {
+	if len(r.Sources) == 0 {
+		return fault.New(fault.Invalid, "the application has no source")
+	}
+	if len(r.Trees) != len(r.Sources) {
+		return fmt.Errorf("render: %d sources, but %d trees", len(r.Sources), len(r.Trees))
+	}
+	refs := map[string]bool{}
+	for i, s := range r.Sources {
+		if err := checkSource(s, r.Trees[i] != nil); err != nil {
+			return fault.With(err, SourceName(i, s), "")
+		}
+		if s.Ref == "" {
+			continue
+		}
+		if refs[s.Ref] {
+			return fault.With(fault.New(fault.Invalid, "the ref %q is used by another source too", s.Ref), SourceName(i, s), "give every ref a name of its own")
+		}
+		refs[s.Ref] = true
+	}
+	return nil
+}
+
+func checkSource(s hub.Source, hasTree bool) error {
+	const unserved = "chart repositories are not served yet"
+	switch {
+	case s.Chart != "" && s.Path != "":
+		return fault.New(fault.Invalid, "path and chart are both set; a source has one of them")
+	case s.Chart != "" && s.Ref != "":
+		return fault.New(fault.Invalid, "ref and chart are both set; only a Git source can have a ref")
+	case s.Chart != "":
+		return fault.With(fault.New(fault.Invalid, "chart %q cannot be rendered: %s", s.Chart, unserved), "", "commit the chart to a Git repository and set path")
+	case strings.HasPrefix(s.RepoURL, "oci://"):
+		return fault.With(fault.New(fault.Invalid, "an OCI artifact cannot be rendered: %s", unserved), "", "commit the manifests to a Git repository and set path")
+	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
+		return fault.New(fault.Invalid, "config management plugins are not served yet")
+	case !hasTree:
+		return fmt.Errorf("render: no tree for a Git source")
+	}
+	return nil
+}
+
+// RefOnly says whether a source only lends its files to others (SRC-10).
+func RefOnly(s hub.Source) bool { return s.Ref != "" && s.Path == "" && s.Chart == "" }
+
+// SourceName names a source for people, without a credential in its URL.
+func SourceName(i int, s hub.Source) string {
+	return fmt.Sprintf("source %d (%s)", i+1, hub.RedactURL(s.RepoURL))
+}

@@ -1,0 +1,7 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+func machineCalls() []uint32 { return nil }

@@ -1,0 +1,266 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// Work is where the loop finds repositories that are due, and leaves what it
+// found. The daemon provides it from the store.
+type Work interface {
+	// Claim leases up to limit repositories that are due, taking tenants in
+	// turn, and waits for the first one.
+	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
+	// Load reads the repository of an item and its credential. The error is
+	// fault.Missing once the repository is gone.
+	Load(ctx context.Context, item hub.WorkItem) (hub.Repository, hub.Credential, error)
+	// Fetched replaces the refs of the repository, clears its error, gives
+	// the lease back, and makes the repository due again at next.
+	Fetched(ctx context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error
+	// Failed stores why the repository could not be fetched and leaves its
+	// refs as they are; lease and next as above.
+	Failed(ctx context.Context, item hub.WorkItem, sentence string, next time.Time) error
+	// Later gives the lease back and stores nothing.
+	Later(ctx context.Context, item hub.WorkItem, due time.Time) error
+	// Done gives the lease back for good.
+	Done(ctx context.Context, item hub.WorkItem) error
+}
+
+// LoopConfig sets how often and how many at once. Zero values mean the
+// defaults.
+type LoopConfig struct {
+	Parallel  int           // repositories fetched at the same time; default 8
+	PerTenant int           // of one tenant, so that slow servers of one do not hold up the others; default half of Parallel
+	Interval  time.Duration // between two listings of a repository, give or take a fifth; default 3 min
+	First     time.Duration // wait after the first failure, doubled after each further one; default 5 s
+	Most      time.Duration // longest wait after a failure; default 10 min, and never less than Interval
+}
+
+func (c LoopConfig) withDefaults() LoopConfig {
+	c.Parallel = max(or(c.Parallel, 8), 1)
+	c.PerTenant = max(or(c.PerTenant, (c.Parallel+1)/2), 1)
+	c.Interval = or(c.Interval, 3*time.Minute)
+	c.First = or(c.First, 5*time.Second)
+	c.Most = max(or(c.Most, 10*time.Minute), c.Interval)
+	return c
+}
+
+// A Loop fetches repositories as they become due: after a webhook at once,
+// otherwise at intervals. Many replicas may run one each.
+type Loop struct {
+	cfg     LoopConfig
+	work    Work
+	mirrors *Mirrors
+	clock   run.Clock
+	log     *slog.Logger
+	queue   *queue
+
+	mu       sync.Mutex
+	failures map[hub.RepositoryID]int // in a row
+}
+
+// NewLoop makes a loop; Run starts it.
+func NewLoop(cfg LoopConfig, work Work, mirrors *Mirrors, clock run.Clock, log *slog.Logger) *Loop {
+	cfg = cfg.withDefaults()
+	return &Loop{cfg: cfg, work: work, mirrors: mirrors, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
+}
+
+// Run fetches until ctx ends, then returns nil. A repository that cannot be
+// fetched is recorded as such and never stops the loop.
+func (l *Loop) Run(ctx context.Context) error {
+	g := run.NewGroup(ctx)
+	g.Go(l.claim)
+	for range l.cfg.Parallel {
+		g.Go(l.worker)
+	}
+	return g.Wait() //nolint:wrapcheck // nil, or the error of a part that has a text of its own
+}
+
+// claim fills the queue.
+func (l *Loop) claim(ctx context.Context) error {
+	failed := func(err error, wait time.Duration) {
+		l.log.ErrorContext(ctx, "fetch work cannot be claimed", logkey.Error, err, logkey.Wait, wait)
+	}
+	return run.Loop(ctx, l.clock, run.Backoff{}, failed, func(ctx context.Context) error { //nolint:wrapcheck // always nil
+		room, err := l.queue.room(ctx)
+		if err != nil {
+			return err
+		}
+		items, err := l.work.Claim(ctx, room)
+		if err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+		l.queue.add(items)
+		return nil
+	})
+}
+
+// worker takes repositories out of the queue.
+func (l *Loop) worker(ctx context.Context) error {
+	for {
+		item, err := l.queue.next(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // only the end of ctx
+		}
+		err = l.one(ctx, item)
+		l.queue.done(item)
+		if err != nil && ctx.Err() == nil {
+			l.log.ErrorContext(ctx, "fetch not recorded; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
+		}
+	}
+}
+
+// one fetches one repository and records the outcome.
+func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
+	repo, cred, err := l.work.Load(ctx, item)
+	if fault.KindOf(err) == fault.Missing {
+		return l.gone(ctx, item)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
+	}
+	refs, err := l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	if ctx.Err() != nil {
+		// The replica stops: another one takes over at once.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return l.work.Later(end, item, l.clock.Now()) //nolint:wrapcheck // worker logs it
+	}
+	if err != nil {
+		return l.failed(ctx, item, err)
+	}
+	l.count(repo.ID, false)
+	next := l.clock.Now().Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64())) //nolint:gosec // jitter
+	if err := l.work.Fetched(ctx, item, refs, next); err != nil {
+		return fmt.Errorf("store refs: %w", err)
+	}
+	return nil
+}
+
+func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {
+	l.count(hub.RepositoryID(item.Key), false)
+	if err := l.mirrors.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
+		l.log.WarnContext(ctx, "mirror not removed", logkey.Repository, item.Key, logkey.Error, err)
+	}
+	return l.work.Done(ctx, item) //nolint:wrapcheck // worker logs it
+}
+
+// failed records a failure. The waits grow, with jitter, from First to Most.
+func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
+	n := l.count(hub.RepositoryID(item.Key), true)
+	wait := min(l.cfg.First<<min(n-1, 20), l.cfg.Most)
+	wait = run.Spread(wait, 0.2, rand.Float64()) //nolint:gosec // jitter
+	level := slog.LevelInfo
+	if fault.KindOf(err) == fault.Internal {
+		level = slog.LevelError
+	}
+	l.log.Log(ctx, level, "repository not fetched", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Attempt, n, logkey.Wait, wait, logkey.Error, err)
+	if err := l.work.Failed(ctx, item, fault.Sentence(err), l.clock.Now().Add(wait)); err != nil {
+		return fmt.Errorf("store failure: %w", err)
+	}
+	return nil
+}
+
+// count keeps the number of failures in a row.
+func (l *Loop) count(repo hub.RepositoryID, failed bool) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !failed {
+		delete(l.failures, repo)
+		return 0
+	}
+	l.failures[repo]++
+	return l.failures[repo]
+}
+
+// A queue holds claimed items until a worker is free and their tenant has
+// fewer running than it may. It is never longer than twice the workers.
+type queue struct {
+	parallel, perTenant int
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	waiting []hub.WorkItem
+	running map[hub.TenantID]int
+	busy    int
+}
+
+func newQueue(cfg LoopConfig) *queue {
+	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, running: map[hub.TenantID]int{}}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// wait holds until ready says so or ctx ends. The caller holds the lock.
+func (q *queue) wait(ctx context.Context, ready func() bool) error {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})
+	defer stop()
+	for !ready() {
+		if ctx.Err() != nil {
+			return ctx.Err() //nolint:wrapcheck // only tells the end
+		}
+		q.changed.Wait()
+	}
+	return ctx.Err() //nolint:wrapcheck // as above
+}
+
+// room waits for room and says how much there is.
+func (q *queue) room(ctx context.Context) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err = q.wait(ctx, func() bool {
+		n = min(q.parallel-q.busy, 2*q.parallel-q.busy-len(q.waiting))
+		return n > 0
+	})
+	return n, err
+}
+
+func (q *queue) add(items []hub.WorkItem) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, items...)
+	q.changed.Broadcast()
+}
+
+// next waits for an item that may run now.
+func (q *queue) next(ctx context.Context) (item hub.WorkItem, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err = q.wait(ctx, func() bool {
+		for i, w := range q.waiting {
+			if q.running[w.Tenant] < q.perTenant {
+				item = w
+				q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+				q.running[w.Tenant]++
+				q.busy++
+				return true
+			}
+		}
+		return false
+	})
+	return item, err
+}
+
+func (q *queue) done(item hub.WorkItem) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy--
+	if q.running[item.Tenant]--; q.running[item.Tenant] == 0 {
+		delete(q.running, item.Tenant)
+	}
+	q.changed.Broadcast()
+}

@@ -1,0 +1,259 @@
+package source
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// A mirror is the copy of one repository. Reading needs no lock; one at a time
+// changes it.
+type mirror struct {
+	*Mirrors
+	id   uint64
+	dir  string
+	odb  *odb
+	turn chan struct{} // capacity 1: holds a token while somebody changes the mirror
+	used atomic.Int64  // when it was last asked for, Unix nanoseconds
+
+	// damaged says that the packs cannot be trusted; the next fetch starts anew.
+	damaged atomic.Bool
+
+	// What follows belongs to whoever has the turn.
+	remote   *remote
+	suffix   string   // ".git" where the server wants the path with it
+	listing  [32]byte // of the refs that are stored; zero: not known
+	timeouts int      // transfers in a row that timed out
+	swept    bool     // leftovers of an earlier process are gone
+
+	mu      sync.Mutex
+	refused map[string]refusal // commits that a reader asked for in vain
+}
+
+// A refusal is why a commit could not be had, and until when not to ask again.
+type refusal struct {
+	until time.Time
+	err   error
+}
+
+func newMirror(m *Mirrors, dir string) *mirror {
+	return &mirror{
+		Mirrors: m, id: m.lib.ids.Add(1), dir: dir, turn: make(chan struct{}, 1), refused: map[string]refusal{},
+		odb: &odb{library: m.lib, dir: filepath.Join(dir, "objects", "pack")},
+	}
+}
+
+// enter waits for the right to change the mirror.
+func (m *mirror) enter(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the repository: %w", context.Cause(ctx))
+	}
+}
+
+func (m *mirror) leave() { <-m.turn }
+
+// prepare makes the folders of a bare repository, which git itself can read.
+func (m *mirror) prepare() error {
+	if _, err := os.Stat(filepath.Join(m.dir, "config")); err == nil {
+		return nil
+	}
+	for _, d := range []string{filepath.Join("objects", "pack"), "refs"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, d), 0o700); err != nil {
+			return fmt.Errorf("create mirror: %w", err)
+		}
+	}
+	const config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+	if err := os.WriteFile(filepath.Join(m.dir, "config"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("create mirror: %w", err)
+	}
+	return nil
+}
+
+// wipe deletes the mirror's files. Readers that are in the middle keep theirs
+// open and come to their end.
+func (m *mirror) wipe() error {
+	m.listing = [32]byte{}
+	trash := filepath.Join(m.cfg.Dir, trashDir, strconv.FormatUint(m.lib.ids.Add(1), 10))
+	if err := os.Rename(m.dir, trash); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove mirror: %w", err)
+	}
+	m.odb.rest()
+	m.damaged.Store(false)
+	if err := os.RemoveAll(trash); err != nil {
+		return fmt.Errorf("remove mirror: %w", err)
+	}
+	return nil
+}
+
+// rest releases files, memory and connections, unless the mirror is just
+// being changed.
+func (m *mirror) rest() {
+	select {
+	case m.turn <- struct{}{}:
+		if m.remote != nil {
+			m.remote.http.CloseIdleConnections()
+		}
+		m.leave()
+	default:
+	}
+	m.odb.rest()
+	m.lib.cache.drop(map[uint64]bool{m.id: true})
+	m.mu.Lock()
+	clear(m.refused)
+	m.mu.Unlock()
+}
+
+func (m *mirror) disconnect() {
+	if m.remote != nil {
+		m.remote.http.CloseIdleConnections()
+		m.remote = nil
+	}
+}
+
+// A tip is what a name in a repository stands for.
+type tip struct {
+	name   string
+	hash   plumbing.Hash // a commit, or the object of an annotated tag
+	peeled plumbing.Hash // the commit behind an annotated tag; zero for others
+}
+
+// commit is what the tip comes down to.
+func (t tip) commit() plumbing.Hash {
+	if !t.peeled.IsZero() {
+		return t.peeled
+	}
+	return t.hash
+}
+
+// refs are the tips as the rest of the hub knows them.
+func refs(tips []tip) []hub.Ref {
+	out := make([]hub.Ref, len(tips))
+	for i, t := range tips {
+		out[i] = hub.Ref{Name: t.name, Commit: t.commit().String()}
+	}
+	return out
+}
+
+// digest tells one listing from another.
+func digest(tips []tip) [32]byte {
+	h := sha256.New()
+	for _, t := range tips {
+		_, _ = fmt.Fprintf(h, "%s %s %s\n", t.hash, t.peeled, t.name)
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// load reads the tips that are stored. A mirror without any has none.
+func (m *mirror) load() ([]tip, error) {
+	f, err := os.Open(filepath.Join(m.dir, "packed-refs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open refs: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	var tips []tip
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := lines.Text()
+		if peeled, ok := strings.CutPrefix(line, "^"); ok && len(tips) > 0 {
+			tips[len(tips)-1].peeled = plumbing.NewHash(peeled)
+			continue
+		}
+		if hash, name, ok := strings.Cut(line, " "); ok && plumbing.IsHash(hash) {
+			tips = append(tips, tip{name: name, hash: plumbing.NewHash(hash)})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: read refs: %w", errDamaged, err)
+	}
+	return tips, nil
+}
+
+// save stores the tips, in the format of git's packed-refs, in one step.
+func (m *mirror) save(tips []tip, branch string) error {
+	var b strings.Builder
+	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
+	head := ""
+	for _, t := range tips {
+		if t.name == "HEAD" {
+			head = t.hash.String()
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s\n", t.hash, t.name)
+		if !t.peeled.IsZero() {
+			fmt.Fprintf(&b, "^%s\n", t.peeled)
+		}
+	}
+	if branch != "" {
+		head = "ref: " + branch
+	}
+	for name, text := range map[string]string{"packed-refs": b.String(), "HEAD": head + "\n"} {
+		at := filepath.Join(m.dir, name)
+		if err := os.WriteFile(at+".tmp", []byte(text), 0o600); err != nil {
+			return fmt.Errorf("write refs: %w", err)
+		}
+		if err := rename(at+".tmp", at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortTips(tips []tip) {
+	slices.SortFunc(tips, func(a, b tip) int { return strings.Compare(a.name, b.name) })
+}
+
+// sweep removes, once, what an interrupted process left in the folder of
+// packs.
+func (m *mirror) sweep() error {
+	if m.swept {
+		return nil
+	}
+	m.swept = true
+	list, err := os.ReadDir(m.odb.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list packs: %w", err)
+	}
+	for _, e := range list {
+		name := e.Name()
+		if !strings.HasPrefix(name, "tmp_") && !strings.HasSuffix(name, ".tmp") && !m.orphan(name) {
+			continue
+		}
+		if err := removed(filepath.Join(m.odb.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphan says whether a pack has no index: it was not put in place whole.
+func (m *mirror) orphan(name string) bool {
+	base, isPack := strings.CutSuffix(name, ".pack")
+	if !isPack {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(m.odb.dir, base+".idx"))
+	return errors.Is(err, os.ErrNotExist)
+}

@@ -1,0 +1,205 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// A remote is the way to one repository. It keeps its connections open between
+// exchanges, which saves a handshake per push.
+type remote struct {
+	insecure bool
+	http     *http.Transport
+	git      transport.Transport
+}
+
+// newRemote makes the way for one repository, with connections of its own, so
+// that no credential and no TLS setting of another repository is ever near.
+func newRemote(cfg Config, insecure bool) *remote {
+	r := &remote{insecure: insecure}
+	r.http = &http.Transport{
+		// No proxy from the environment: the guard must see the real address.
+		DialContext:         guard{cfg.AllowedNetworks}.dialer().DialContext,
+		TLSClientConfig:     &tls.Config{RootCAs: cfg.RootCAs, InsecureSkipVerify: insecure, MinVersion: tls.VersionTLS12}, //nolint:gosec // asked for, per repository, and visible
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 2,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	r.git = githttp.NewClient(&http.Client{Transport: watched{r.http}})
+	return r
+}
+
+// session starts one conversation about a repository. Other schemes than HTTP
+// get their own transport here.
+func (r *remote) session(repo string, cred hub.Credential) (transport.UploadPackSession, error) {
+	u, err := url.Parse(repo)
+	if err != nil || u.Host == "" {
+		return nil, fault.With(fault.New(fault.Invalid, "the repository URL cannot be parsed"), "", "write it like https://git.example.com/team/repository.git")
+	}
+	switch strings.ToLower(u.Scheme) {
+	case "http", "https":
+	case "ssh":
+		return nil, fault.With(fault.New(fault.Invalid, "ssh:// repositories are not supported yet"), "", "use the repository's https:// URL with a token")
+	default:
+		return nil, fault.With(fault.New(fault.Invalid, "repositories with the scheme %q are not supported", u.Scheme), "", "use the repository's https:// URL")
+	}
+	host := u.Hostname()
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	port, _ := strconv.Atoi(u.Port()) // 0: the scheme's own
+	s, err := r.git.NewUploadPackSession(&transport.Endpoint{
+		Protocol: strings.ToLower(u.Scheme), Host: host, Port: port, Path: u.EscapedPath(),
+	}, auth(cred))
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return s, nil
+}
+
+// auth is how a credential is shown. A lone password is a token; hosts take
+// any user name beside a token, and GitHub documents this one.
+func auth(cred hub.Credential) transport.AuthMethod {
+	switch {
+	case cred.BearerToken != "":
+		return &githttp.TokenAuth{Token: cred.BearerToken}
+	case cred.Username != "":
+		return &githttp.BasicAuth{Username: cred.Username, Password: cred.Password}
+	case cred.Password != "":
+		return &githttp.BasicAuth{Username: "x-access-token", Password: cred.Password}
+	}
+	return nil
+}
+
+// An exchange is what is known of one request that go-git makes: how much may
+// come back, and what really went wrong, which go-git's own errors lose.
+type exchange struct {
+	limit int64
+
+	mu     sync.Mutex
+	status int
+	err    error
+}
+
+type exchangeKey struct{}
+
+// begin binds a new exchange to a context.
+func begin(ctx context.Context, limit int64) (context.Context, *exchange) {
+	x := &exchange{limit: limit}
+	return context.WithValue(ctx, exchangeKey{}, x), x
+}
+
+func (x *exchange) note(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil && !errors.Is(err, io.EOF) {
+		x.err = err
+	}
+	return err
+}
+
+// wrong gives the first thing that went wrong, if anything did, and the status
+// of the last answer.
+func (x *exchange) wrong() (status int, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status, x.err
+}
+
+// errNotGit says that a web server answered that does not speak Git.
+var errNotGit = errors.New("the answer is not one of a Git server")
+
+// watched is an HTTP transport under the rules of an exchange: answers are
+// limited after decompression, an error's text is not read at all (servers
+// repeat what they were sent), and a web page is not taken for a listing.
+type watched struct{ next *http.Transport }
+
+func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
+	x, _ := req.Context().Value(exchangeKey{}).(*exchange)
+	if x == nil {
+		return nil, errors.New("request outside an exchange")
+	}
+	res, err := w.next.RoundTrip(req)
+	if err != nil {
+		return nil, x.note(err)
+	}
+	x.mu.Lock()
+	x.status = res.StatusCode
+	x.mu.Unlock()
+	switch {
+	case res.StatusCode >= 300:
+		drain(res.Body)
+		res.Body, res.ContentLength = http.NoBody, 0
+	case req.Method == http.MethodGet && !isListing(res.Header.Get("Content-Type")):
+		drain(res.Body)
+		return nil, x.note(errNotGit)
+	default:
+		res.Body = &limitedBody{body: res.Body, left: x.limit, x: x}
+	}
+	return res, nil
+}
+
+// drain reads a little of a body that nobody wants, so that its connection
+// can be used again.
+func drain(body io.ReadCloser) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, 4096))
+	_ = body.Close() // nothing was written
+}
+
+func isListing(contentType string) bool {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/x-git-upload-pack-advertisement")
+}
+
+// limitedBody ends with a limitError where the server goes on too long.
+type limitedBody struct {
+	body io.ReadCloser
+	left int64
+	x    *exchange
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.body.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, b.x.note(limitError{"the answer has too many bytes", b.x.limit})
+	}
+	if err != nil {
+		return n, b.x.note(err)
+	}
+	return n, nil
+}
+
+// Close reads the rest, if there is little of it, to keep the connection.
+func (b *limitedBody) Close() error {
+	_, _ = io.Copy(io.Discard, io.LimitReader(b.body, 4096))
+	if err := b.body.Close(); err != nil {
+		return fmt.Errorf("close answer: %w", err)
+	}
+	return nil
+}
+
+// timedOut says whether an error is a deadline that passed.
+func timedOut(err error) bool {
+	var n net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}

@@ -1,0 +1,243 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	selectUsers = `
+		SELECT id, tenant_id, name, roles, disabled, created_at
+		FROM   account
+		WHERE  tenant_id = $1
+		ORDER  BY name`
+	selectUser = `
+		SELECT id, tenant_id, name, roles, disabled, created_at
+		FROM   account
+		WHERE  tenant_id = $1 AND id = $2`
+	selectUserByName = `
+		SELECT id, tenant_id, name, roles, disabled, created_at, password_hash
+		FROM   account
+		WHERE  tenant_id = $1 AND name = $2`
+	insertUser = `
+		INSERT INTO account (tenant_id, id, name, password_hash, roles, disabled, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	updateUser     = `UPDATE account SET name = $3, roles = $4, disabled = $5 WHERE tenant_id = $1 AND id = $2`
+	updatePassword = `UPDATE account SET password_hash = $3 WHERE tenant_id = $1 AND id = $2`
+	deleteUser     = `DELETE FROM account WHERE tenant_id = $1 AND id = $2`
+	endAccount     = `SELECT directory.end_account($1, $2)`
+
+	selectPolicyText = `SELECT policy, policy_version FROM organisation WHERE tenant_id = $1`
+	updatePolicy     = `UPDATE organisation SET policy = $2, policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
+	bumpPolicy       = `UPDATE organisation SET policy_version = policy_version + 1 WHERE tenant_id = $1 RETURNING policy_version`
+
+	insertAPIToken = `
+		INSERT INTO api_token (tenant_id, id, account_id, name, prefix, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	putToken        = `SELECT directory.put_token($1, $2, $3, $4)`
+	selectAPITokens = `
+		SELECT k.id, k.account_id, k.name, k.prefix, k.created_at, k.expires_at, u.used_at
+		FROM   api_token k
+		LEFT   JOIN directory.token_uses() u ON u.id = k.id
+		WHERE  k.tenant_id = $1 AND k.account_id = $2
+		ORDER  BY k.created_at, k.id`
+	deleteAPIToken = `DELETE FROM api_token WHERE tenant_id = $1 AND account_id = $2 AND id = $3`
+	dropToken      = `SELECT directory.drop_token($1)`
+)
+
+func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
+	err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt)
+	return u, err
+}
+
+func noUser() error { return fault.New(fault.Missing, "there is no such user") }
+
+// Users gives the local accounts in order of name.
+func (t *Tenant) Users(ctx context.Context) ([]hub.User, error) {
+	return list(ctx, t.tx, "users", scanUser, selectUsers, t.id)
+}
+
+// User gives one account.
+func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
+	if !hub.ValidID(string(id)) {
+		return hub.User{}, noUser()
+	}
+	u, err := one(ctx, t.tx, "user", scanUser, selectUser, t.id, id)
+	return u, missing(err, "there is no such user")
+}
+
+// UserByName gives one account with the hash of its password.
+func (t *Tenant) UserByName(ctx context.Context, name string) (hub.User, string, error) {
+	var hash string
+	u, err := one(ctx, t.tx, "user", func(row pgx.CollectableRow) (u hub.User, err error) {
+		err = row.Scan(&u.ID, &u.Tenant, &u.Name, &u.Roles, &u.Disabled, &u.CreatedAt, &hash)
+		return u, err
+	}, selectUserByName, t.id, name)
+	return u, hash, missing(err, "there is no user %q", name)
+}
+
+// CreateUser makes an account with the hash of a password. An empty ID or
+// time is filled in.
+func (t *Tenant) CreateUser(ctx context.Context, u hub.User, passwordHash string) (hub.User, error) {
+	if u.ID == "" {
+		u.ID = hub.NewID[hub.UserID]()
+	}
+	if u.CreatedAt.IsZero() {
+		u.CreatedAt = time.Now()
+	}
+	u.Tenant, u.CreatedAt, u.Roles = t.id, micro(u.CreatedAt), nonNil(u.Roles)
+	_, err := exec(ctx, t.tx, "insert user", insertUser, t.id, u.ID, u.Name, passwordHash, u.Roles, u.Disabled, u.CreatedAt)
+	if err != nil {
+		return hub.User{}, userFault(err, u.Name)
+	}
+	return u, t.bumpPolicy(ctx)
+}
+
+func userFault(err error, name string) error {
+	switch {
+	case violates(err, "account_name"):
+		return taken("user " + name)
+	case code(err) == checkViolation:
+		return fault.New(fault.Invalid, "a user needs a name")
+	}
+	return err
+}
+
+// UpdateUser changes name, roles and whether the account is disabled; a
+// disabled account loses its sessions at once.
+func (t *Tenant) UpdateUser(ctx context.Context, u hub.User) error {
+	if !hub.ValidID(string(u.ID)) {
+		return noUser()
+	}
+	n, err := exec(ctx, t.tx, "update user", updateUser, t.id, u.ID, u.Name, nonNil(u.Roles), u.Disabled)
+	if err != nil {
+		return userFault(err, u.Name)
+	}
+	if n == 0 {
+		return noUser()
+	}
+	if u.Disabled {
+		if err := t.EndSessions(ctx, u.ID); err != nil {
+			return err
+		}
+	}
+	return t.bumpPolicy(ctx)
+}
+
+// SetPassword stores the hash of a new password and ends the account's
+// sessions.
+func (t *Tenant) SetPassword(ctx context.Context, id hub.UserID, passwordHash string) error {
+	if !hub.ValidID(string(id)) {
+		return noUser()
+	}
+	n, err := exec(ctx, t.tx, "update password", updatePassword, t.id, id, passwordHash)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noUser()
+	}
+	return t.EndSessions(ctx, id)
+}
+
+// DeleteUser removes an account with its sessions and tokens.
+func (t *Tenant) DeleteUser(ctx context.Context, id hub.UserID) error {
+	if !hub.ValidID(string(id)) {
+		return noUser()
+	}
+	n, err := exec(ctx, t.tx, "delete user", deleteUser, t.id, id)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noUser()
+	}
+	if _, err := exec(ctx, t.tx, "end account", endAccount, id, true); err != nil {
+		return err
+	}
+	return t.bumpPolicy(ctx)
+}
+
+// EndSessions signs a user out everywhere. Tokens stay.
+func (t *Tenant) EndSessions(ctx context.Context, id hub.UserID) error {
+	_, err := exec(ctx, t.tx, "end sessions", endAccount, id, false)
+	return err
+}
+
+// Policy gives the tenant's access policy and its version.
+func (t *Tenant) Policy(ctx context.Context) (string, int64, error) {
+	var text string
+	var version int64
+	if err := t.tx.QueryRow(ctx, selectPolicyText, t.id).Scan(&text, &version); err != nil {
+		return "", 0, fmt.Errorf("read policy: %w", err)
+	}
+	return text, version, nil
+}
+
+// SetPolicy replaces the tenant's access policy.
+func (t *Tenant) SetPolicy(ctx context.Context, text string) error {
+	if err := t.tx.QueryRow(ctx, updatePolicy, t.id, text).Scan(&t.policyVersion); err != nil {
+		return fmt.Errorf("write policy: %w", err)
+	}
+	return nil
+}
+
+// bumpPolicy makes compiled rights stale after a change that they depend on.
+func (t *Tenant) bumpPolicy(ctx context.Context) error {
+	if err := t.tx.QueryRow(ctx, bumpPolicy, t.id).Scan(&t.policyVersion); err != nil {
+		return fmt.Errorf("raise policy version: %w", err)
+	}
+	return nil
+}
+
+// PutToken stores an API token. Its secret is known by hash only.
+func (t *Tenant) PutToken(ctx context.Context, k hub.APIToken) error {
+	if k.CreatedAt.IsZero() {
+		k.CreatedAt = time.Now()
+	}
+	_, err := exec(ctx, t.tx, "insert token", insertAPIToken, t.id, k.ID, k.User, k.Name, k.Prefix, micro(k.CreatedAt), k.ExpiresAt)
+	switch {
+	case violates(err, "api_token_name"):
+		return taken("token " + k.Name)
+	case code(err) == foreignKeyViolation:
+		return noUser()
+	case err != nil:
+		return err
+	}
+	_, err = exec(ctx, t.tx, "list token", putToken, k.Hash[:], k.ID, k.User, k.ExpiresAt)
+	return err
+}
+
+// Tokens gives the API tokens of a user, without their hashes.
+func (t *Tenant) Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, error) {
+	if !hub.ValidID(string(user)) {
+		return nil, nil
+	}
+	return list(ctx, t.tx, "tokens", func(row pgx.CollectableRow) (k hub.APIToken, err error) {
+		k.Tenant = t.id
+		err = row.Scan(&k.ID, &k.User, &k.Name, &k.Prefix, &k.CreatedAt, &k.ExpiresAt, &k.UsedAt)
+		return k, err
+	}, selectAPITokens, t.id, user)
+}
+
+// DeleteToken ends an API token of a user.
+func (t *Tenant) DeleteToken(ctx context.Context, user hub.UserID, id hub.TokenID) error {
+	if !hub.ValidID(string(user)) || !hub.ValidID(string(id)) {
+		return fault.New(fault.Missing, "there is no such token")
+	}
+	n, err := exec(ctx, t.tx, "delete token", deleteAPIToken, t.id, user, id)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fault.New(fault.Missing, "there is no such token")
+	}
+	_, err = exec(ctx, t.tx, "unlist token", dropToken, id)
+	return err
+}

@@ -1,0 +1,440 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	// One statement reads applications for every purpose: by name, by id, or
+	// a page of those that a filter lets through. Labels are conditions as
+	// {key, values, not}; all must hold.
+	selectApplications = `
+		SELECT a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
+		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
+		       s.generation, s.planned_generation, s.pin, s.revision, s.revisions, s.source_type,
+		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
+		       s.resources, s.compared_at, s.refreshed_at, s.hold,
+		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
+		        FROM   condition c
+		        WHERE  c.tenant_id = a.tenant_id AND c.application_id = a.id),
+		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
+		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline
+		FROM   application a
+		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
+		WHERE  a.tenant_id = $1`
+
+	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
+	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
+	applicationPage   = selectApplications + applicationFilter + `
+		  AND  (a.name, a.namespace) > ($12, $13)
+		ORDER  BY a.name, a.namespace
+		LIMIT  $14`
+	applicationFilter = `
+		  AND  ($3 OR a.project = ANY ($4::text[]))
+		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
+		  AND  (cardinality($6::text[]) = 0 OR a.namespace = ANY ($6))
+		  AND  (cardinality($7::uuid[]) = 0 OR a.cluster_id = ANY ($7))
+		  AND  (cardinality($8::text[]) = 0 OR s.sync = ANY ($8))
+		  AND  (cardinality($9::text[]) = 0 OR s.health = ANY ($9))
+		  AND  ($10 = '' OR position(lower($10) IN lower(a.name)) > 0)
+		  AND  NOT EXISTS (
+		         SELECT FROM jsonb_to_recordset($11::jsonb) AS l (key text, vals jsonb, neg boolean)
+		         WHERE  l.neg = CASE WHEN jsonb_array_length(l.vals) = 0 THEN a.labels ? l.key
+		                             ELSE coalesce(l.vals ? (a.labels ->> l.key), false) END)`
+	countApplications = `
+		SELECT s.sync, s.health, count(*)
+		FROM   application a
+		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `
+		GROUP  BY s.sync, s.health`
+
+	insertApplication = `
+		INSERT INTO application (tenant_id, id, namespace, name, labels, annotations, finalizers, project, spec, cluster_id, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, '')::uuid, $11, $11)`
+	insertStatus      = `INSERT INTO application_status (tenant_id, application_id) VALUES ($1, $2)`
+	updateApplication = `
+		UPDATE application
+		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
+		       version = version + 1, updated_at = $9
+		WHERE  tenant_id = $1 AND id = $2`
+	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
+	deleteSources   = `DELETE FROM app_source WHERE tenant_id = $1 AND application_id = $2`
+	insertSources   = `
+		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
+		SELECT $1, $2, u.idx, u.repository FROM unnest($3::integer[], $4::uuid[]) AS u (idx, repository)`
+	lockStatus = `
+		SELECT application_id FROM application_status
+		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
+		ORDER  BY application_id
+		FOR UPDATE`
+	markDeleting = `
+		UPDATE application
+		SET    deleting_at = coalesce(deleting_at, $3), cascade = $4, version = version + 1, updated_at = $3
+		WHERE  tenant_id = $1 AND id = $2`
+	deleteApplication = `DELETE FROM application WHERE tenant_id = $1 AND id = $2`
+	selectOrphans     = `
+		DELETE FROM repository r
+		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
+		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
+		RETURNING r.id`
+	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = $2`
+)
+
+// noApp is the one answer for an application that is not there, or not the
+// caller's.
+func noApp() error { return fault.New(fault.Missing, "there is no such application") }
+
+func appObject(a hub.Application) string { return "application " + a.Namespace + "/" + a.Name }
+
+func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
+	var cluster, target, accepted string
+	var pin, conditions []byte
+	var op nullOperation
+	s := &a.Status
+	dest := []any{
+		&a.ID, &a.Tenant, &a.Namespace, &a.Name, &a.Labels, &a.Annotations, &a.Finalizers, &a.Version, &a.CreatedAt, &a.UpdatedAt,
+		&a.Project, (*rawJSON)(&a.Spec), &cluster, &a.DeletingAt, &a.Cascade,
+		&a.Generation, &s.PlannedGeneration, &pin, &s.Revision, &s.Revisions, &s.SourceType,
+		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
+		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &conditions,
+	}
+	if err := row.Scan(append(dest, op.dest()...)...); err != nil {
+		return a, err
+	}
+	a.Cluster, s.Target, s.Accepted = hub.ClusterID(cluster), hub.SnapshotID(target), hub.SnapshotID(accepted)
+	if pin != nil {
+		a.Pin = new(hub.Pin)
+		if err := json.Unmarshal(pin, a.Pin); err != nil {
+			return a, fmt.Errorf("read pin: %w", err)
+		}
+	}
+	if conditions != nil {
+		if err := json.Unmarshal(conditions, &s.Conditions); err != nil {
+			return a, fmt.Errorf("read conditions: %w", err)
+		}
+	}
+	if s.Operation, err = op.operation(); s.Operation != nil {
+		s.Operation.Application = a.ID
+	}
+	return a, err
+}
+
+// Application gives one application by its name.
+func (t *Tenant) Application(ctx context.Context, namespace, name string) (hub.Application, error) {
+	a, err := one(ctx, t.tx, "application", scanApplication, applicationByName, t.id, true, name, namespace)
+	return a, missing(err, "there is no application %q in namespace %q", name, namespace)
+}
+
+// ApplicationByID gives one application.
+func (t *Tenant) ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error) {
+	if !hub.ValidID(string(id)) {
+		return hub.Application{}, noApp()
+	}
+	a, err := one(ctx, t.tx, "application", scanApplication, applicationsByID, t.id, true, ids([]hub.ApplicationID{id}))
+	return a, missing(err, "there is no such application")
+}
+
+// ApplicationsByID gives those of the applications that there are.
+func (t *Tenant) ApplicationsByID(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
+	found, err := list(ctx, t.tx, "applications", scanApplication, applicationsByID, t.id, false, ids(want))
+	out := make(map[hub.ApplicationID]hub.Application, len(found))
+	for _, a := range found {
+		out[a.ID] = a
+	}
+	return out, err
+}
+
+// Applications gives a page of the applications that a filter lets through,
+// in order of name and namespace, without the results of their operations.
+func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error) {
+	args, err := t.filterArgs(f)
+	if err != nil {
+		return nil, err
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	args = append(args, f.After.Name, f.After.Namespace, limit)
+	return list(ctx, t.tx, "applications", scanApplication, applicationPage, args...)
+}
+
+// A StatusCount is how many applications are in one pair of states.
+type StatusCount struct {
+	Sync   hub.SyncStatus
+	Health hub.HealthStatus
+	Count  int
+}
+
+// CountApplications counts what a filter lets through, by sync and health.
+// After and Limit are not looked at.
+func (t *Tenant) CountApplications(ctx context.Context, f hub.ApplicationFilter) ([]StatusCount, error) {
+	args, err := t.filterArgs(f)
+	if err != nil {
+		return nil, err
+	}
+	args[1] = true
+	return list(ctx, t.tx, "application counts", pgx.RowToStructByPos[StatusCount], countApplications, args...)
+}
+
+// filterArgs are the parameters $1 to $11 of the page and the count.
+func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
+	type term struct {
+		Key  string   `json:"key"`
+		Vals []string `json:"vals"`
+		Neg  bool     `json:"neg"`
+	}
+	terms := make([]term, len(f.Labels))
+	for i, l := range f.Labels {
+		terms[i] = term{l.Key, nonNil(l.Values), l.Not}
+	}
+	text, err := jsonText(terms)
+	if err != nil {
+		return nil, err
+	}
+	clusters := texts(f.Clusters)
+	for _, c := range clusters {
+		if !hub.ValidID(c) {
+			return nil, fault.New(fault.Invalid, "%q is no id of a cluster", c)
+		}
+	}
+	return []any{
+		t.id, false, f.All, nonNil(f.Allowed), nonNil(f.Projects), nonNil(f.Namespaces), clusters,
+		texts(f.Sync), texts(f.Health), f.Query, text,
+	}, nil
+}
+
+// LockApplications gives those of the applications that there are, and keeps
+// everyone else from changing them until the transaction ends.
+func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
+	if err := t.lockApps(ctx, want); err != nil {
+		return nil, err
+	}
+	return t.ApplicationsByID(ctx, want)
+}
+
+// lockApps takes the locks in order of id.
+func (t *Tenant) lockApps(ctx context.Context, want []hub.ApplicationID) error {
+	_, err := list(ctx, t.tx, "application locks", pgx.RowTo[string], lockStatus, t.id, ids(want))
+	return err
+}
+
+// CreateApplication makes an application, makes its repositories known, and
+// has it refreshed. An empty ID, namespace or time is filled in.
+func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error) {
+	if a.ID == "" {
+		a.ID = hub.NewID[hub.ApplicationID]()
+	}
+	if a.Namespace == "" {
+		a.Namespace = "argocd"
+	}
+	if a.CreatedAt.IsZero() {
+		a.CreatedAt = time.Now()
+	}
+	spec, urls, err := sourcesOf(a)
+	if err != nil {
+		return hub.Application{}, err
+	}
+	if err := t.shareProject(ctx, a.Project); err != nil {
+		return hub.Application{}, err
+	}
+	_, err = exec(ctx, t.tx, "insert application", insertApplication, t.id, a.ID, a.Namespace, a.Name, labels(a.Labels), labels(a.Annotations),
+		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(a.CreatedAt))
+	if err != nil {
+		return hub.Application{}, appFault(err, a)
+	}
+	if _, err := exec(ctx, t.tx, "insert application status", insertStatus, t.id, a.ID); err != nil {
+		return hub.Application{}, err
+	}
+	if err := t.setSources(ctx, a.ID, urls); err != nil {
+		return hub.Application{}, err
+	}
+	t.appChanged(a.ID)
+	t.enqueue(hub.WorkRefresh, string(a.ID), time.Now(), false)
+	return t.ApplicationByID(ctx, a.ID)
+}
+
+func appFault(err error, a hub.Application) error {
+	switch {
+	case violates(err, "application_name"):
+		return taken(appObject(a))
+	case code(err) == foreignKeyViolation:
+		return fault.With(fault.New(fault.Invalid, "its destination names a cluster that is not there any more"), appObject(a), "read the clusters again")
+	case code(err) == checkViolation:
+		return fault.New(fault.Invalid, "an application needs a name")
+	}
+	return err
+}
+
+// sourcesOf checks a spec and gives the URLs of its repositories by source.
+func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
+	if spec, err = givenSpec(a.Spec); err != nil {
+		return "", nil, fault.With(err, appObject(a), "")
+	}
+	decoded, err := hub.DecodeSpec(json.RawMessage(spec))
+	if err != nil {
+		return "", nil, fault.With(err, appObject(a), "")
+	}
+	for i, s := range decoded.EffectiveSources() {
+		url, err := hub.NormalizeRepoURL(s.RepoURL)
+		if err != nil {
+			return "", nil, fault.With(err, fmt.Sprintf("%s, source %d", appObject(a), i+1), "")
+		}
+		urls = append(urls, url)
+	}
+	return spec, urls, nil
+}
+
+// shareProject keeps the project from being deleted before the transaction
+// ends. A project that is not there is the application's problem later.
+func (t *Tenant) shareProject(ctx context.Context, name string) error {
+	_, err := list(ctx, t.tx, "project lock", pgx.RowTo[string], shareProject, t.id, name)
+	return err
+}
+
+// setSources replaces the list of repositories that an application uses, and
+// forgets those that nobody registered and nobody uses any more.
+func (t *Tenant) setSources(ctx context.Context, app hub.ApplicationID, urls []string) error {
+	before, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, app)
+	if err != nil {
+		return err
+	}
+	var indexes []int32
+	var repositories []string
+	if named := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(urls))), func(u string) bool { return u == "" }); len(named) > 0 {
+		known, err := t.noteRepositories(ctx, named)
+		if err != nil {
+			return err
+		}
+		for i, url := range urls {
+			if url != "" {
+				indexes, repositories = append(indexes, int32(i)), append(repositories, string(known[url]))
+			}
+		}
+	}
+	b := &pgx.Batch{}
+	b.Queue(deleteSources, t.id, app)
+	b.Queue(insertSources, t.id, app, nonNil(indexes), nonNil(repositories))
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("store sources of application %q: %w", app, err)
+	}
+	return t.forgetRepositories(ctx, before)
+}
+
+func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) error {
+	if len(candidates) == 0 {
+		return nil
+	}
+	gone, err := list(ctx, t.tx, "unused repositories", pgx.RowTo[string], selectOrphans, t.id, candidates)
+	for _, id := range gone {
+		t.removed(changeRepository, id)
+	}
+	return err
+}
+
+func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
+
+// UpdateApplication changes what people wrote of an application. A change of
+// spec, project or cluster raises the generation; the application is
+// refreshed in any case. The error is fault.Conflict if its version is not
+// the expected one; 0 expects any.
+func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error) {
+	spec, urls, err := sourcesOf(a)
+	if err != nil {
+		return hub.Application{}, err
+	}
+	if err := t.shareProject(ctx, a.Project); err != nil {
+		return hub.Application{}, err
+	}
+	if err := t.lockApps(ctx, []hub.ApplicationID{a.ID}); err != nil {
+		return hub.Application{}, err
+	}
+	old, err := t.ApplicationByID(ctx, a.ID)
+	if err != nil {
+		return hub.Application{}, err
+	}
+	if expect != 0 && expect != old.Version {
+		return hub.Application{}, stale(appObject(old))
+	}
+	_, err = exec(ctx, t.tx, "update application", updateApplication, t.id, a.ID, labels(a.Labels), labels(a.Annotations),
+		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(time.Now()))
+	if err != nil {
+		return hub.Application{}, appFault(err, a)
+	}
+	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) {
+		if _, err := exec(ctx, t.tx, "raise generation", raiseGeneration, t.id, a.ID); err != nil {
+			return hub.Application{}, err
+		}
+		if err := t.setSources(ctx, a.ID, urls); err != nil {
+			return hub.Application{}, err
+		}
+	}
+	t.appChanged(a.ID)
+	t.enqueue(hub.WorkRefresh, string(a.ID), time.Now(), false)
+	return t.ApplicationByID(ctx, a.ID)
+}
+
+// sameJSON compares two texts without regard to white space.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
+		return false
+	}
+	return bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// MarkDeleting notes that an application is to go, with its objects if
+// cascade is set, and raises its generation. The first time stays.
+func (t *Tenant) MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error {
+	if !hub.ValidID(string(app)) {
+		return noApp()
+	}
+	if err := t.lockApps(ctx, []hub.ApplicationID{app}); err != nil {
+		return err
+	}
+	n, err := exec(ctx, t.tx, "mark deletion", markDeleting, t.id, app, micro(time.Now()), cascade)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noApp()
+	}
+	t.appChanged(app)
+	_, err = exec(ctx, t.tx, "raise generation", raiseGeneration, t.id, app)
+	return err
+}
+
+// RemoveApplication forgets an application with its snapshots, operations,
+// history, tombstones and resources. Nothing in any cluster is touched.
+func (t *Tenant) RemoveApplication(ctx context.Context, app hub.ApplicationID) error {
+	if !hub.ValidID(string(app)) {
+		return noApp()
+	}
+	if err := t.lockApps(ctx, []hub.ApplicationID{app}); err != nil {
+		return err
+	}
+	used, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, app)
+	if err != nil {
+		return err
+	}
+	n, err := exec(ctx, t.tx, "delete application", deleteApplication, t.id, app)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noApp()
+	}
+	t.removed(changeApplication, string(app))
+	return t.forgetRepositories(ctx, used)
+}

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	lockAuditHead = `SELECT seq, hash FROM audit_head WHERE tenant_id = $1 FOR UPDATE`
+	moveAuditHead = `UPDATE audit_head SET seq = $2, hash = $3 WHERE tenant_id = $1`
+	insertAudit   = `
+		INSERT INTO audit_record (tenant_id, seq, at, actor, via, address, action, resource, object, result, reason, detail, request, prev, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	selectAudit = `
+		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text, request, prev, hash
+		FROM   audit_record
+		WHERE  tenant_id = $1 AND seq > $2
+		ORDER  BY seq
+		LIMIT  $3`
+	selectAuditBefore = `
+		SELECT seq, at, actor, via, address, action, resource, object, result, reason, detail::text, request, prev, hash
+		FROM   audit_record
+		WHERE  tenant_id = $1 AND seq < $2
+		ORDER  BY seq DESC
+		LIMIT  $3`
+	selectAuditHead = `SELECT seq, hash FROM audit_head WHERE tenant_id = $1`
+)
+
+// AppendAudit adds a record that is stored if and only if the transaction
+// commits. The store numbers and links it then; Seq, Prev and Hash that the
+// caller sets are not looked at. Records of one tenant have no gaps.
+func (t *Tenant) AppendAudit(_ context.Context, r hub.AuditRecord) error {
+	if r.Action == "" || r.Resource == "" || r.Result == "" {
+		return fault.New(fault.Internal, "an audit record without action, resource or result")
+	}
+	if r.At.IsZero() {
+		r.At = time.Now()
+	}
+	t.audits = append(t.audits, r)
+	return nil
+}
+
+// writeAudit numbers and links the records. It comes last, because the lock
+// on the head orders all writers of the tenant until they have committed.
+func (t *Tenant) writeAudit(ctx context.Context) error {
+	if len(t.audits) == 0 {
+		return nil
+	}
+	var seq int64
+	var hash []byte
+	if err := t.tx.QueryRow(ctx, lockAuditHead, t.id).Scan(&seq, &hash); err != nil {
+		return fmt.Errorf("lock audit head: %w", err)
+	}
+	b := &pgx.Batch{}
+	for _, r := range t.audits {
+		seq++
+		r.Seq, r.Prev, r.At = seq, hash, micro(r.At)
+		r.Hash = r.ChainHash()
+		hash = r.Hash
+		var detail any
+		if len(r.Detail) > 0 {
+			detail = string(r.Detail)
+		}
+		b.Queue(insertAudit, t.id, r.Seq, r.At, r.Actor, r.Via, r.Address, r.Action, r.Resource, r.Object, r.Result,
+			r.Reason, detail, string(r.Request), nonNil(r.Prev), r.Hash)
+	}
+	b.Queue(moveAuditHead, t.id, seq, hash)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("append %d audit records: %w", len(t.audits), err)
+	}
+	t.audits = nil
+	return nil
+}
+
+func scanAudit(row pgx.CollectableRow) (r hub.AuditRecord, err error) {
+	var detail *string
+	err = row.Scan(&r.Seq, &r.At, &r.Actor, &r.Via, &r.Address, &r.Action, &r.Resource, &r.Object, &r.Result, &r.Reason,
+		&detail, &r.Request, &r.Prev, &r.Hash)
+	if detail != nil {
+		r.Detail = []byte(*detail)
+	}
+	return r, err
+}
+
+// Audit gives the records after seq, oldest first.
+func (t *Tenant) Audit(ctx context.Context, after int64, limit int) ([]hub.AuditRecord, error) {
+	return list(ctx, t.tx, "audit records", scanAudit, selectAudit, t.id, after, limit)
+}
+
+// AuditBefore gives the records before seq, newest first; 0 means from the
+// newest on.
+func (t *Tenant) AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error) {
+	if before <= 0 {
+		before = 1<<63 - 1
+	}
+	return list(ctx, t.tx, "audit records", scanAudit, selectAuditBefore, t.id, before, limit)
+}
+
+// VerifyAudit checks every record of the tenant against its number, its link
+// and its hash, and the end against the head. It gives the number of the
+// first record that is wrong or gone, or 0.
+func (t *Tenant) VerifyAudit(ctx context.Context) (int64, error) {
+	var headSeq int64
+	var headHash []byte
+	if err := t.tx.QueryRow(ctx, selectAuditHead, t.id).Scan(&headSeq, &headHash); err != nil {
+		return 0, fmt.Errorf("read audit head: %w", err)
+	}
+	var seq int64
+	var hash []byte
+	for {
+		page, err := t.Audit(ctx, seq, 1000)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range page {
+			if r.Seq != seq+1 || !bytes.Equal(r.Prev, hash) || !bytes.Equal(r.Hash, r.ChainHash()) {
+				return seq + 1, nil
+			}
+			seq, hash = r.Seq, r.Hash
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	switch {
+	case seq < headSeq:
+		return seq + 1, nil
+	case seq > headSeq || !bytes.Equal(hash, headHash):
+		return seq, nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	selectClusters = `
+		SELECT c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
+		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
+		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at
+		FROM   cluster c
+		LEFT   JOIN directory.my_presence p ON p.cluster_id = c.id
+		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
+		LEFT   JOIN log_ack a ON a.tenant_id = c.tenant_id AND a.cluster_id = c.id
+		WHERE  c.tenant_id = $1
+		  AND  ($2::text IS NULL OR c.name = $2)
+		  AND  ($3::uuid[] IS NULL OR c.id = ANY ($3))
+		ORDER  BY c.name`
+	insertCluster = `
+		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
+	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
+	insertLogAck   = `INSERT INTO log_ack (tenant_id, cluster_id) VALUES ($1, $2)`
+	insertObserved = `INSERT INTO observed (tenant_id, cluster_id) VALUES ($1, $2)`
+	updateCluster  = `
+		UPDATE cluster
+		SET    namespace = $4, name = $5, labels = $6, annotations = $7, finalizers = $8, server = $9, version = version + 1, updated_at = $10
+		WHERE  tenant_id = $1 AND id = $2 AND ($3 = 0 OR version = $3)`
+	clusterUsers   = `SELECT count(*) FROM application WHERE tenant_id = $1 AND cluster_id = $2`
+	selectAgent    = `SELECT agent_id FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
+	deleteCluster  = `DELETE FROM cluster WHERE tenant_id = $1 AND id = $2`
+	clearAgent     = `UPDATE cluster SET agent_id = '', updated_at = $3, version = version + 1 WHERE tenant_id = $1 AND id = $2`
+	revokeAgent    = `SELECT directory.revoke_agent($1, $2)`
+	dropPresence   = `SELECT directory.drop_presence($1)`
+	dropJoinTokens = `SELECT directory.drop_join_tokens(ARRAY(SELECT id FROM enrolment WHERE tenant_id = $1 AND cluster_id = $2))`
+
+	insertEnrolment = `
+		INSERT INTO enrolment (tenant_id, id, cluster_id, prefix, expires_at, created_by)
+		VALUES ($1, $2, $3, $4, $5, $6)`
+	putJoinToken     = `SELECT directory.put_join_token($1, $2, $3, $4)`
+	selectEnrolments = `
+		SELECT id, cluster_id, prefix, expires_at, used_at, created_by, attempts
+		FROM   enrolment
+		WHERE  tenant_id = $1 AND cluster_id = $2
+		ORDER  BY created_at DESC, id DESC`
+)
+
+func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
+	var receiptSeq *int64
+	var root []byte
+	var at *time.Time
+	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
+		&c.Server, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
+		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at)
+	if receiptSeq != nil && at != nil {
+		c.Receipt = &hub.Receipt{Seq: *receiptSeq, Root: root, At: *at}
+	}
+	return c, err
+}
+
+func noCluster() error { return fault.New(fault.Missing, "there is no such cluster") }
+
+// Clusters gives all clusters in order of name.
+func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
+	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id, nil, nil)
+}
+
+// Cluster gives one cluster by its name.
+func (t *Tenant) Cluster(ctx context.Context, name string) (hub.Cluster, error) {
+	c, err := one(ctx, t.tx, "cluster", scanCluster, selectClusters, t.id, name, nil)
+	return c, missing(err, "there is no cluster %q", name)
+}
+
+// ClustersByID gives those of the clusters that there are.
+func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	found, err := list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id, nil, ids(want))
+	out := make(map[hub.ClusterID]hub.Cluster, len(found))
+	for _, c := range found {
+		out[c.ID] = c
+	}
+	return out, err
+}
+
+// ClusterByID gives one cluster.
+func (t *Tenant) ClusterByID(ctx context.Context, id hub.ClusterID) (hub.Cluster, error) {
+	found, err := t.ClustersByID(ctx, []hub.ClusterID{id})
+	if err != nil {
+		return hub.Cluster{}, err
+	}
+	c, ok := found[id]
+	if !ok {
+		return hub.Cluster{}, noCluster()
+	}
+	return c, nil
+}
+
+// CreateCluster makes a cluster with an empty desired log of its own
+// incarnation. An empty ID or time is filled in.
+func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error) {
+	if c.ID == "" {
+		c.ID = hub.NewID[hub.ClusterID]()
+	}
+	if c.CreatedAt.IsZero() {
+		c.CreatedAt = time.Now()
+	}
+	c.Tenant, c.Version, c.CreatedAt = t.id, 1, micro(c.CreatedAt)
+	c.UpdatedAt = c.CreatedAt
+	_, err := exec(ctx, t.tx, "insert cluster", insertCluster, t.id, c.ID, c.Namespace, c.Name, labels(c.Labels), labels(c.Annotations),
+		nonNil(c.Finalizers), c.Server, c.CreatedAt)
+	if err != nil {
+		return hub.Cluster{}, clusterFault(err, c)
+	}
+	incarnation := uuid.NewString()
+	b := &pgx.Batch{}
+	b.Queue(insertLogHead, t.id, c.ID, incarnation, chain.First(incarnation))
+	b.Queue(insertLogAck, t.id, c.ID)
+	b.Queue(insertObserved, t.id, c.ID)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return hub.Cluster{}, fmt.Errorf("begin desired log of cluster %q: %w", c.Name, err)
+	}
+	t.changed(changeCluster, string(c.ID))
+	return c, nil
+}
+
+func clusterFault(err error, c hub.Cluster) error {
+	object := "cluster " + c.Name
+	switch {
+	case violates(err, "cluster_name"):
+		return taken(object)
+	case violates(err, "cluster_server"):
+		return fault.With(fault.New(fault.Conflict, "another cluster has the server alias %q", c.Server), object, "choose another server alias")
+	case code(err) == checkViolation:
+		return fault.New(fault.Invalid, "a cluster needs a name")
+	}
+	return err
+}
+
+// UpdateCluster changes what people wrote of a cluster. The error is
+// fault.Conflict if its version is not the expected one; 0 expects any.
+func (t *Tenant) UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error) {
+	if !hub.ValidID(string(c.ID)) {
+		return hub.Cluster{}, noCluster()
+	}
+	n, err := exec(ctx, t.tx, "update cluster", updateCluster, t.id, c.ID, expect, c.Namespace, c.Name, labels(c.Labels), labels(c.Annotations),
+		nonNil(c.Finalizers), c.Server, micro(time.Now()))
+	if err != nil {
+		return hub.Cluster{}, clusterFault(err, c)
+	}
+	now, err := t.ClusterByID(ctx, c.ID)
+	if err != nil {
+		return hub.Cluster{}, err
+	}
+	if n == 0 {
+		return hub.Cluster{}, stale("cluster " + now.Name)
+	}
+	t.changed(changeCluster, string(c.ID))
+	return now, nil
+}
+
+// DeleteCluster forgets a cluster: its agent is revoked, its join tokens die,
+// and nothing in it is touched. The error is fault.Conflict while applications
+// are on it.
+func (t *Tenant) DeleteCluster(ctx context.Context, id hub.ClusterID) error {
+	agent, err := t.lockAgent(ctx, id)
+	if err != nil {
+		return err
+	}
+	var apps int
+	if err := t.tx.QueryRow(ctx, clusterUsers, t.id, id).Scan(&apps); err != nil {
+		return fmt.Errorf("count applications of cluster %q: %w", id, err)
+	}
+	if apps > 0 {
+		return fault.With(fault.New(fault.Conflict, "%d applications are on it", apps), "cluster", "move or delete them first")
+	}
+	b := &pgx.Batch{}
+	if agent != "" {
+		b.Queue(revokeAgent, id, agent)
+	}
+	b.Queue(dropJoinTokens, t.id, id)
+	b.Queue(dropPresence, id)
+	b.Queue(deleteCluster, t.id, id)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("delete cluster %q: %w", id, err)
+	}
+	t.removed(changeCluster, string(id))
+	return nil
+}
+
+// RevokeAgent ends the agent of a cluster with all its certificates, and the
+// cluster's open join tokens. A new agent needs a new join token.
+func (t *Tenant) RevokeAgent(ctx context.Context, id hub.ClusterID) error {
+	agent, err := t.lockAgent(ctx, id)
+	if err != nil {
+		return err
+	}
+	b := &pgx.Batch{}
+	b.Queue(dropJoinTokens, t.id, id)
+	if agent != "" {
+		b.Queue(revokeAgent, id, agent)
+		b.Queue(clearAgent, t.id, id, micro(time.Now()))
+	}
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("revoke the agent of cluster %q: %w", id, err)
+	}
+	t.changed(changeCluster, string(id))
+	return nil
+}
+
+func (t *Tenant) lockAgent(ctx context.Context, id hub.ClusterID) (string, error) {
+	if !hub.ValidID(string(id)) {
+		return "", noCluster()
+	}
+	var agent string
+	if err := t.tx.QueryRow(ctx, selectAgent, t.id, id).Scan(&agent); err != nil {
+		return "", missing(err, "there is no such cluster")
+	}
+	return agent, nil
+}
+
+// CreateEnrolment stores an invitation for an agent. The token is known by
+// hash only.
+func (t *Tenant) CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]byte) (hub.Enrolment, error) {
+	if e.ID == "" {
+		e.ID = hub.NewID[hub.EnrolmentID]()
+	}
+	if !hub.ValidID(string(e.Cluster)) {
+		return hub.Enrolment{}, noCluster()
+	}
+	e.Tenant, e.ExpiresAt = t.id, micro(e.ExpiresAt)
+	_, err := exec(ctx, t.tx, "insert enrolment", insertEnrolment, t.id, e.ID, e.Cluster, e.Prefix, e.ExpiresAt, e.CreatedBy)
+	if code(err) == foreignKeyViolation {
+		return hub.Enrolment{}, noCluster()
+	}
+	if err != nil {
+		return hub.Enrolment{}, err
+	}
+	_, err = exec(ctx, t.tx, "list join token", putJoinToken, hash[:], e.ID, e.Prefix, e.ExpiresAt)
+	t.changed(changeCluster, string(e.Cluster))
+	return e, err
+}
+
+// Enrolments gives the invitations of a cluster, newest first.
+func (t *Tenant) Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.Enrolment, error) {
+	if !hub.ValidID(string(cluster)) {
+		return nil, noCluster()
+	}
+	return list(ctx, t.tx, "enrolments", func(row pgx.CollectableRow) (e hub.Enrolment, err error) {
+		e.Tenant = t.id
+		err = row.Scan(&e.ID, &e.Cluster, &e.Prefix, &e.ExpiresAt, &e.UsedAt, &e.CreatedBy, &e.Attempts)
+		return e, err
+	}, selectEnrolments, t.id, cluster)
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	lockHeads = `
+		SELECT cluster_id, incarnation, seq, chain FROM log_head
+		WHERE  tenant_id = $1 AND cluster_id = ANY ($2::uuid[])
+		ORDER  BY cluster_id
+		FOR UPDATE`
+	selectHead = `SELECT incarnation, seq, chain FROM log_head WHERE tenant_id = $1 AND cluster_id = $2`
+	moveHead   = `UPDATE log_head SET seq = $3, chain = $4 WHERE tenant_id = $1 AND cluster_id = $2`
+	insertRows = `
+		INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, operation_id, body, chain)
+		SELECT $1, $2, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
+		FROM   unnest($3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[]) AS u (seq, kind, app, operation, body, chain)`
+	putLeaves = `
+		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf)
+		SELECT $1, $2, u.app, u.seq, u.leaf FROM unnest($3::uuid[], $4::bigint[], $5::bytea[]) AS u (app, seq, leaf)
+		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf
+		WHERE  h.seq < excluded.seq`
+	dropLeaves = `DELETE FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2 AND application_id = ANY ($3::uuid[])`
+
+	// Only what still matters: the newest state of each application, the
+	// operations that are not over with what ends them, and what to forget.
+	selectRows = `
+		SELECT r.seq, r.kind, r.application_id, coalesce(r.operation_id::text, ''), r.body, r.chain
+		FROM   log_row r
+		LEFT   JOIN desired_head h ON h.tenant_id = r.tenant_id AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id
+		LEFT   JOIN operation o ON o.tenant_id = r.tenant_id AND o.id = r.operation_id
+		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.seq > $3
+		  AND  CASE r.kind
+		         WHEN 1 THEN h.seq = r.seq
+		         WHEN 4 THEN h.seq IS NULL
+		         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
+		ORDER  BY r.seq
+		LIMIT  $4`
+	selectChain   = `SELECT chain FROM log_row WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3`
+	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
+	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
+
+	setAcked   = `UPDATE log_ack SET acked_seq = $3 WHERE tenant_id = $1 AND cluster_id = $2 AND acked_seq < $3`
+	putReceipt = `
+		UPDATE log_ack SET receipt_seq = $3, receipt_root = $4, receipt_at = $5
+		WHERE  tenant_id = $1 AND cluster_id = $2
+		  AND  (receipt_seq, receipt_root) IS DISTINCT FROM ($3, $4)`
+
+	openTombstones = `
+		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
+		SELECT $1, u.app, u.cluster, u.api_group, u.version, u.kind, u.namespace, u.name, u.wave, u.since
+		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::integer[], $10::bigint[])
+		       AS u (app, cluster, api_group, version, kind, namespace, name, wave, since)
+		ORDER  BY u.app, u.cluster, u.api_group, u.kind, u.namespace, u.name
+		ON CONFLICT DO NOTHING`
+	closeTombstones = `
+		DELETE FROM tombstone t
+		USING  unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[]) AS u (app, cluster, api_group, kind, namespace, name)
+		WHERE  t.tenant_id = $1 AND t.application_id = u.app AND t.cluster_id = u.cluster AND t.api_group = u.api_group
+		  AND  t.kind = u.kind AND t.namespace = u.namespace AND t.name = u.name`
+	selectTombstones = `
+		SELECT application_id, cluster_id, api_group, version, kind, namespace, name, wave, since
+		FROM   tombstone
+		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
+		ORDER  BY application_id, since, api_group, kind, namespace, name`
+)
+
+// LockClusters gives the ends of the desired logs of those of the clusters
+// that there are, and keeps everyone else from appending to them until the
+// transaction ends. Locks are taken in order of id.
+func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
+	out := make(map[hub.ClusterID]hub.LogHead, len(want))
+	_, err := list(ctx, t.tx, "desired log heads", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var id hub.ClusterID
+		var h hub.LogHead
+		err = row.Scan(&id, &h.Incarnation, &h.Seq, &h.Chain)
+		out[id] = h
+		return none, err
+	}, lockHeads, t.id, ids(want))
+	return out, err
+}
+
+// AppendRows adds rows to the desired log of a cluster. They must continue it:
+// numbers without a gap after the head, and a chain that follows from it. The
+// error is fault.Conflict if they do not, because someone else appended.
+func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	heads, err := t.LockClusters(ctx, []hub.ClusterID{cluster})
+	if err != nil {
+		return err
+	}
+	head, ok := heads[cluster]
+	if !ok {
+		return noCluster()
+	}
+	leaves := map[hub.ApplicationID]*leaf{}
+	var seq []int64
+	var kind []int16
+	var app, operation []string
+	var body, links [][]byte
+	for i := range rows {
+		r := &rows[i]
+		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+		if r.Seq != head.Seq+1 || !bytes.Equal(next, r.Chain) {
+			return fault.New(fault.Conflict, "row %d does not continue the desired log of cluster %q, which ends at %d", r.Seq, cluster, head.Seq)
+		}
+		head.Seq, head.Chain = r.Seq, r.Chain
+		switch r.Kind {
+		case hub.RowState:
+			leaves[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
+		case hub.RowForget:
+			leaves[r.Application] = nil
+		}
+		seq, kind, app = append(seq, r.Seq), append(kind, int16(r.Kind)), append(app, string(r.Application))
+		operation, body, links = append(operation, string(r.Operation)), append(body, nonNil(r.Body)), append(links, r.Chain)
+	}
+	b := &pgx.Batch{}
+	b.Queue(insertRows, t.id, cluster, seq, kind, app, operation, body, links)
+	b.Queue(moveHead, t.id, cluster, head.Seq, head.Chain)
+	queueLeaves(b, t.id, cluster, leaves)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("append %d rows to the desired log of cluster %q: %w", len(rows), cluster, err)
+	}
+	return nil
+}
+
+// A leaf is the newest state row of an application in a cluster.
+type leaf struct {
+	seq  int64
+	hash [32]byte
+}
+
+// queueLeaves moves the newest states on; a nil leaf means forgotten.
+func queueLeaves(b *pgx.Batch, tenant hub.TenantID, cluster hub.ClusterID, leaves map[hub.ApplicationID]*leaf) {
+	var put, drop []string
+	var seqs []int64
+	var hashes [][]byte
+	for app, l := range leaves {
+		if l == nil {
+			drop = append(drop, string(app))
+			continue
+		}
+		put, seqs, hashes = append(put, string(app)), append(seqs, l.seq), append(hashes, l.hash[:])
+	}
+	if len(put) > 0 {
+		b.Queue(putLeaves, tenant, cluster, put, seqs, hashes)
+	}
+	if len(drop) > 0 {
+		b.Queue(dropLeaves, tenant, cluster, drop)
+	}
+}
+
+// RowsAfter gives the rows after seq that still matter, oldest first, and the
+// end of the log. Where it left rows out, numbers jump.
+func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error) {
+	head, err := t.head(ctx, cluster)
+	if err != nil {
+		return nil, head, err
+	}
+	rows, err := list(ctx, t.tx, "desired log", func(row pgx.CollectableRow) (r hub.LogRow, err error) {
+		err = row.Scan(&r.Seq, &r.Kind, &r.Application, &r.Operation, &r.Body, &r.Chain)
+		return r, err
+	}, selectRows, t.id, cluster, seq, limit)
+	return rows, head, err
+}
+
+func (t *Tenant) head(ctx context.Context, cluster hub.ClusterID) (h hub.LogHead, err error) {
+	if !hub.ValidID(string(cluster)) {
+		return h, noCluster()
+	}
+	err = t.tx.QueryRow(ctx, selectHead, t.id, cluster).Scan(&h.Incarnation, &h.Seq, &h.Chain)
+	return h, missing(err, "there is no such cluster")
+}
+
+// HashAt gives the chain hash after row seq, if the log has that row; 0 is
+// the beginning.
+func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error) {
+	head, err := t.head(ctx, cluster)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case seq == 0:
+		return chain.First(head.Incarnation), true, nil
+	case seq == head.Seq:
+		return head.Chain, true, nil
+	}
+	var hash []byte
+	err = t.tx.QueryRow(ctx, selectChain, t.id, cluster, seq).Scan(&hash)
+	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing {
+		return nil, false, nil
+	}
+	return hash, err == nil, err
+}
+
+// Leaves gives the leaf of each application whose state a cluster should
+// hold; their root is what the agent must answer to a barrier.
+func (t *Tenant) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error) {
+	if !hub.ValidID(string(cluster)) {
+		return nil, noCluster()
+	}
+	out := map[string][32]byte{}
+	_, err := list(ctx, t.tx, "desired state", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var app string
+		var hash []byte
+		err = row.Scan(&app, &hash)
+		var l [32]byte
+		copy(l[:], hash)
+		out[app] = l
+		return none, err
+	}, selectLeaves, t.id, cluster)
+	return out, err
+}
+
+// DesiredClusters gives the clusters whose log still holds the application.
+func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error) {
+	if !hub.ValidID(string(app)) {
+		return nil, noApp()
+	}
+	return list(ctx, t.tx, "clusters of application", pgx.RowTo[hub.ClusterID], selectHolders, t.id, app)
+}
+
+// Acked notes how far the agent has stored the log. It never goes back.
+func (t *Tenant) Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error {
+	if !hub.ValidID(string(cluster)) {
+		return noCluster()
+	}
+	_, err := exec(ctx, t.tx, "store acknowledgement", setAcked, t.id, cluster, seq)
+	return err
+}
+
+// PutReceipt stores the proof that hub and agent held the same desired state.
+func (t *Tenant) PutReceipt(ctx context.Context, cluster hub.ClusterID, r hub.Receipt) error {
+	if !hub.ValidID(string(cluster)) {
+		return noCluster()
+	}
+	n, err := exec(ctx, t.tx, "store receipt", putReceipt, t.id, cluster, r.Seq, r.Root, micro(r.At))
+	if n > 0 {
+		t.changed(changeCluster, string(cluster))
+	}
+	return err
+}
+
+// OpenTombstones asks for the deletion of objects. One that is open already
+// stays as it is.
+func (t *Tenant) OpenTombstones(ctx context.Context, stones []hub.Tombstone) error {
+	if len(stones) == 0 {
+		return nil
+	}
+	c := stoneColumns(stones)
+	_, err := exec(ctx, t.tx, "open tombstones", openTombstones, t.id, c.app, c.cluster, c.group, c.version, c.kind, c.namespace, c.name, c.wave, c.since)
+	if code(err) == foreignKeyViolation {
+		return fault.New(fault.Missing, "a tombstone is for an application or cluster that is not there")
+	}
+	return err
+}
+
+// CloseTombstones takes back what was asked: the objects are gone, or wanted
+// again. Closing one that is not open is fine.
+func (t *Tenant) CloseTombstones(ctx context.Context, stones []hub.Tombstone) error {
+	if len(stones) == 0 {
+		return nil
+	}
+	c := stoneColumns(stones)
+	_, err := exec(ctx, t.tx, "close tombstones", closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
+	return err
+}
+
+type tombstoneColumns struct {
+	app, cluster, group, version, kind, namespace, name []string
+	wave                                                []int32
+	since                                               []int64
+}
+
+func stoneColumns(stones []hub.Tombstone) (c tombstoneColumns) {
+	for _, s := range stones {
+		c.app, c.cluster = append(c.app, string(s.Application)), append(c.cluster, string(s.Cluster))
+		c.group, c.version, c.kind = append(c.group, s.Group), append(c.version, s.Version), append(c.kind, s.Kind)
+		c.namespace, c.name = append(c.namespace, s.Namespace), append(c.name, s.Name)
+		c.wave, c.since = append(c.wave, s.Wave), append(c.since, s.Since)
+	}
+	return c
+}
+
+// Tombstones gives the open tombstones of applications.
+func (t *Tenant) Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error) {
+	out := map[hub.ApplicationID][]hub.Tombstone{}
+	_, err := list(ctx, t.tx, "tombstones", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var s hub.Tombstone
+		err = row.Scan(&s.Application, &s.Cluster, &s.Group, &s.Version, &s.Kind, &s.Namespace, &s.Name, &s.Wave, &s.Since)
+		out[s.Application] = append(out[s.Application], s)
+		return none, err
+	}, selectTombstones, t.id, ids(apps))
+	return out, err
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Codes of PostgreSQL errors, appendix A of its manual.
+const (
+	uniqueViolation      = "23505"
+	foreignKeyViolation  = "23503"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	checkViolation       = "23514"
+	queryCanceled        = "57014"
+	readOnlyTransaction  = "25006"
+	diskFull             = "53100"
+	duplicateObject      = "42710"
+	insufficientRights   = "42501"
+)
+
+// code gives the PostgreSQL code of an error, or "".
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// violates says whether err breaks the named constraint or unique index.
+func violates(err error, constraint string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == uniqueViolation || e.Code == foreignKeyViolation) && e.ConstraintName == constraint
+}
+
+// refused says whether the whole transaction may simply run again.
+func refused(err error) bool {
+	c := code(err)
+	return c == serializationFailure || c == deadlockDetected
+}
+
+// classify gives errors of the connection and of the server's state their
+// kind. Errors that are classified already, and those of a context that
+// ended, stay as they are. The detail of a database error may name values of
+// rows; it is in the chain for the log only.
+func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, done := fault.As(err); done {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	switch c := code(err); {
+	case refused(err):
+		return fault.Wrap(fault.Conflict, err, "others kept changing the same things")
+	case c == queryCanceled:
+		return fault.Wrap(fault.Exceeded, err, "the database took too long to answer")
+	case c == readOnlyTransaction || c == diskFull:
+		return fault.With(fault.Wrap(fault.Offline, err, "the database takes no writes"), "", "ask the operator to look at its disk and its role")
+	case strings.HasPrefix(c, "08"), strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "28"), c == "3D000":
+		return offline(err)
+	case c == "" && disconnected(err):
+		return offline(err)
+	}
+	return err
+}
+
+func offline(err error) error {
+	return fault.With(fault.Wrap(fault.Offline, plain{err}, "the database cannot be reached"), "", "try again in a moment")
+}
+
+// disconnected says whether the server is away, as opposed to having refused.
+func disconnected(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	var op *net.OpError
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.As(err, &op) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		strings.Contains(err.Error(), "conn closed")
+}
+
+// plain keeps a chain for errors.Is and errors.As, and prints the reasons of
+// a failed connection without the address book of the pool: one line.
+type plain struct{ err error }
+
+func (p plain) Error() string { return strings.ReplaceAll(p.err.Error(), "\n", " ") }
+func (p plain) Unwrap() error { return p.err }
+
+// missing turns "no row" into fault.Missing with the sentence given, and
+// leaves other errors alone.
+func missing(err error, format string, args ...any) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.New(fault.Missing, format, args...)
+	}
+	return err
+}
+
+// stale is what a writer gets who read an older version.
+func stale(object string) error {
+	return fault.With(fault.New(fault.Conflict, "it was changed by someone else meanwhile"), object, "read it again and repeat the change")
+}
+
+// taken is what a writer gets whose name another thing has.
+func taken(object string) error {
+	return fault.With(fault.New(fault.Conflict, "there is one of that name already"), object, "choose another name, or change the existing one")
+}

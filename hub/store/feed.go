@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The kinds of changes in a tenant's feed.
+const (
+	changeApplication = "application"
+	changeResources   = "resources" // of the application with that id
+	changeOperation   = "operation"
+	changeCluster     = "cluster"
+	changeRepository  = "repository"
+	changeProject     = "project"
+)
+
+// A touch is one thing that the transaction changed.
+type touch struct{ kind, id string }
+
+// changed puts a thing into the feed when the transaction commits, once.
+func (t *Tenant) changed(kind, id string) { t.touch(kind, id, false) }
+
+// removed says in the feed that a thing is gone.
+func (t *Tenant) removed(kind, id string) { t.touch(kind, id, true) }
+
+func (t *Tenant) touch(kind, id string, gone bool) {
+	if t.touched == nil {
+		t.touched = map[touch]bool{}
+	}
+	t.touched[touch{kind, id}] = gone
+}
+
+const (
+	insertChanges = `
+		INSERT INTO change (tenant_id, kind, ref, gone)
+		SELECT $1, u.kind, u.ref, u.gone FROM unnest($2::text[], $3::uuid[], $4::boolean[]) AS u (kind, ref, gone)`
+
+	// Rows of transactions below the oldest that still runs are complete:
+	// nothing can appear before or between them any more.
+	selectChanges = `
+		SELECT c.xid::text, c.kind, c.ref, c.gone
+		FROM   change c
+		WHERE  c.tenant_id = $1
+		  AND  (c.xid, c.kind, c.ref) > ($2::text::xid8, $3, $4::uuid)
+		  AND  c.xid < pg_snapshot_xmin(pg_current_snapshot())
+		ORDER  BY c.xid, c.kind, c.ref
+		LIMIT  $5`
+	selectFeed = `
+		SELECT o.feed_floor > $2::text::xid8, pg_snapshot_xmin(pg_current_snapshot())::text
+		FROM   organisation o
+		WHERE  o.tenant_id = $1`
+)
+
+func (t *Tenant) queueChanges(b *pgx.Batch) {
+	if len(t.touched) == 0 {
+		return
+	}
+	var kinds, refs []string
+	var gone []bool
+	for c, g := range t.touched {
+		kinds, refs, gone = append(kinds, c.kind), append(refs, c.id), append(gone, g)
+	}
+	b.Queue(insertChanges, t.id, kinds, refs, gone)
+}
+
+// A position is a place in the feed: after the change (xid, kind, ref), or
+// after all of a transaction when kind is empty. It prints as the cursor that
+// people see.
+type position struct{ xid, kind, ref string }
+
+// lastKind sorts behind every kind, and lastRef behind every id.
+const (
+	lastKind = "~"
+	lastRef  = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+)
+
+func (p position) String() string {
+	if p.kind == lastKind {
+		return p.xid
+	}
+	return p.xid + "." + p.kind + "." + p.ref
+}
+
+func parsePosition(cursor string) (position, error) {
+	parts := strings.Split(cursor, ".")
+	n, err := strconv.ParseUint(parts[0], 10, 63)
+	p := position{xid: strconv.FormatUint(n, 10), kind: lastKind, ref: lastRef}
+	switch {
+	case err != nil || (len(parts) != 1 && len(parts) != 3):
+	case len(parts) == 1:
+		return p, nil
+	case parts[1] != "" && hub.ValidID(parts[2]):
+		p.kind, p.ref = parts[1], parts[2]
+		return p, nil
+	}
+	return p, fault.With(fault.New(fault.Invalid, "the cursor is none that the feed gave out"), "", "read the list again and follow from the cursor that comes with it")
+}
+
+// Changes gives what changed after a cursor, in an order that is the same for
+// every reader, with the cursor to go on from. Nothing is left out, however
+// many transactions run side by side. The error is fault.Missing if changes
+// after the cursor were already forgotten: the caller reads its lists again.
+func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Change, string, error) {
+	from, err := parsePosition(after)
+	if err != nil {
+		return nil, "", err
+	}
+	var forgotten bool
+	var oldest string
+	if err := t.tx.QueryRow(ctx, selectFeed, t.id, from.xid).Scan(&forgotten, &oldest); err != nil {
+		return nil, "", fmt.Errorf("read feed: %w", err)
+	}
+	if forgotten {
+		return nil, "", fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from the cursor that comes with it")
+	}
+	next := from
+	out, err := list(ctx, t.tx, "changes", func(row pgx.CollectableRow) (c hub.Change, err error) {
+		var p position
+		err = row.Scan(&p.xid, &p.kind, &p.ref, &c.Gone)
+		c.Cursor, c.Kind, c.ID = p.String(), p.kind, p.ref
+		next = p
+		return c, err
+	}, selectChanges, t.id, from.xid, from.kind, from.ref, limit)
+	return out, next.String(), err
+}
+
+// FeedCursor is where the feed stands now: whoever follows from here, and
+// read its lists in this transaction or later, misses nothing.
+func (t *Tenant) FeedCursor(ctx context.Context) (string, error) {
+	var forgotten bool
+	var oldest string
+	if err := t.tx.QueryRow(ctx, selectFeed, t.id, "0").Scan(&forgotten, &oldest); err != nil {
+		return "", fmt.Errorf("read feed: %w", err)
+	}
+	n, err := strconv.ParseUint(oldest, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("read feed position %q: %w", oldest, err)
+	}
+	return position{xid: strconv.FormatUint(n-1, 10), kind: lastKind, ref: lastRef}.String(), nil
+}

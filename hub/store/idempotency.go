@@ -1,0 +1,86 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+const (
+	beginIdempotent = `
+		INSERT INTO idempotency (tenant_id, caller, key, request_hash) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (tenant_id, caller, key) DO NOTHING`
+	selectIdempotent = `SELECT request_hash, status, body FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3`
+	// Whoever took a key and died gives it up after ten minutes.
+	retakeIdempotent = `
+		UPDATE idempotency SET created_at = now()
+		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL AND created_at < now() - interval '10 minutes'`
+	dropIdempotent   = `DELETE FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
+	finishIdempotent = `UPDATE idempotency SET status = $4, body = $5 WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
+)
+
+// BeginIdempotent takes a caller's key. If a request with it was answered
+// before, found is true and the answer is given again; status 0 then means
+// that it is being answered right now. The error is fault.Conflict if the key
+// belongs to another request.
+func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error) {
+	n, err := exec(ctx, t.tx, "take idempotency key", beginIdempotent, t.id, caller, key, hash[:])
+	if err != nil || n == 1 {
+		return 0, nil, false, err
+	}
+	var before []byte
+	var code *int
+	if err := t.tx.QueryRow(ctx, selectIdempotent, t.id, caller, key).Scan(&before, &code, &body); err != nil {
+		return 0, nil, false, fmt.Errorf("read idempotency key: %w", err)
+	}
+	if !bytes.Equal(before, hash[:]) {
+		return 0, nil, false, fault.With(fault.New(fault.Conflict, "the idempotency key was used for another request"), "", "use a new key for each request")
+	}
+	if code == nil {
+		n, err := exec(ctx, t.tx, "take over idempotency key", retakeIdempotent, t.id, caller, key)
+		return 0, nil, n == 0, err
+	}
+	if body, err = t.openAnswer(ctx, caller, key, body); err != nil {
+		return 0, nil, false, err
+	}
+	return *code, body, true, nil
+}
+
+// FinishIdempotent stores the answer to the request that took the key; with
+// status 0 it gives the key back, because there is no answer. The answer is
+// sealed, because it may show a secret once.
+func (t *Tenant) FinishIdempotent(ctx context.Context, key, caller string, status int, body []byte) error {
+	if status == 0 {
+		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, key)
+		return err
+	}
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return err
+	}
+	sealed, err := seal.Seal(keys.Credential, t.answerFor(caller, key), body)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, t.tx, "store answer", finishIdempotent, t.id, caller, key, status, sealed)
+	return err
+}
+
+func (t *Tenant) openAnswer(ctx context.Context, caller, key string, sealed []byte) ([]byte, error) {
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	body, err := seal.Open(keys.Credential, t.answerFor(caller, key), sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open stored answer: %w", err)
+	}
+	return body, nil
+}
+
+func (t *Tenant) answerFor(caller, key string) []byte {
+	return []byte("answer\x00" + string(t.id) + "\x00" + caller + "\x00" + key)
+}

@@ -1,0 +1,331 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// maxAttemptsKept is how many uses of a join token are remembered.
+const maxAttemptsKept = 20
+
+const (
+	selectAuthority = `SELECT sealed FROM directory.authority`
+	insertAuthority = `INSERT INTO directory.authority (sealed) VALUES ($1)`
+
+	selectJoinToken    = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE hash = $1`
+	selectJoinPrefixes = `SELECT tenant_id, enrolment_id FROM directory.join_token WHERE prefix = $1 LIMIT 10`
+	selectInvitation   = `
+		SELECT e.id, e.cluster_id, e.prefix, e.expires_at, e.used_at, e.created_by, e.attempts, c.name, e.agent_id, e.used_key
+		FROM   enrolment e
+		JOIN   cluster c ON c.tenant_id = e.tenant_id AND c.id = e.cluster_id
+		WHERE  e.tenant_id = $1 AND e.id = $2`
+	lockEnrolment = `SELECT cluster_id, used_key, attempts FROM enrolment WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
+	useEnrolment  = `
+		UPDATE enrolment SET used_at = coalesce(used_at, $3), used_key = $4, agent_id = $5
+		WHERE  tenant_id = $1 AND id = $2`
+	joinCluster = `
+		UPDATE cluster
+		SET    agent_id = $3, fingerprint = $4, agent_version = $5, updated_at = $6, version = version + 1
+		WHERE  tenant_id = $1 AND id = $2`
+	noteAttempts   = `UPDATE enrolment SET attempts = $3 WHERE tenant_id = $1 AND id = $2`
+	putCertificate = `SELECT directory.put_certificate($1, $2, $3, $4, $5)`
+
+	insertCertificate = `
+		INSERT INTO directory.certificate (serial, tenant_id, cluster_id, agent_id, not_before, not_after)
+		VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (serial) DO NOTHING`
+	selectRevocationVersion = `SELECT version FROM directory.revocation_version`
+	selectRevocations       = `SELECT agent_id, serial FROM directory.revocation WHERE until > $1 ORDER BY version`
+
+	selectSuspended = `SELECT suspended FROM directory.tenant WHERE id = $1 AND ready`
+	selectMember    = `SELECT name, agent_id, fingerprint FROM cluster WHERE tenant_id = $1 AND id = $2`
+	attachAgent     = `SELECT directory.attach($1, $2, $3, $4)`
+	detachAgent     = `SELECT directory.detach($1, $2)`
+	updateFacts     = `
+		UPDATE cluster
+		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7
+		WHERE  tenant_id = $1 AND id = $2
+		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz) IS DISTINCT FROM ($3, $4, $5, $6, $7)`
+	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
+	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
+	seenAgents   = `
+		UPDATE directory.presence p
+		SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog
+		FROM   unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[]) AS u (tenant_id, cluster_id, session_id, at, backlog)
+		WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id`
+	selectReplica = `
+		SELECT replica FROM directory.presence
+		WHERE  tenant_id = $1 AND cluster_id = $2 AND session_id IS NOT NULL AND seen_at > now() - interval '90 seconds'`
+)
+
+// Authority gives back what PutAuthority stored, unwrapped. The error is
+// fault.Missing when nothing was stored yet.
+func (s *System) Authority(ctx context.Context) ([]byte, error) {
+	var sealed []byte
+	if err := s.db.system.QueryRow(ctx, selectAuthority).Scan(&sealed); err != nil {
+		return nil, classify(missing(err, "there is no certificate authority yet"))
+	}
+	plain, err := s.db.keys.Unwrap(sealed)
+	if err != nil {
+		return nil, fmt.Errorf("unwrap certificate authority: %w", err)
+	}
+	return plain, nil
+}
+
+// PutAuthority stores the private authority once, wrapped with the master
+// key. The error is fault.Conflict if there is one already.
+func (s *System) PutAuthority(ctx context.Context, secret []byte) error {
+	sealed, err := s.db.keys.Wrap(secret)
+	if err != nil {
+		return fmt.Errorf("wrap certificate authority: %w", err)
+	}
+	_, err = exec(ctx, s.db.system, "insert authority", insertAuthority, sealed)
+	if code(err) == uniqueViolation {
+		return fault.New(fault.Conflict, "there is a certificate authority already")
+	}
+	return classify(err)
+}
+
+// EnrolmentByHash finds an invitation by the hash of its token, used and
+// expired ones too.
+func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invitation, error) {
+	const none = "there is no such join token"
+	var tenant hub.TenantID
+	var id hub.EnrolmentID
+	if err := s.db.system.QueryRow(ctx, selectJoinToken, hash[:]).Scan(&tenant, &id); err != nil {
+		return hub.Invitation{}, classify(missing(err, none))
+	}
+	var out hub.Invitation
+	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) (err error) {
+		out, err = one(ctx, t.tx, "enrolment", func(row pgx.CollectableRow) (v hub.Invitation, err error) {
+			v.Tenant = tenant
+			err = row.Scan(&v.ID, &v.Cluster, &v.Prefix, &v.ExpiresAt, &v.UsedAt, &v.CreatedBy, &v.Attempts, &v.ClusterName, &v.AgentID, &v.Key)
+			return v, err
+		}, selectInvitation, tenant, id)
+		return missing(err, none)
+	})
+	return out, err
+}
+
+// Redeem stores a redemption whole: the invitation is used, the agent becomes
+// the cluster's, its certificate is known, and an agent that it replaces is
+// revoked. The error is fault.Conflict if another key used the invitation
+// first; the same key may redeem again, because its first answer may be lost.
+func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
+	c := r.Certificate
+	return s.db.InTenant(ctx, c.Tenant, func(ctx context.Context, t *Tenant) error {
+		if !hub.ValidID(string(r.Enrolment)) {
+			return fault.New(fault.Missing, "there is no such join token")
+		}
+		var cluster hub.ClusterID
+		var key []byte
+		var attempts []hub.Attempt
+		if err := t.tx.QueryRow(ctx, lockEnrolment, t.id, r.Enrolment).Scan(&cluster, &key, &attempts); err != nil {
+			return missing(err, "there is no such join token")
+		}
+		if cluster != c.Cluster {
+			return fault.New(fault.Invalid, "the join token is for another cluster")
+		}
+		if key != nil && !bytes.Equal(key, r.Key) {
+			return fault.New(fault.Conflict, "the join token was used already")
+		}
+		former, err := t.lockAgent(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		b := &pgx.Batch{}
+		b.Queue(useEnrolment, t.id, r.Enrolment, micro(r.At), r.Key, c.AgentID)
+		b.Queue(joinCluster, t.id, cluster, c.AgentID, r.Fingerprint, r.AgentVersion, micro(r.At))
+		b.Queue(putCertificate, c.Serial, cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
+		if former != "" && former != c.AgentID {
+			b.Queue(revokeAgent, cluster, former)
+		}
+		attempts = lastAttempts(attempts, hub.Attempt{At: micro(r.At), Address: r.Address, Stage: "issued"})
+		b.Queue(noteAttempts, t.id, r.Enrolment, attempts)
+		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+			return fmt.Errorf("redeem enrolment %q: %w", r.Enrolment, err)
+		}
+		t.changed(changeCluster, string(cluster))
+		return nil
+	})
+}
+
+func lastAttempts(have []hub.Attempt, a hub.Attempt) []hub.Attempt {
+	have = append(have, a)
+	return have[max(0, len(have)-maxAttemptsKept):]
+}
+
+// Attempted notes one use of a join token on the enrolments with that prefix.
+// A prefix that nobody has is no error: strangers try tokens too.
+func (s *System) Attempted(ctx context.Context, prefix string, a hub.Attempt) error {
+	type place struct {
+		tenant    hub.TenantID
+		enrolment hub.EnrolmentID
+	}
+	places, err := list(ctx, s.db.system, "join tokens", func(row pgx.CollectableRow) (p place, err error) {
+		err = row.Scan(&p.tenant, &p.enrolment)
+		return p, err
+	}, selectJoinPrefixes, prefix)
+	if err != nil {
+		return classify(err)
+	}
+	a.At = micro(a.At)
+	for _, p := range places {
+		err := s.db.InTenant(ctx, p.tenant, func(ctx context.Context, t *Tenant) error {
+			var cluster hub.ClusterID
+			var key []byte
+			var attempts []hub.Attempt
+			if err := t.tx.QueryRow(ctx, lockEnrolment, t.id, p.enrolment).Scan(&cluster, &key, &attempts); err != nil {
+				return missing(err, "there is no such join token")
+			}
+			t.changed(changeCluster, string(cluster))
+			_, err := exec(ctx, t.tx, "note attempt", noteAttempts, t.id, p.enrolment, lastAttempts(attempts, a))
+			return err
+		})
+		if err != nil && fault.KindOf(err) != fault.Missing {
+			return err
+		}
+	}
+	return nil
+}
+
+// Renewed notes a further certificate of an agent.
+func (s *System) Renewed(ctx context.Context, c hub.Certificate) error {
+	_, err := exec(ctx, s.db.system, "insert certificate", insertCertificate, c.Serial, c.Tenant, c.Cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))
+	return classify(err)
+}
+
+// RevocationVersion grows with every revocation.
+func (s *System) RevocationVersion(ctx context.Context) (int64, error) {
+	var v int64
+	err := s.db.system.QueryRow(ctx, selectRevocationVersion).Scan(&v)
+	return v, classify(err)
+}
+
+// Revocations gives all that may cover a certificate which has not expired at
+// that time.
+func (s *System) Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error) {
+	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByPos[hub.Revocation], selectRevocations, at)
+	return out, classify(err)
+}
+
+// Member gives what is known of a cluster's agent before it is let in.
+func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error) {
+	var m hub.Member
+	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
+		return m, noCluster()
+	}
+	if err := s.db.system.QueryRow(ctx, selectSuspended, tenant).Scan(&m.Suspended); err != nil {
+		return m, classify(missing(err, "there is no such tenant"))
+	}
+	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
+		err := t.tx.QueryRow(ctx, selectMember, tenant, cluster).Scan(&m.ClusterName, &m.AgentID, &m.Fingerprint)
+		return missing(err, "there is no such cluster")
+	})
+	return m, err
+}
+
+// Connected stores which replica holds an agent and what the agent said of
+// its cluster. When the cluster's version or API list changed, its
+// applications are refreshed, because templates may ask for either.
+func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
+	return s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
+		if !hub.ValidID(string(a.Cluster)) {
+			return noCluster()
+		}
+		var version string
+		var apis []string
+		if err := t.tx.QueryRow(ctx, clusterFacts, t.id, a.Cluster).Scan(&version, &apis); err != nil {
+			return missing(err, "there is no such cluster")
+		}
+		b := &pgx.Batch{}
+		b.Queue(updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
+		b.Queue(attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At))
+		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+			return fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+		}
+		t.changed(changeCluster, string(a.Cluster))
+		if version == a.KubeVersion && equal(apis, a.APIVersions) {
+			return nil
+		}
+		return t.refreshCluster(ctx, a.Cluster, a.At)
+	})
+}
+
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Tenant) refreshCluster(ctx context.Context, cluster hub.ClusterID, at time.Time) error {
+	apps, err := list(ctx, t.tx, "applications of cluster", pgx.RowTo[string], clusterApps, t.id, cluster)
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, at, false)
+	}
+	return err
+}
+
+// Seen notes that attachments were alive, those of all tenants in one
+// statement. An attachment that was replaced meanwhile is left out.
+func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) error {
+	if len(sightings) == 0 {
+		return nil
+	}
+	var tenants, clusters, sessions []string
+	var times []time.Time
+	var backlogs []int64
+	for _, v := range sightings {
+		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
+		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
+	}
+	return retry(ctx, func() error {
+		_, err := exec(ctx, s.db.system, "note living agents", seenAgents, tenants, clusters, sessions, times, backlogs)
+		return err
+	})
+}
+
+// Disconnected notes that an attachment ended, unless a newer one has taken
+// its place.
+func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
+		if !hub.ValidID(string(cluster)) {
+			return noCluster()
+		}
+		var gone bool
+		if err := t.tx.QueryRow(ctx, detachAgent, cluster, session).Scan(&gone); err != nil {
+			return fmt.Errorf("store end of connection of cluster %q: %w", cluster, err)
+		}
+		if gone {
+			t.changed(changeCluster, string(cluster))
+		}
+		return nil
+	})
+}
+
+// ReplicaOf says which replica holds the agent of a cluster. The error is
+// fault.Offline if none does.
+func (s *System) ReplicaOf(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (string, error) {
+	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
+		return "", noCluster()
+	}
+	var replica string
+	err := s.db.system.QueryRow(ctx, selectReplica, tenant, cluster).Scan(&replica)
+	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing {
+		return "", fault.New(fault.Offline, "the agent of the cluster is not connected")
+	}
+	return replica, classify(err)
+}

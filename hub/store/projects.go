@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	selectProjects = `
+		SELECT id, tenant_id, namespace, name, labels, annotations, finalizers, spec::text, version, created_at, updated_at
+		FROM   project
+		WHERE  tenant_id = $1
+		ORDER  BY name`
+	selectProject = `
+		SELECT id, tenant_id, namespace, name, labels, annotations, finalizers, spec::text, version, created_at, updated_at
+		FROM   project
+		WHERE  tenant_id = $1 AND name = $2`
+	selectProjectsByName = `
+		SELECT id, tenant_id, namespace, name, labels, annotations, finalizers, spec::text, version, created_at, updated_at
+		FROM   project
+		WHERE  tenant_id = $1 AND name = ANY ($2)`
+	insertProject = `
+		INSERT INTO project (tenant_id, id, namespace, name, labels, annotations, finalizers, spec, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
+	updateProject = `
+		UPDATE project
+		SET    namespace = $4, labels = $5, annotations = $6, finalizers = $7, spec = $8, version = version + 1, updated_at = $9
+		WHERE  tenant_id = $1 AND name = $2 AND ($3 = 0 OR version = $3)
+		RETURNING id, version, created_at`
+	lockProject   = `SELECT id FROM project WHERE tenant_id = $1 AND name = $2 FOR UPDATE`
+	shareProject  = `SELECT id FROM project WHERE tenant_id = $1 AND name = $2 FOR KEY SHARE`
+	deleteProject = `DELETE FROM project WHERE tenant_id = $1 AND id = $2`
+	projectUsers  = `SELECT count(*) FROM application WHERE tenant_id = $1 AND project = $2`
+	// The applications of a project are looked at anew when it changes: what
+	// it allows decides about them.
+	selectProjectApps = `SELECT id FROM application WHERE tenant_id = $1 AND project = $2`
+)
+
+func scanProject(row pgx.CollectableRow) (p hub.Project, err error) {
+	err = row.Scan(&p.ID, &p.Tenant, &p.Namespace, &p.Name, &p.Labels, &p.Annotations, &p.Finalizers, (*rawJSON)(&p.Spec),
+		&p.Version, &p.CreatedAt, &p.UpdatedAt)
+	return p, err
+}
+
+// Projects gives all projects in order of name.
+func (t *Tenant) Projects(ctx context.Context) ([]hub.Project, error) {
+	return list(ctx, t.tx, "projects", scanProject, selectProjects, t.id)
+}
+
+// Project gives one project.
+func (t *Tenant) Project(ctx context.Context, name string) (hub.Project, error) {
+	p, err := one(ctx, t.tx, "project", scanProject, selectProject, t.id, name)
+	return p, missing(err, "there is no project %q", name)
+}
+
+// ProjectSpecs gives those of the named projects that there are.
+func (t *Tenant) ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error) {
+	found, err := list(ctx, t.tx, "projects", scanProject, selectProjectsByName, t.id, nonNil(names))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]hub.Project, len(found))
+	for _, p := range found {
+		out[p.Name] = p
+	}
+	return out, nil
+}
+
+// CreateProject makes a project. An empty ID or time is filled in.
+func (t *Tenant) CreateProject(ctx context.Context, p hub.Project) (hub.Project, error) {
+	if p.ID == "" {
+		p.ID = hub.NewID[hub.ProjectID]()
+	}
+	if p.CreatedAt.IsZero() {
+		p.CreatedAt = time.Now()
+	}
+	spec, err := givenSpec(p.Spec)
+	if err != nil {
+		return hub.Project{}, fault.With(err, "project "+p.Name, "")
+	}
+	p.Tenant, p.Version, p.CreatedAt = t.id, 1, micro(p.CreatedAt)
+	p.UpdatedAt = p.CreatedAt
+	_, err = exec(ctx, t.tx, "insert project", insertProject, t.id, p.ID, p.Namespace, p.Name, labels(p.Labels), labels(p.Annotations),
+		nonNil(p.Finalizers), spec, p.CreatedAt)
+	if violates(err, "project_name") {
+		return hub.Project{}, taken("project " + p.Name)
+	}
+	if err != nil {
+		return hub.Project{}, err
+	}
+	return p, t.projectChanged(ctx, p)
+}
+
+// UpdateProject changes the project of that name. The error is fault.Conflict
+// if its version is not the expected one; 0 expects any.
+func (t *Tenant) UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error) {
+	spec, err := givenSpec(p.Spec)
+	if err != nil {
+		return hub.Project{}, fault.With(err, "project "+p.Name, "")
+	}
+	p.Tenant, p.UpdatedAt = t.id, micro(time.Now())
+	err = t.tx.QueryRow(ctx, updateProject, t.id, p.Name, expect, p.Namespace, labels(p.Labels), labels(p.Annotations),
+		nonNil(p.Finalizers), spec, p.UpdatedAt).Scan(&p.ID, &p.Version, &p.CreatedAt)
+	if err := missing(err, "not found"); fault.KindOf(err) == fault.Missing {
+		if _, err := t.Project(ctx, p.Name); err != nil {
+			return hub.Project{}, err
+		}
+		return hub.Project{}, stale("project " + p.Name)
+	}
+	if err != nil {
+		return hub.Project{}, fmt.Errorf("update project %q: %w", p.Name, err)
+	}
+	return p, t.projectChanged(ctx, p)
+}
+
+// projectChanged makes rights stale, because projects have roles, and lets
+// the project's applications be judged anew.
+func (t *Tenant) projectChanged(ctx context.Context, p hub.Project) error {
+	apps, err := list(ctx, t.tx, "applications of project", pgx.RowTo[string], selectProjectApps, t.id, p.Name)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, now, false)
+	}
+	t.changed(changeProject, string(p.ID))
+	return t.bumpPolicy(ctx)
+}
+
+// DeleteProject removes a project. The error is fault.Conflict while
+// applications use it.
+func (t *Tenant) DeleteProject(ctx context.Context, name string) error {
+	var id string
+	if err := t.tx.QueryRow(ctx, lockProject, t.id, name).Scan(&id); err != nil {
+		return missing(err, "there is no project %q", name)
+	}
+	var apps int
+	if err := t.tx.QueryRow(ctx, projectUsers, t.id, name).Scan(&apps); err != nil {
+		return fmt.Errorf("count applications of project %q: %w", name, err)
+	}
+	if apps > 0 {
+		return fault.With(fault.New(fault.Conflict, "%d applications use it", apps), "project "+name, "move or delete them first")
+	}
+	if _, err := exec(ctx, t.tx, "delete project", deleteProject, t.id, id); err != nil {
+		return err
+	}
+	t.removed(changeProject, id)
+	return t.bumpPolicy(ctx)
+}
+
+// rawJSON reads a json column that was cast to text, byte for byte.
+type rawJSON json.RawMessage
+
+// Scan takes the text.
+func (r *rawJSON) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*r = nil
+	case string:
+		*r = rawJSON(v)
+	case []byte:
+		*r = append(rawJSON(nil), v...)
+	default:
+		return fmt.Errorf("json column holds %T", src)
+	}
+	return nil
+}
+
+// givenSpec checks a spec before the database would.
+func givenSpec(spec json.RawMessage) (string, error) {
+	if len(spec) == 0 {
+		return "{}", nil
+	}
+	if !json.Valid(spec) {
+		return "", fault.New(fault.Invalid, "spec is no valid JSON")
+	}
+	return string(spec), nil
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// A querier is a transaction or a pool.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// list runs a query and reads all its rows. what names it in errors.
+func list[T any](ctx context.Context, q querier, what string, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("query %s: %w", what, err)
+	}
+	out, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return out, nil
+}
+
+// one runs a query that gives one row, or pgx.ErrNoRows.
+func one[T any](ctx context.Context, q querier, what string, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("query %s: %w", what, err)
+	}
+	out, err := pgx.CollectExactlyOneRow(rows, scan)
+	if err != nil {
+		return out, fmt.Errorf("read %s: %w", what, err)
+	}
+	return out, nil
+}
+
+// exec runs a statement and says how many rows it touched.
+func exec(ctx context.Context, q querier, what, sql string, args ...any) (int64, error) {
+	tag, err := q.Exec(ctx, sql, args...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// texts turns identifiers and other named strings into strings.
+func texts[T ~string](in []T) []string {
+	out := make([]string, len(in))
+	for i, s := range in {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// ids is texts for identifiers that come from outside: what is no identifier
+// cannot name a row, and would only make the query fail.
+func ids[T ~string](in []T) []string {
+	out := make([]string, 0, len(in))
+	for _, s := range in {
+		if hub.ValidID(string(s)) {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
+// digests turns digests into parameters.
+func digests(in []hub.Digest) [][]byte {
+	out := make([][]byte, len(in))
+	for i := range in {
+		out[i] = in[i][:]
+	}
+	return out
+}
+
+// jsonText encodes what goes into a json column.
+func jsonText(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode %T: %w", v, err)
+	}
+	return string(b), nil
+}
+
+// micro cuts a time to what the database keeps, so that what was written is
+// equal to what is read.
+func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// nonNil gives an empty list for none, because columns are NOT NULL.
+func nonNil[T any](in []T) []T {
+	if in == nil {
+		return []T{}
+	}
+	return in
+}
+
+// labels gives an empty map for none.
+func labels(in map[string]string) map[string]string {
+	if in == nil {
+		return map[string]string{}
+	}
+	return in
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+const (
+	lockRepository = `SELECT error FROM repository WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE`
+	failFetch      = `UPDATE repository SET error = $3, error_at = $4 WHERE tenant_id = $1 AND id = $2`
+	finishFetch    = `UPDATE repository SET fetched_at = $3, error = '', error_at = NULL WHERE tenant_id = $1 AND id = $2`
+	deleteRefs     = `DELETE FROM ref WHERE tenant_id = $1 AND repository_id = $2 AND NOT name = ANY ($3)`
+	upsertRefs     = `
+		INSERT INTO ref AS r (tenant_id, repository_id, name, commit)
+		SELECT $1, $2, u.name, u.commit FROM unnest($3::text[], $4::text[]) AS u (name, commit)
+		ON CONFLICT (tenant_id, repository_id, name) DO UPDATE SET commit = excluded.commit
+		WHERE r.commit <> excluded.commit`
+	selectRefs = `
+		SELECT name, commit
+		FROM   ref
+		WHERE  tenant_id = $1 AND repository_id = $2
+		ORDER  BY name`
+	selectRepositoryApps = `SELECT DISTINCT application_id FROM app_source WHERE tenant_id = $1 AND repository_id = $2`
+)
+
+// Fetched stores what a look at a repository gave: its refs, or the sentence
+// of what went wrong, which leaves the refs as they were. When a ref changed,
+// and when an error came or went, every application that uses the repository
+// is refreshed. It says whether a ref changed.
+func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time, sentence string) (bool, error) {
+	if !hub.ValidID(string(id)) {
+		return false, noRepository()
+	}
+	var before string
+	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before); err != nil {
+		return false, missing(err, "there is no such repository")
+	}
+	if sentence != "" {
+		if _, err := exec(ctx, t.tx, "store fetch error", failFetch, t.id, id, sentence, micro(at)); err != nil {
+			return false, err
+		}
+		if before == sentence {
+			return false, nil
+		}
+		return false, t.repositoryMoved(ctx, id, at)
+	}
+	changed, err := t.replaceRefs(ctx, id, refs)
+	if err != nil {
+		return false, err
+	}
+	if _, err := exec(ctx, t.tx, "store fetch", finishFetch, t.id, id, micro(at)); err != nil {
+		return false, err
+	}
+	if !changed && before == "" {
+		return false, nil
+	}
+	return changed, t.repositoryMoved(ctx, id, at)
+}
+
+func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hub.Ref) (bool, error) {
+	byName := make(map[string]string, len(refs))
+	for _, r := range refs {
+		byName[r.Name] = r.Commit
+	}
+	names, commits := make([]string, 0, len(byName)), make([]string, 0, len(byName))
+	for name, commit := range byName {
+		names, commits = append(names, name), append(commits, commit)
+	}
+	b := &pgx.Batch{}
+	b.Queue(deleteRefs, t.id, id, names)
+	b.Queue(upsertRefs, t.id, id, names, commits)
+	results := t.tx.SendBatch(ctx, b)
+	defer results.Close()
+	var changed int64
+	for range b.Len() {
+		tag, err := results.Exec()
+		if err != nil {
+			return false, fmt.Errorf("replace refs of %q: %w", id, err)
+		}
+		changed += tag.RowsAffected()
+	}
+	return changed > 0, results.Close()
+}
+
+// repositoryMoved refreshes the applications that use the repository.
+func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at time.Time) error {
+	apps, err := list(ctx, t.tx, "applications of repository", pgx.RowTo[string], selectRepositoryApps, t.id, id)
+	if err != nil {
+		return err
+	}
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, at, false)
+	}
+	t.changed(changeRepository, string(id))
+	return nil
+}
+
+// Refs gives the refs of a repository in order of name.
+func (t *Tenant) Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, error) {
+	if !hub.ValidID(string(id)) {
+		return nil, noRepository()
+	}
+	return list(ctx, t.tx, "refs", pgx.RowToStructByPos[hub.Ref], selectRefs, t.id, id)
+}

@@ -1,0 +1,324 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	selectRepositories = `
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		FROM   repository
+		WHERE  tenant_id = $1
+		ORDER  BY url`
+	selectRepository = `
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		FROM   repository
+		WHERE  tenant_id = $1 AND id = $2`
+	selectRepositoryByURL = `
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		FROM   repository
+		WHERE  tenant_id = $1 AND url = $2`
+	upsertRepository = `
+		INSERT INTO repository AS r (tenant_id, id, url, type, name, project, username, insecure, registered, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (tenant_id, url) DO UPDATE
+		SET type = excluded.type, name = excluded.name, project = excluded.project, username = excluded.username,
+		    insecure = excluded.insecure, registered = r.registered OR excluded.registered, version = r.version + 1
+		RETURNING id`
+	updateCredential = `UPDATE repository SET credential = $3 WHERE tenant_id = $1 AND id = $2`
+	// A repository that applications name stays known, without its settings.
+	deleteRepository = `
+		DELETE FROM repository r
+		WHERE  r.tenant_id = $1 AND r.id = $2
+		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = $1 AND s.repository_id = $2)`
+	unregisterRepository = `
+		UPDATE repository
+		SET    registered = false, credential = NULL, username = '', name = '', project = '', insecure = false, version = version + 1
+		WHERE  tenant_id = $1 AND id = $2`
+	noteRepositories = `
+		INSERT INTO repository (tenant_id, id, url, type, registered, created_at)
+		SELECT $1, u.id, u.url, 'git', false, $4 FROM unnest($2::uuid[], $3::text[]) AS u (id, url)
+		ORDER  BY u.url
+		ON CONFLICT (tenant_id, url) DO NOTHING
+		RETURNING id`
+	selectRepositoryIDs = `SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($2)`
+
+	selectCredential = `SELECT username, credential, url FROM repository WHERE tenant_id = $1 AND id = $2`
+	// The longest prefix that ends where a path element ends wins.
+	selectTemplateFor = `
+		SELECT id, username, credential
+		FROM   repository_template
+		WHERE  tenant_id = $1 AND (url = $2 OR starts_with($2, rtrim(url, '/') || '/'))
+		ORDER  BY length(url) DESC
+		LIMIT  1`
+
+	upsertTemplate = `
+		INSERT INTO repository_template (tenant_id, id, url, type, name, username, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (tenant_id, url) DO UPDATE SET type = excluded.type, name = excluded.name, username = excluded.username
+		RETURNING id, created_at`
+	updateTemplateCredential = `UPDATE repository_template SET credential = $3 WHERE tenant_id = $1 AND id = $2`
+	selectTemplates          = `
+		SELECT id, url, type, name, username, created_at
+		FROM   repository_template
+		WHERE  tenant_id = $1
+		ORDER  BY url`
+	deleteTemplate   = `DELETE FROM repository_template WHERE tenant_id = $1 AND id = $2 RETURNING url`
+	selectBelowURL   = `SELECT id FROM repository WHERE tenant_id = $1 AND (url = $2 OR starts_with(url, rtrim($2, '/') || '/'))`
+	selectFetchDates = `SELECT id FROM repository WHERE tenant_id = $1 AND id = $2`
+)
+
+func scanRepository(row pgx.CollectableRow) (r hub.Repository, err error) {
+	err = row.Scan(&r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential, &r.Insecure,
+		&r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.Version, &r.CreatedAt)
+	return r, err
+}
+
+func noRepository() error { return fault.New(fault.Missing, "there is no such repository") }
+
+// Repositories gives all repositories in order of URL, those too that only
+// applications name.
+func (t *Tenant) Repositories(ctx context.Context) ([]hub.Repository, error) {
+	return list(ctx, t.tx, "repositories", scanRepository, selectRepositories, t.id)
+}
+
+// Repository gives one repository.
+func (t *Tenant) Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error) {
+	if !hub.ValidID(string(id)) {
+		return hub.Repository{}, noRepository()
+	}
+	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepository, t.id, id)
+	return r, missing(err, "there is no such repository")
+}
+
+// RepositoryByURL gives the repository with that normalised URL.
+func (t *Tenant) RepositoryByURL(ctx context.Context, url string) (hub.Repository, error) {
+	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryByURL, t.id, url)
+	return r, missing(err, "there is no repository %q", url)
+}
+
+// PutRepository registers a repository, or changes the one with that URL, and
+// has it fetched. A credential of nil leaves the stored one; an empty one
+// removes it.
+func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error) {
+	if r.URL == "" {
+		return hub.Repository{}, fault.New(fault.Invalid, "a repository needs a URL")
+	}
+	if r.ID == "" {
+		r.ID = hub.NewID[hub.RepositoryID]()
+	}
+	if r.Type == "" {
+		r.Type = "git"
+	}
+	if c != nil && r.Username == "" {
+		r.Username = c.Username
+	}
+	err := t.tx.QueryRow(ctx, upsertRepository, t.id, r.ID, r.URL, r.Type, r.Name, r.Project, r.Username, r.Insecure, r.Registered,
+		micro(time.Now())).Scan(&r.ID)
+	if err != nil {
+		return hub.Repository{}, fmt.Errorf("write repository %q: %w", r.URL, err)
+	}
+	if c != nil {
+		if err := t.putCredential(ctx, updateCredential, r.ID, *c); err != nil {
+			return hub.Repository{}, err
+		}
+	}
+	t.fetch(r.ID)
+	t.changed(changeRepository, string(r.ID))
+	return t.Repository(ctx, r.ID)
+}
+
+// putCredential seals a credential into its row, or removes it when empty.
+func (t *Tenant) putCredential(ctx context.Context, statement string, row hub.RepositoryID, c hub.Credential) error {
+	var sealed []byte
+	if c != (hub.Credential{}) {
+		plain, err := json.Marshal(c)
+		if err != nil {
+			return fmt.Errorf("encode credential: %w", err)
+		}
+		if sealed, err = t.sealCredential(ctx, row, plain); err != nil {
+			return fmt.Errorf("seal credential: %w", err)
+		}
+	}
+	_, err := exec(ctx, t.tx, "store credential", statement, t.id, row, sealed)
+	return err
+}
+
+// PutCredential replaces the credential of a repository; an empty one removes it.
+func (t *Tenant) PutCredential(ctx context.Context, id hub.RepositoryID, c hub.Credential) error {
+	r, err := t.Repository(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = t.PutRepository(ctx, r, &c)
+	return err
+}
+
+// Credential gives what opens a repository: its own credential, else that of
+// the template with the longest matching URL prefix, else an empty one.
+func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Credential, error) {
+	if !hub.ValidID(string(id)) {
+		return hub.Credential{}, noRepository()
+	}
+	var username, url string
+	var sealed []byte
+	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&username, &sealed, &url)
+	if err != nil {
+		return hub.Credential{}, missing(err, "there is no such repository")
+	}
+	if sealed == nil && username == "" {
+		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
+		if err := missing(err, "no template"); fault.KindOf(err) == fault.Missing {
+			return hub.Credential{}, nil
+		}
+		if err != nil {
+			return hub.Credential{}, fmt.Errorf("look for a credential template: %w", err)
+		}
+	}
+	c := hub.Credential{Username: username}
+	if sealed == nil {
+		return c, nil
+	}
+	plain, err := t.openCredential(ctx, id, sealed)
+	if err != nil {
+		return hub.Credential{}, fmt.Errorf("open credential of %q: %w", id, err)
+	}
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return hub.Credential{}, fault.New(fault.Internal, "the credential of %q is not readable", id)
+	}
+	if c.Username == "" {
+		c.Username = username
+	}
+	return c, nil
+}
+
+// DeleteRepository forgets a repository with its credential. One that
+// applications name stays known, unregistered.
+func (t *Tenant) DeleteRepository(ctx context.Context, id hub.RepositoryID) error {
+	if !hub.ValidID(string(id)) {
+		return noRepository()
+	}
+	n, err := exec(ctx, t.tx, "delete repository", deleteRepository, t.id, id)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		t.removed(changeRepository, string(id))
+		return nil
+	}
+	if n, err = exec(ctx, t.tx, "unregister repository", unregisterRepository, t.id, id); err != nil {
+		return err
+	}
+	if n == 0 {
+		return noRepository()
+	}
+	t.fetch(id)
+	t.changed(changeRepository, string(id))
+	return nil
+}
+
+// Fetch has a repository fetched now.
+func (t *Tenant) Fetch(ctx context.Context, id hub.RepositoryID) error {
+	if !hub.ValidID(string(id)) {
+		return noRepository()
+	}
+	var found string
+	if err := t.tx.QueryRow(ctx, selectFetchDates, t.id, id).Scan(&found); err != nil {
+		return missing(err, "there is no such repository")
+	}
+	t.fetch(id)
+	return nil
+}
+
+func (t *Tenant) fetch(id hub.RepositoryID) { t.enqueue(hub.WorkFetch, string(id), time.Now(), false) }
+
+// noteRepositories makes URLs known that applications name, has new ones
+// fetched, and gives the id of each.
+func (t *Tenant) noteRepositories(ctx context.Context, urls []string) (map[string]hub.RepositoryID, error) {
+	fresh := make([]string, len(urls))
+	for i := range urls {
+		fresh[i] = string(hub.NewID[hub.RepositoryID]())
+	}
+	made, err := list(ctx, t.tx, "repositories", pgx.RowTo[string], noteRepositories, t.id, fresh, urls, micro(time.Now()))
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range made {
+		t.fetch(hub.RepositoryID(id))
+		t.changed(changeRepository, id)
+	}
+	out := make(map[string]hub.RepositoryID, len(urls))
+	_, err = list(ctx, t.tx, "repositories", func(row pgx.CollectableRow) (struct{}, error) {
+		var id hub.RepositoryID
+		var url string
+		err := row.Scan(&id, &url)
+		out[url] = id
+		return struct{}{}, err
+	}, selectRepositoryIDs, t.id, urls)
+	return out, err
+}
+
+// PutRepositoryTemplate stores a credential for all repositories under a URL
+// prefix, and has those fetched. A credential of nil leaves the stored one.
+func (t *Tenant) PutRepositoryTemplate(ctx context.Context, r hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error) {
+	if r.URL == "" {
+		return hub.RepositoryTemplate{}, fault.New(fault.Invalid, "a credential template needs a URL prefix")
+	}
+	if r.ID == "" {
+		r.ID = hub.NewID[hub.RepositoryID]()
+	}
+	if r.Type == "" {
+		r.Type = "git"
+	}
+	if c != nil && r.Username == "" {
+		r.Username = c.Username
+	}
+	err := t.tx.QueryRow(ctx, upsertTemplate, t.id, r.ID, r.URL, r.Type, r.Name, r.Username, micro(time.Now())).Scan(&r.ID, &r.CreatedAt)
+	if err != nil {
+		return hub.RepositoryTemplate{}, fmt.Errorf("write credential template %q: %w", r.URL, err)
+	}
+	if c != nil {
+		if err := t.putCredential(ctx, updateTemplateCredential, r.ID, *c); err != nil {
+			return hub.RepositoryTemplate{}, err
+		}
+	}
+	return r, t.fetchBelow(ctx, r.URL)
+}
+
+// fetchBelow has the repositories fetched that a template speaks of.
+func (t *Tenant) fetchBelow(ctx context.Context, prefix string) error {
+	below, err := list(ctx, t.tx, "repositories", pgx.RowTo[string], selectBelowURL, t.id, prefix)
+	for _, id := range below {
+		t.fetch(hub.RepositoryID(id))
+	}
+	return err
+}
+
+// RepositoryTemplates gives all credential templates in order of URL.
+func (t *Tenant) RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error) {
+	return list(ctx, t.tx, "credential templates", func(row pgx.CollectableRow) (r hub.RepositoryTemplate, err error) {
+		err = row.Scan(&r.ID, &r.URL, &r.Type, &r.Name, &r.Username, &r.CreatedAt)
+		return r, err
+	}, selectTemplates, t.id)
+}
+
+// DeleteRepositoryTemplate forgets a credential template.
+func (t *Tenant) DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error {
+	const none = "there is no such credential template"
+	if !hub.ValidID(string(id)) {
+		return fault.New(fault.Missing, none)
+	}
+	var url string
+	if err := t.tx.QueryRow(ctx, deleteTemplate, t.id, id).Scan(&url); err != nil {
+		return missing(err, none)
+	}
+	return t.fetchBelow(ctx, url)
+}

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Objects are kept at least this long after they were last used, and their
+// date is moved only once a day, so that using them costs no write.
+const (
+	keepObjects = 7 * 24 * time.Hour
+	touchAfter  = 24 * time.Hour
+)
+
+const (
+	// The row is locked even where nothing is written, so that a collection
+	// that runs at the same moment cannot take it.
+	putObjects = `
+		INSERT INTO object AS o (tenant_id, digest, sealed, size, kept_until)
+		SELECT $1, u.digest, u.sealed, u.size, $5
+		FROM   unnest($2::bytea[], $3::bytea[], $4::integer[]) AS u (digest, sealed, size)
+		ORDER  BY u.digest
+		ON CONFLICT (tenant_id, digest) DO UPDATE SET kept_until = excluded.kept_until
+		WHERE  o.kept_until < $6`
+	selectObjects = `SELECT digest, sealed, size FROM object WHERE tenant_id = $1 AND digest = ANY ($2)`
+	selectKnown   = `SELECT digest FROM object WHERE tenant_id = $1 AND digest = ANY ($2)`
+
+	insertSnapshot = `
+		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, list_digest,
+		                      inputs, source_type, impure, warnings, commit, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+	selectSnapshots = `
+		SELECT id, application_id, revision, revisions, params_hash, objects, digests, list_digest, source_type, impure, warnings, commit, created_at
+		FROM   snapshot
+		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
+	// The newest of each application, and its target if that is older.
+	selectRecent = `
+		SELECT s.id, s.application_id, s.revision, s.revisions, s.params_hash, s.inputs, s.list_digest, s.source_type, s.impure, s.warnings, s.commit, s.created_at
+		FROM   application_status a
+		CROSS  JOIN LATERAL (
+			SELECT n.id FROM (
+				SELECT x.id FROM snapshot x
+				WHERE  x.tenant_id = $1 AND x.application_id = a.application_id
+				ORDER  BY x.created_at DESC, x.id DESC LIMIT $3) n
+			UNION
+			SELECT a.target_id WHERE a.target_id IS NOT NULL) AS pick
+		JOIN   snapshot s ON s.tenant_id = $1 AND s.id = pick.id
+		WHERE  a.tenant_id = $1 AND a.application_id = ANY ($2::uuid[])
+		ORDER  BY s.created_at DESC, s.id DESC`
+	// What an agent may ask for: objects of what its applications compare
+	// with and enforce, and of operations that are not over.
+	selectReachable = `
+		SELECT DISTINCT w.digest
+		FROM   unnest($3::bytea[]) AS w (digest)
+		JOIN   snapshot s ON s.tenant_id = $1 AND (w.digest = ANY (s.digests) OR w.digest = s.list_digest)
+		WHERE  s.id IN (
+		         SELECT unnest(ARRAY[st.target_id, st.accepted_id])
+		         FROM   application a
+		         JOIN   application_status st ON st.tenant_id = a.tenant_id AND st.application_id = a.id
+		         WHERE  a.tenant_id = $1
+		           AND (a.cluster_id = $2 OR EXISTS (
+		                  SELECT FROM desired_head h
+		                  WHERE  h.tenant_id = $1 AND h.application_id = a.id AND h.cluster_id = $2))
+		         UNION ALL
+		         SELECT o.snapshot_id FROM operation o
+		         WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.phase IN ('Pending', 'Running', 'Terminating'))`
+)
+
+// PutObjects stores object bodies, each once, and keeps those that are there
+// from being collected for a while.
+func (t *Tenant) PutObjects(ctx context.Context, objects []hub.SealedObject) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	seen := make(map[hub.Digest]bool, len(objects))
+	var digest, sealed [][]byte
+	var size []int32
+	for i := range objects {
+		o := &objects[i]
+		if !seen[o.Digest] {
+			seen[o.Digest] = true
+			digest, sealed, size = append(digest, o.Digest[:]), append(sealed, o.Sealed), append(size, int32(o.Size))
+		}
+	}
+	now := time.Now()
+	_, err := exec(ctx, t.tx, "put objects", putObjects, t.id, digest, sealed, size, now.Add(keepObjects), now.Add(keepObjects-touchAfter))
+	return err
+}
+
+// Objects gives those of the objects that there are.
+func (t *Tenant) Objects(ctx context.Context, want []hub.Digest) ([]hub.SealedObject, error) {
+	return list(ctx, t.tx, "objects", func(row pgx.CollectableRow) (o hub.SealedObject, err error) {
+		var d []byte
+		err = row.Scan(&d, &o.Sealed, &o.Size)
+		copy(o.Digest[:], d)
+		return o, err
+	}, selectObjects, t.id, digests(want))
+}
+
+// KnownObjects gives those of the digests whose objects are stored.
+func (t *Tenant) KnownObjects(ctx context.Context, want []hub.Digest) ([]hub.Digest, error) {
+	return list(ctx, t.tx, "objects", scanDigest, selectKnown, t.id, digests(want))
+}
+
+func scanDigest(row pgx.CollectableRow) (d hub.Digest, err error) {
+	var b []byte
+	err = row.Scan(&b)
+	copy(d[:], b)
+	return d, err
+}
+
+// Reachable gives those of the digests that the agent of a cluster may have:
+// what its own applications and operations refer to.
+func (t *Tenant) Reachable(ctx context.Context, cluster hub.ClusterID, want []hub.Digest) ([]hub.Digest, error) {
+	if !hub.ValidID(string(cluster)) {
+		return nil, noCluster()
+	}
+	return list(ctx, t.tx, "reachable objects", scanDigest, selectReachable, t.id, cluster, digests(want))
+}
+
+// PutSnapshots stores new snapshots. Their objects are stored before.
+func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) error {
+	if len(snapshots) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	for i := range snapshots {
+		s := &snapshots[i]
+		objects, each, err := packRefs(s.Objects)
+		if err != nil {
+			return err
+		}
+		inputs, err := pack(s.Inputs)
+		if err != nil {
+			return err
+		}
+		var list []byte
+		if s.List != (hub.Digest{}) {
+			list = s.List[:]
+		}
+		b.Queue(insertSnapshot, t.id, s.ID, s.Application, s.Revision, nonNil(s.Revisions), s.ParamsHash[:], objects, len(s.Objects),
+			digests(each), list, inputs, s.SourceType, s.Impure, nonNil(s.Warnings), s.Commit, micro(s.CreatedAt))
+	}
+	err := t.tx.SendBatch(ctx, b).Close()
+	if code(err) == foreignKeyViolation {
+		return noApp()
+	}
+	if err != nil {
+		return fmt.Errorf("insert %d snapshots: %w", len(snapshots), err)
+	}
+	return nil
+}
+
+// Snapshots gives those of the snapshots that there are, with their objects
+// and without their inputs.
+func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
+	found, err := list(ctx, t.tx, "snapshots", func(row pgx.CollectableRow) (s hub.Snapshot, err error) {
+		var params, objects, list []byte
+		var each [][]byte
+		s.Tenant = t.id
+		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &list, &s.SourceType, &s.Impure,
+			&s.Warnings, &s.Commit, &s.CreatedAt)
+		if err != nil {
+			return s, err
+		}
+		copy(s.ParamsHash[:], params)
+		copy(s.List[:], list)
+		s.Objects, err = unpackRefs(objects, each)
+		return s, err
+	}, selectSnapshots, t.id, ids(want))
+	out := make(map[hub.SnapshotID]hub.Snapshot, len(found))
+	for _, s := range found {
+		out[s.ID] = s
+	}
+	return out, err
+}
+
+// Snapshot gives one snapshot with its objects and without its inputs.
+func (t *Tenant) Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error) {
+	found, err := t.Snapshots(ctx, []hub.SnapshotID{id})
+	if err != nil {
+		return hub.Snapshot{}, err
+	}
+	s, ok := found[id]
+	if !ok {
+		return hub.Snapshot{}, fault.New(fault.Missing, "there is no such snapshot")
+	}
+	return s, nil
+}
+
+// SnapshotObjects gives the objects of a snapshot in order.
+func (t *Tenant) SnapshotObjects(ctx context.Context, id hub.SnapshotID) ([]hub.ObjectRef, error) {
+	s, err := t.Snapshot(ctx, id)
+	return s.Objects, err
+}
+
+// RecentSnapshots gives the newest n snapshots of each application, and its
+// target if that is older, newest first, with their inputs and without their
+// objects.
+func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, n int) (map[hub.ApplicationID][]hub.Snapshot, error) {
+	out := make(map[hub.ApplicationID][]hub.Snapshot, len(apps))
+	_, err := list(ctx, t.tx, "recent snapshots", func(row pgx.CollectableRow) (none struct{}, err error) {
+		s := hub.Snapshot{Tenant: t.id}
+		var params, inputs, list, commit []byte
+		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &inputs, &list, &s.SourceType, &s.Impure,
+			&s.Warnings, &commit, &s.CreatedAt)
+		if err != nil {
+			return none, err
+		}
+		copy(s.ParamsHash[:], params)
+		copy(s.List[:], list)
+		if err := json.Unmarshal(commit, &s.Commit); err != nil {
+			return none, fmt.Errorf("read commit of snapshot %q: %w", s.ID, err)
+		}
+		if err := unpack(inputs, &s.Inputs); err != nil {
+			return none, fmt.Errorf("read inputs of snapshot %q: %w", s.ID, err)
+		}
+		out[s.Application] = append(out[s.Application], s)
+		return none, nil
+	}, selectRecent, t.id, ids(apps), n)
+	return out, err
+}

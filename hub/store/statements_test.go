@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"context"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+)
+
+// statements evaluates every constant of the package that is SQL.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	fset := token.NewFileSet()
+	packages, err := parser.ParseDir(fset, ".", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, f := range packages["store"].Files {
+		if !strings.HasSuffix(fset.Position(f.Package).Filename, "_test.go") {
+			files = append(files, f)
+		}
+	}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil), Error: func(error) {}, IgnoreFuncBodies: true, FakeImportC: true}
+	conf.Importer = nothing{}
+	pkg, _ := conf.Check("store", fset, files, nil)
+	out := map[string]string{}
+	verb := regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\s`)
+	for _, name := range pkg.Scope().Names() {
+		c, ok := pkg.Scope().Lookup(name).(*types.Const)
+		if !ok || c.Val().Kind() != constant.String {
+			continue
+		}
+		if text := constant.StringVal(c.Val()); verb.MatchString(text) {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// nothing imports nothing: string constants need no other package.
+type nothing struct{}
+
+func (nothing) Import(path string) (*types.Package, error) {
+	return types.NewPackage(path, path[strings.LastIndex(path, "/")+1:]), nil
+}
+
+// bySystem are the statements that the system role runs; all others are run
+// by the application role.
+var bySystem = regexp.MustCompile(`directory\.(tenant|session|token|setup_link|login_failure|join_token|certificate|revocation|authority|presence)|work\.(item|put|lease)|goose_db_version`)
+
+func TestEveryStatementFitsTheSchema(t *testing.T) {
+	t.Parallel()
+	all := statements(t)
+	if len(all) < 100 {
+		t.Fatalf("found only %d statements: the search for them is broken", len(all))
+	}
+	urls := storetest.Database(t)
+	app, system := storetest.Connect(t, urls.App), storetest.Connect(t, urls.System)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		conn := app
+		if bySystem.MatchString(strings.ReplaceAll(all[name], "directory.token_uses", "")) {
+			conn = system
+		}
+		if name == "createApp" || name == "createSys" {
+			continue
+		}
+		if _, err := conn.Prepare(context.WithoutCancel(t.Context()), name, all[name]); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// tenantTables are the tables whose statements must name the tenant.
+var tenantTable = regexp.MustCompile(`(?i)(?:FROM|JOIN|INTO|UPDATE|USING)\s+(organisation|account|api_token|project|repository|repository_template|ref|cluster|enrolment|application|application_status|app_source|condition|object|snapshot|log_head|log_row|desired_head|log_ack|tombstone|operation|history|observed|resource|change|audit_head|audit_record|idempotency)\b`)
+
+func TestEveryStatementNamesTheTenant(t *testing.T) {
+	t.Parallel()
+	for name, text := range statements(t) {
+		tables := len(tenantTable.FindAllString(text, -1))
+		if tables == 0 {
+			continue
+		}
+		if named := strings.Count(text, "tenant_id"); named < tables {
+			t.Errorf("ISO-4 %s names %d tables of tenants and the tenant only %d times", name, tables, named)
+		}
+		if !strings.Contains(text, "$1") {
+			t.Errorf("ISO-4 %s has no parameter for the tenant", name)
+		}
+	}
+}

@@ -1,0 +1,317 @@
+// Package store is the hub's only way to its database, and the only package
+// that speaks SQL. It decides nothing: stages and the API bring what is to be
+// written, and the store keeps it whole, in order and apart by tenant. The
+// daemon opens it once and hands its methods to whoever needs them.
+//
+// What always holds: a tenant's rows are reached only through a Tenant, which
+// exists only inside a transaction bound to that tenant; every statement
+// carries the tenant, and forced row security holds without it. What one
+// transaction changed, its audit records, its feed entries and the work that
+// it asks for become visible together or not at all.
+//
+// Statements are constants beside the methods that run them. A test prepares
+// each of them against the migrated schema, and another fails on a table that
+// lacks its row security.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Keys wraps what must not lie in the database in the clear. The master key
+// of package secret does it.
+type Keys interface {
+	Wrap(plain []byte) ([]byte, error)
+	Unwrap(wrapped []byte) ([]byte, error)
+}
+
+// Config says where the database is. Both URLs name the same database, each
+// with its own role.
+type Config struct {
+	AppURL    string // role capstan_app: tenants' data, one tenant at a time
+	SystemURL string // role capstan_system: directory and work queue
+	// MaxConns is how many connections tenants' transactions share; 0 means
+	// 8. The system role has a quarter of it, at least 2.
+	MaxConns int32
+}
+
+const (
+	defaultConns     = 8
+	maxAttempts      = 5
+	statementTimeout = 30 * time.Second
+	idleInTxTimeout  = 60 * time.Second
+	rollbackTimeout  = 5 * time.Second
+)
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	for name, url := range map[string]string{"app": c.AppURL, "system": c.SystemURL} {
+		if url == "" {
+			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role is not set", name))
+		} else if _, err := pgxpool.ParseConfig(url); err != nil {
+			// The parser's text may hold the password.
+			errs = append(errs, fault.New(fault.Invalid, "the database URL of the %s role cannot be read; it looks like postgres://user@host:5432/capstan", name))
+		}
+	}
+	if c.MaxConns < 0 {
+		errs = append(errs, fault.New(fault.Invalid, "the number of database connections cannot be %d", c.MaxConns))
+	}
+	return errors.Join(errs...)
+}
+
+// A DB is the database. It is safe for use by many goroutines.
+type DB struct {
+	app    *pgxpool.Pool
+	system *pgxpool.Pool
+	keys   Keys
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	known map[hub.TenantID]hub.TenantKeys
+}
+
+// Open connects and checks that the roles are the bounded ones and that the
+// schema is not older than this program. The error is fault.Offline when the
+// database cannot be reached.
+func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	conns := cfg.MaxConns
+	if conns == 0 {
+		conns = defaultConns
+	}
+	db := &DB{keys: keys, log: log, known: map[hub.TenantID]hub.TenantKeys{}}
+	var err error
+	if db.app, err = openPool(ctx, cfg.AppURL, conns); err != nil {
+		return nil, err
+	}
+	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4)); err != nil {
+		db.Close()
+		return nil, err
+	}
+	if err := db.check(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+func openPool(ctx context.Context, url string, conns int32) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the database URL cannot be read")
+	}
+	cfg.MaxConns = conns
+	cfg.MinConns = 0
+	cfg.MaxConnIdleTime = 2 * time.Minute
+	cfg.MaxConnLifetime = time.Hour
+	cfg.MaxConnLifetimeJitter = 10 * time.Minute
+	cfg.ConnConfig.StatementCacheCapacity = 256
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	params := cfg.ConnConfig.RuntimeParams
+	params["application_name"] = "capstan-hub"
+	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
+	params["idle_in_transaction_session_timeout"] = fmt.Sprint(idleInTxTimeout.Milliseconds())
+	params["timezone"] = "UTC"
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, classify(fmt.Errorf("open database pool: %w", err))
+	}
+	return pool, nil
+}
+
+// Close ends all connections. It waits for those in use.
+func (db *DB) Close() {
+	for _, pool := range []*pgxpool.Pool{db.app, db.system} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// Ping asks the database for a sign of life.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.app.Ping(ctx); err != nil {
+		return classify(fmt.Errorf("ping database: %w", err))
+	}
+	return nil
+}
+
+// A Tenant is the database as one tenant sees it, for the length of one
+// transaction. Every query that it runs carries the tenant, so no method can
+// forget to. It belongs to one goroutine.
+type Tenant struct {
+	tx            pgx.Tx
+	db            *DB
+	id            hub.TenantID
+	policyVersion int64
+
+	touched  map[touch]bool
+	enqueued map[enqueue]request
+	audits   []hub.AuditRecord
+}
+
+// ID is the tenant that the transaction is bound to.
+func (t *Tenant) ID() hub.TenantID { return t.id }
+
+// PolicyVersion is the version of the tenant's access policy when the
+// transaction began. An index that was compiled from another one is stale.
+func (t *Tenant) PolicyVersion() int64 { return t.policyVersion }
+
+// InTenant runs fn in a transaction bound to the tenant, and commits it. When
+// the database refuses a transaction because of others that ran beside it, fn
+// runs again, at most five times: it must set its results and not add to
+// them. The error is fault.Missing if there is no such tenant, and
+// fault.Offline if the database cannot be reached.
+func (db *DB) InTenant(ctx context.Context, id hub.TenantID, fn func(context.Context, *Tenant) error) error {
+	return db.inTenant(ctx, id, pgx.TxOptions{}, fn)
+}
+
+// ReadTenant is InTenant for a transaction that writes nothing and sees one
+// moment of the database throughout.
+func (db *DB) ReadTenant(ctx context.Context, id hub.TenantID, fn func(context.Context, *Tenant) error) error {
+	return db.inTenant(ctx, id, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn)
+}
+
+func (db *DB) inTenant(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
+	if !hub.ValidID(string(id)) {
+		return noTenant()
+	}
+	return retry(ctx, func() error {
+		return db.once(ctx, id, opts, fn)
+	})
+}
+
+func noTenant() error { return fault.New(fault.Missing, "there is no such tenant") }
+
+// once is one try of a tenant's transaction.
+func (db *DB) once(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
+	tx, err := db.app.BeginTx(ctx, opts)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	defer rollback(ctx, tx)
+	t := &Tenant{tx: tx, db: db, id: id}
+	if err := t.bind(ctx); err != nil {
+		return err
+	}
+	if err := fn(ctx, t); err != nil {
+		return err
+	}
+	if err := t.flush(ctx); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// rollback ends what was not committed, also after a panic and after ctx
+// ended. Without it the connection would not come back.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+const (
+	bindTenant   = `SELECT set_config('app.tenant_id', $1, true)`
+	selectPolicy = `SELECT policy_version FROM organisation WHERE tenant_id = $1`
+)
+
+// bind ties the transaction to the tenant. The setting ends with the
+// transaction, whatever becomes of it.
+func (t *Tenant) bind(ctx context.Context) error {
+	b := &pgx.Batch{}
+	b.Queue(bindTenant, string(t.id))
+	b.Queue(selectPolicy, t.id)
+	results := t.tx.SendBatch(ctx, b)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return fmt.Errorf("bind tenant: %w", err)
+	}
+	err := results.QueryRow().Scan(&t.policyVersion)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return noTenant()
+	}
+	if err != nil {
+		return fmt.Errorf("read policy version: %w", err)
+	}
+	return results.Close()
+}
+
+// flush writes what methods left for the end of the transaction: work, feed
+// entries and, last of all because they take the tenant's audit lock, audit
+// records.
+func (t *Tenant) flush(ctx context.Context) error {
+	b := &pgx.Batch{}
+	t.queueWork(b)
+	t.queueChanges(b)
+	if b.Len() > 0 {
+		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+			return fmt.Errorf("write work and changes: %w", err)
+		}
+	}
+	return t.writeAudit(ctx)
+}
+
+// A System is the database as those see it who serve all tenants: the
+// directory and the work queue. It holds ids and hashes. Methods that end in
+// a tenant's rows open a transaction bound to that tenant themselves.
+type System struct{ db *DB }
+
+// System gives the view of all tenants.
+func (db *DB) System() *System { return &System{db: db} }
+
+// do runs fn in a transaction of the system role.
+func (s *System) do(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	return retry(ctx, func() error {
+		tx, err := s.db.system.Begin(ctx)
+		if err != nil {
+			return fmt.Errorf("begin transaction: %w", err)
+		}
+		defer rollback(ctx, tx)
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.Commit(ctx); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return nil
+	})
+}
+
+// retry runs a whole transaction again while the database refuses it because
+// of others, with a growing random wait, and classifies what remains.
+func retry(ctx context.Context, try func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if !refused(err) || attempt == maxAttempts {
+			return classify(err)
+		}
+		wait := time.NewTimer(time.Duration(rand.Int64N(int64(5*time.Millisecond) << attempt)))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		case <-wait.C:
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The owners of conditions. Each replaces its own and leaves the others alone.
+const (
+	byRefresh  = "refresh"
+	byDispatch = "dispatch"
+	byAgent    = "agent"
+)
+
+const (
+	// A new target has not been compared yet: it cannot be Synced, and what
+	// the agent said of the old one is void.
+	setTargets = `
+		UPDATE application_status s
+		SET    target_id   = nullif(u.target, '')::uuid,
+		       accepted_id = coalesce(nullif(u.accepted, '')::uuid, s.accepted_id),
+		       revision = u.revision, revisions = ARRAY(SELECT json_array_elements_text(u.revisions::json)),
+		       source_type = u.source_type, resources = u.resources,
+		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
+		       hold = u.hold,
+		       generation = u.generation, planned_generation = u.generation,
+		       refreshed_at = $12,
+		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
+		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
+		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[])
+		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation)
+		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
+	setUnchanged = `
+		UPDATE application_status s
+		SET    revision = u.revision, revisions = ARRAY(SELECT json_array_elements_text(u.revisions::json)), refreshed_at = u.at
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS u (app, revision, revisions, at)
+		WHERE  s.tenant_id = $1 AND s.application_id = u.app
+		RETURNING s.application_id`
+
+	// Conditions that are said again keep the time since which they hold.
+	dropConditions = `
+		DELETE FROM condition c
+		USING  unnest($2::uuid[]) AS a (app)
+		WHERE  c.tenant_id = $1 AND c.application_id = a.app AND c.owner = $3 AND c.type = ANY ($4)
+		  AND  NOT EXISTS (
+		         SELECT FROM unnest($5::uuid[], $6::text[], $7::text[]) AS u (app, type, message)
+		         WHERE  u.app = c.application_id AND u.type = c.type AND u.message = c.message)
+		RETURNING c.application_id`
+	putConditions = `
+		INSERT INTO condition (tenant_id, application_id, owner, type, message, since)
+		SELECT $1, a.id, $2, u.type, u.message, $3
+		FROM   (SELECT DISTINCT * FROM unnest($4::uuid[], $5::text[], $6::text[]) AS u (app, type, message)) AS u
+		JOIN   application a ON a.tenant_id = $1 AND a.id = u.app
+		ON CONFLICT (tenant_id, application_id, owner, type, message_hash) DO NOTHING
+		RETURNING application_id`
+)
+
+// A said is one condition of one application.
+type said struct {
+	app     hub.ApplicationID
+	kind    string
+	message string
+}
+
+// replaceConditions makes what is given the whole of what owner says about
+// these types for these applications, in two statements.
+func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []string, apps []hub.ApplicationID, now []said) error {
+	var app, kind, message []string
+	for _, s := range now {
+		app, kind, message = append(app, string(s.app)), append(kind, s.kind), append(message, s.message)
+	}
+	b := &pgx.Batch{}
+	b.Queue(dropConditions, t.id, ids(apps), owner, types, nonNil(app), nonNil(kind), nonNil(message))
+	if len(now) > 0 {
+		b.Queue(putConditions, t.id, owner, micro(time.Now()), app, kind, message)
+	}
+	results := t.tx.SendBatch(ctx, b)
+	defer results.Close()
+	for range b.Len() {
+		rows, err := results.Query()
+		if err != nil {
+			return fmt.Errorf("replace conditions: %w", err)
+		}
+		touched, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("replace conditions: %w", err)
+		}
+		for _, id := range touched {
+			t.changed(changeApplication, id)
+		}
+	}
+	return results.Close()
+}
+
+// refreshConditions are the types that the result of a refresh decides.
+func refreshConditions() []string {
+	return []string{hub.ComparisonError, hub.InvalidSpecError, hub.RenderWarning}
+}
+
+// SetTargets moves what applications are compared with and, where Accepted is
+// set, what is enforced, and clears the errors of earlier refreshes. The error
+// is fault.Conflict if an application has a higher generation than the change
+// or is gone: nothing older ever wins.
+func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	var apps, target, accepted, revision, revisions, sourceType, hold []string
+	var pin []*string
+	var unpin []bool
+	var resources []int32
+	var generation []int64
+	var all []hub.ApplicationID
+	var warnings []said
+	for i := range changes {
+		c := &changes[i]
+		list, err := jsonText(nonNil(c.Revisions))
+		if err != nil {
+			return err
+		}
+		var p *string
+		if c.Pin != nil {
+			text, err := jsonText(c.Pin)
+			if err != nil {
+				return err
+			}
+			p = &text
+		}
+		apps, target, accepted = append(apps, string(c.Application)), append(target, string(c.Target)), append(accepted, string(c.Accepted))
+		revision, revisions, sourceType = append(revision, c.Revision), append(revisions, list), append(sourceType, c.SourceType)
+		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
+		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
+		all = append(all, c.Application)
+		for _, w := range c.Warnings {
+			warnings = append(warnings, said{c.Application, hub.RenderWarning, w})
+		}
+		t.appChanged(c.Application)
+	}
+	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
+		micro(time.Now()), generation)
+	if err != nil {
+		return err
+	}
+	if int(n) != len(changes) {
+		return fault.New(fault.Conflict, "%d of %d applications were changed meanwhile, or are gone", len(changes)-int(n), len(changes))
+	}
+	return t.replaceConditions(ctx, byRefresh, refreshConditions(), all, warnings)
+}
+
+// Unchanged notes that applications were looked at and keep their target, and
+// clears the errors of earlier refreshes. It appears in the feed only where
+// the revision or a condition changed.
+func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
+	if len(apps) == 0 {
+		return nil
+	}
+	var id, revision, revisions []string
+	var at []time.Time
+	var all []hub.ApplicationID
+	for _, u := range apps {
+		list, err := jsonText(nonNil(u.Revisions))
+		if err != nil {
+			return err
+		}
+		id, revision, revisions, at = append(id, string(u.Application)), append(revision, u.Revision), append(revisions, list), append(at, micro(u.RefreshedAt))
+		all = append(all, u.Application)
+	}
+	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowTo[string], setUnchanged, t.id, id, revision, revisions, at)
+	if err != nil {
+		return err
+	}
+	for _, app := range found {
+		t.changed(changeApplication, app)
+	}
+	return t.replaceConditions(ctx, byRefresh, []string{hub.ComparisonError, hub.InvalidSpecError}, all, nil)
+}
+
+// SetFailures stores why applications could not be refreshed. A failure that
+// is said again keeps its time.
+func (t *Tenant) SetFailures(ctx context.Context, failures []hub.RefreshFailure) error {
+	var apps []hub.ApplicationID
+	var now []said
+	for _, f := range failures {
+		if !hub.ValidID(string(f.Application)) {
+			continue
+		}
+		apps = append(apps, f.Application)
+		now = append(now, said{f.Application, f.Condition, f.Message})
+	}
+	return t.replaceConditions(ctx, byRefresh, []string{hub.ComparisonError, hub.InvalidSpecError}, apps, now)
+}
+
+// SetCondition sets one condition of an application; an empty message
+// removes it.
+func (t *Tenant) SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error {
+	if !hub.ValidID(string(app)) {
+		return noApp()
+	}
+	var now []said
+	if message != "" {
+		now = []said{{app, kind, message}}
+	}
+	return t.replaceConditions(ctx, byDispatch, []string{kind}, []hub.ApplicationID{app}, now)
+}
+
+// appsOf gives the distinct applications of some values.
+func appsOf[T any](in []T, app func(T) hub.ApplicationID) []hub.ApplicationID {
+	out := make([]hub.ApplicationID, 0, len(in))
+	for _, v := range in {
+		out = append(out, app(v))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

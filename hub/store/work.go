@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// An enqueue is what makes one item of work.
+type enqueue struct{ kind, key string }
+
+// A request is when the item is due, and whether it is forced.
+type request struct {
+	due    time.Time
+	forced bool
+}
+
+const tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
+
+// Enqueue makes work of this tenant due; it becomes visible when the
+// transaction commits. Enqueueing the same again keeps the earlier time, and
+// forced stays until the item is done.
+func (t *Tenant) Enqueue(_ context.Context, kind, key string, due time.Time, forced bool) error {
+	if !hub.ValidID(key) {
+		return fault.New(fault.Internal, "work %q for %q, which is no id", kind, key)
+	}
+	t.enqueue(kind, key, due, forced)
+	return nil
+}
+
+func (t *Tenant) enqueue(kind, key string, due time.Time, forced bool) {
+	if t.enqueued == nil {
+		t.enqueued = map[enqueue]request{}
+	}
+	e := enqueue{kind, key}
+	if old, ok := t.enqueued[e]; ok {
+		forced = forced || old.forced
+		if old.due.Before(due) {
+			due = old.due
+		}
+	}
+	t.enqueued[e] = request{due, forced}
+}
+
+func (t *Tenant) queueWork(b *pgx.Batch) {
+	if len(t.enqueued) == 0 {
+		return
+	}
+	var kinds, keys []string
+	var dues []time.Time
+	var forces []bool
+	for e, r := range t.enqueued {
+		kinds, keys, dues, forces = append(kinds, e.kind), append(keys, e.key), append(dues, r.due), append(forces, r.forced)
+	}
+	b.Queue(tenantEnqueue, kinds, keys, dues, forces)
+}
+
+const (
+	systemEnqueue = `SELECT work.put($1, ARRAY[$2], ARRAY[$3::uuid], ARRAY[$4::timestamptz], ARRAY[$5::boolean])`
+
+	// Tenants take turns: the oldest item of each comes before the second
+	// oldest of any. The tenants are found by jumping through the index, so
+	// the cost goes with their number and not with the length of the queue.
+	claimWork = `
+		WITH RECURSIVE waiting AS (
+			(SELECT tenant_id FROM work.item WHERE kind = $1 ORDER BY tenant_id LIMIT 1)
+			UNION ALL
+			SELECT (SELECT i.tenant_id FROM work.item i WHERE i.kind = $1 AND i.tenant_id > w.tenant_id ORDER BY i.tenant_id LIMIT 1)
+			FROM   waiting w
+			WHERE  w.tenant_id IS NOT NULL
+		), turns AS (
+			SELECT w.tenant_id, c.key, c.ready, row_number() OVER (PARTITION BY w.tenant_id ORDER BY c.ready) AS turn
+			FROM   waiting w
+			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended
+			CROSS  JOIN LATERAL (
+				SELECT i.key, i.ready FROM work.item i
+				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()
+				ORDER  BY i.ready LIMIT $3) c
+		), picked AS MATERIALIZED (
+			SELECT i.tenant_id, i.key
+			FROM   turns s
+			JOIN   work.item i ON i.kind = $1 AND i.tenant_id = s.tenant_id AND i.key = s.key
+			WHERE  i.ready <= now()
+			ORDER  BY s.turn, s.ready
+			LIMIT  $3
+			FOR UPDATE OF i SKIP LOCKED
+		)
+		UPDATE work.item i
+		SET    due = 'infinity', ready = now() + $4::interval, token = nextval('work.lease'), owner = $2,
+		       forced = i.forced OR i.forced_next, forced_next = false, attempts = i.attempts + 1
+		FROM   picked p
+		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
+		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
+
+	// An item that was enqueued again while it was leased stays.
+	keepWork = `
+		UPDATE work.item i
+		SET    ready = i.due, token = NULL, owner = '', forced = i.forced_next, forced_next = false, attempts = 0
+		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due < 'infinity'`
+	dropWork = `
+		DELETE FROM work.item i
+		USING  unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due = 'infinity'`
+	postponeWork = `
+		UPDATE work.item i
+		SET    due = least(i.due, $5::timestamptz), ready = least(i.due, $5::timestamptz), token = NULL, owner = '',
+		       forced = i.forced OR i.forced_next, forced_next = false
+		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+	renewWork = `
+		UPDATE work.item i
+		SET    ready = now() + $5::interval
+		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+	countWork = `SELECT count(*) FROM work.item WHERE kind = $1 AND due <= now()`
+)
+
+// Enqueue makes work of a tenant due, outside of its transactions.
+func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, key string, due time.Time, forced bool) error {
+	if !hub.ValidID(key) || !hub.ValidID(string(tenant)) {
+		return fault.New(fault.Internal, "work %q for %q of tenant %q, which are no ids", kind, key, tenant)
+	}
+	_, err := exec(ctx, s.db.system, "enqueue", systemEnqueue, tenant, kind, key, due, forced)
+	if code(err) == foreignKeyViolation {
+		return noTenant()
+	}
+	return classify(err)
+}
+
+// Claim leases up to limit items that are due to owner. Tenants take turns.
+// An item that is neither done nor put off within the lease is due again.
+func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
+	var out []hub.WorkItem
+	err := retry(ctx, func() (err error) {
+		out, err = list(ctx, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
+			err = row.Scan(&w.Kind, &w.Tenant, &w.Key, &w.Forced, &w.Token, &w.Attempts)
+			return w, err
+		}, claimWork, kind, owner, limit, lease)
+		return err
+	})
+	return out, err
+}
+
+// Done gives finished items back. One that was enqueued again meanwhile stays
+// and is due when that said; one whose lease was lost is left alone.
+func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
+	if len(items) == 0 {
+		return nil
+	}
+	kinds, tenants, keys, tokens := columns(items)
+	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "keep work that came again", keepWork, kinds, tenants, keys, tokens); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, "drop finished work", dropWork, kinds, tenants, keys, tokens)
+		return err
+	})
+}
+
+// Later gives items back for another try at due, or earlier if someone has
+// enqueued them for earlier meanwhile.
+func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	if len(items) == 0 {
+		return nil
+	}
+	kinds, tenants, keys, tokens := columns(items)
+	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := exec(ctx, tx, "put work off", postponeWork, kinds, tenants, keys, tokens, due)
+		return err
+	})
+}
+
+// Renew makes the leases of items last for lease from now, and gives how many
+// of them the caller still holds.
+func (s *System) Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error) {
+	kinds, tenants, keys, tokens := columns(items)
+	n, err := exec(ctx, s.db.system, "renew leases", renewWork, kinds, tenants, keys, tokens, lease)
+	return int(n), classify(err)
+}
+
+// Depth counts the items of a kind that are due and not leased.
+func (s *System) Depth(ctx context.Context, kind string) (int, error) {
+	var n int
+	err := s.db.system.QueryRow(ctx, countWork, kind).Scan(&n)
+	return n, classify(err)
+}
+
+func columns(items []hub.WorkItem) (kinds, tenants, keys []string, tokens []int64) {
+	for _, w := range items {
+		kinds, tenants, keys, tokens = append(kinds, w.Kind), append(tenants, string(w.Tenant)), append(keys, w.Key), append(tokens, w.Token)
+	}
+	return kinds, tenants, keys, tokens
+}

@@ -1,0 +1,292 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	module = "github.com/capstan-cd/capstan"
+	// progressEvery is how often a running build says how far it is.
+	progressEvery = 10 * time.Second
+)
+
+// Binaries are the programs of a local cluster. They are built from source
+// once per version and kept outside the source tree.
+type Binaries struct {
+	ControlPlane string // etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one
+	Kwok         string // plays nodes and kubelets
+}
+
+// A recipe says how one binary is made.
+type recipe struct {
+	name   string
+	folder string // its module, below integration/localcluster
+	pkg    string
+}
+
+// CacheDir is where Capstan keeps what is expensive to make and safe to
+// delete: $XDG_CACHE_HOME/capstan, or ~/.cache/capstan.
+func CacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache folder (set XDG_CACHE_HOME or HOME): %w", err)
+	}
+	return filepath.Join(dir, "capstan"), nil
+}
+
+// BuildBinaries returns the programs of a local cluster, and builds those
+// that are not in the cache: some minutes the first time, which it reports to
+// progress line by line. Two processes may call it at once; one builds, the
+// other waits.
+func BuildBinaries(ctx context.Context, progress io.Writer) (Binaries, error) {
+	root, err := SourceRoot()
+	if err != nil {
+		return Binaries{}, err
+	}
+	base, err := CacheDir()
+	if err != nil {
+		return Binaries{}, err
+	}
+	cache := filepath.Join(base, "localcluster")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return Binaries{}, fmt.Errorf("make the cache folder: %w", err)
+	}
+	tree := filepath.Join(root, "integration", "localcluster")
+	var b Binaries
+	b.ControlPlane, err = build(ctx, cache, tree, recipe{name: "controlplane", folder: ".", pkg: "./cmd/controlplane"}, progress)
+	if err != nil {
+		return Binaries{}, err
+	}
+	b.Kwok, err = build(ctx, cache, tree, recipe{name: "kwok", folder: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"}, progress)
+	if err != nil {
+		return Binaries{}, err
+	}
+	return b, nil
+}
+
+// SourceRoot is the top of the source tree in which this process runs.
+func SourceRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the source tree: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(text, []byte("module "+module+"\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%q is not inside a checkout of %s: start this from the source tree", start, module)
+		}
+	}
+}
+
+// build makes one binary unless the cache has it.
+func build(ctx context.Context, cache, tree string, r recipe, progress io.Writer) (string, error) {
+	dir := filepath.Join(tree, r.folder)
+	key, err := sourceHash(dir)
+	if err != nil {
+		return "", fmt.Errorf("read the sources of %s: %w", r.name, err)
+	}
+	path := filepath.Join(cache, r.name+"-"+key)
+	if executable(path) {
+		return path, nil
+	}
+	unlock, err := waitForLock(ctx, path+".lock", func() {
+		fmt.Fprintf(progress, "%s: another process is building it, waiting\n", r.name)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if executable(path) { // made while we waited
+		return path, nil
+	}
+	if err := compile(ctx, dir, path, r, progress); err != nil {
+		return "", fmt.Errorf("build %s: %w", r.name, err)
+	}
+	return path, nil
+}
+
+// compile runs the Go tool and moves the finished binary into its place.
+func compile(ctx context.Context, dir, path string, r recipe, progress io.Writer) error {
+	if _, err := exec.LookPath("go"); err != nil {
+		return errors.New("the Go tool is not in the PATH: install the version that go.mod names from https://go.dev/dl")
+	}
+	begun := time.Now()
+	fmt.Fprintf(progress, "%s: building (once; some minutes when nothing is cached)\n", r.name)
+	total, err := countPackages(ctx, dir, r)
+	if err != nil {
+		return err
+	}
+	temporary := path + ".new"
+	defer os.Remove(temporary)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", temporary, r.pkg)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 10 * time.Second
+	out := &counter{progress: progress, name: r.name, total: total, begun: begun, said: begun}
+	cmd.Stderr = out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.Join(out.complaints, "\n"))
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "%s: built in %s\n", r.name, time.Since(begun).Round(time.Second))
+	return nil
+}
+
+// countPackages also downloads the sources, which is where a machine without
+// a network says so.
+func countPackages(ctx context.Context, dir string, r recipe) (int, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", r.pkg)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("list its packages: %w\n%s", err, strings.TrimSpace(complaints.String()))
+	}
+	return bytes.Count(out, []byte("\n")), nil
+}
+
+// A counter turns the package names that the Go tool prints into progress,
+// and keeps what else it says.
+type counter struct {
+	progress    io.Writer
+	name        string
+	total, done int
+	begun, said time.Time
+	rest        []byte
+	complaints  []string
+}
+
+// Write takes any part of the tool's output.
+func (c *counter) Write(p []byte) (int, error) {
+	c.rest = append(c.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(c.rest, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		c.rest = rest
+		c.line(string(line))
+	}
+}
+
+func (c *counter) line(text string) {
+	if strings.ContainsAny(text, " \t:") { // not the name of a package
+		if len(c.complaints) < 40 {
+			c.complaints = append(c.complaints, text)
+		}
+		return
+	}
+	c.done++
+	if now := time.Now(); now.Sub(c.said) >= progressEvery {
+		c.said = now
+		fmt.Fprintf(c.progress, "%s: %d of at most %d packages compiled after %s\n", c.name, c.done, c.total, now.Sub(c.begun).Round(time.Second))
+	}
+}
+
+// sourceHash names a state of a module: its own sources, the exact versions
+// of everything it needs, and the Go that compiles it.
+func sourceHash(dir string) (string, error) {
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != dir {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+				return filepath.SkipDir // another module
+			}
+		}
+		name := d.Name()
+		if name == "go.mod" || name == "go.sum" || strings.HasSuffix(name, ".go") {
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(files)
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, path := range files {
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return "", err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(h, rel, len(text))
+		h.Write(text)
+	}
+	return versionOf(files) + hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// versionOf is the version of the main requirement, for people who look into
+// the cache: "v1.35.4-", or nothing.
+func versionOf(files []string) string {
+	for _, path := range files {
+		if filepath.Base(path) != "go.mod" {
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return ""
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			fields := strings.Fields(lines.Text())
+			if len(fields) >= 2 && (fields[0] == "k8s.io/kubernetes" || fields[0] == "sigs.k8s.io/kwok") {
+				return fields[1] + "-"
+			}
+		}
+	}
+	return ""
+}
+
+// waitForLock takes a lock between processes, and calls waiting once if it
+// has to wait.
+func waitForLock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	for first := true; ; first = false {
+		f, err := tryLock(path)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, err
+		}
+		if first {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %q: %w", path, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

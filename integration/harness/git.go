@@ -1,0 +1,218 @@
+package harness
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Branch is what a repository starts with.
+const Branch = "main"
+
+// bypassHeader carries the secret with which the harness itself pushes: past
+// credentials, faults and counters.
+const bypassHeader = "X-Harness-Bypass"
+
+// GitOptions say how a Git server is run. The zero value is right for tests.
+type GitOptions struct {
+	// Dir holds the repositories and survives Stop. Empty: a folder of its
+	// own, removed by Stop.
+	Dir string
+	// Address is where to listen. Empty: 127.0.0.1 and a port of the
+	// kernel's choice.
+	Address string
+	// TLS serves https, with a certificate of an authority that only
+	// Git.CA knows.
+	TLS bool
+}
+
+// A Git is a running Git server: the real git, over its smart HTTP protocol.
+// Its methods may be called by several goroutines.
+type Git struct {
+	dir     *scratch
+	bin     string
+	url     string
+	ca      *authority
+	bypass  string
+	server  *http.Server
+	serving chan error
+	hooks   sync.WaitGroup // deliveries under way
+	ctx     context.Context
+	cancel  context.CancelFunc // ends deliveries
+
+	mu    sync.Mutex // guards repos
+	repos map[string]*Repository
+}
+
+// StartGit starts a server without repositories. The caller must Stop it.
+func StartGit(ctx context.Context, o GitOptions) (*Git, error) {
+	bin, err := exec.LookPath("git")
+	if err != nil {
+		return nil, errors.New("the program git is not in the PATH: install it, on Debian with: apt-get install git")
+	}
+	dir, err := newScratch("git", o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Git server: %w", err)
+	}
+	g := &Git{dir: dir, bin: bin, bypass: rand.Text(), serving: make(chan error, 1), repos: map[string]*Repository{}}
+	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := g.listen(ctx, o); err != nil {
+		return nil, fmt.Errorf("start the Git server: %w", errors.Join(err, g.Stop()))
+	}
+	return g, nil
+}
+
+func (g *Git) listen(ctx context.Context, o GitOptions) error {
+	for _, name := range []string{"home", "repositories"} {
+		if err := os.MkdirAll(filepath.Join(g.dir.path, name), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(g.dir.path, "clones")); err != nil { // they know an old address
+		return err
+	}
+	if o.Address == "" {
+		o.Address = "127.0.0.1:0"
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return err
+	}
+	g.server = &http.Server{Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 30 * time.Second}
+	g.url = "http://" + l.Addr().String()
+	if o.TLS {
+		g.url = "https://" + l.Addr().String()
+		if l, err = g.secure(l); err != nil {
+			return err
+		}
+	}
+	go func() { g.serving <- g.server.Serve(l) }()
+	return nil
+}
+
+// secure puts TLS in front of a listener.
+func (g *Git) secure(l net.Listener) (net.Listener, error) {
+	var err error
+	if g.ca, err = openAuthority(g.dir.path); err != nil {
+		return nil, err
+	}
+	pair, err := g.ca.server("git")
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), nil
+}
+
+// Stop ends the server and everything under way, and removes the folder
+// unless the caller chose it. It may be called twice.
+func (g *Git) Stop() error {
+	if g.dir == nil {
+		return nil
+	}
+	g.cancel()
+	var err error
+	if g.server != nil && g.url != "" {
+		err = g.server.Close()
+		if served := <-g.serving; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+	}
+	g.hooks.Wait()
+	err = errors.Join(err, g.dir.close())
+	g.dir = nil
+	return err
+}
+
+// URL is the address of the server, without a path.
+func (g *Git) URL() string { return g.url }
+
+// CA is the certificate of the authority behind a server with TLS, in PEM.
+func (g *Git) CA() []byte { return g.ca.pem }
+
+// RepositoryOptions say who may use a repository.
+type RepositoryOptions struct {
+	Username, Password string // both empty: everyone
+}
+
+// Create makes an empty repository, or finds the one that a chosen Dir has
+// under that name. Names may have several parts, such as "team/shop".
+func (g *Git) Create(ctx context.Context, name string, o RepositoryOptions) (*Repository, error) {
+	if !repositoryName.MatchString(name) || strings.Contains(name, "..") {
+		return nil, fmt.Errorf("%q is no name for a repository: use letters, digits, dots, dashes and slashes", name)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.repos[name] != nil {
+		return nil, fmt.Errorf("repository %q is there already", name)
+	}
+	r := &Repository{
+		Name: name, git: g, options: o,
+		bare: filepath.Join(g.dir.path, "repositories", name+".git"), clone: filepath.Join(g.dir.path, "clones", name),
+	}
+	if _, err := os.Stat(filepath.Join(r.bare, "HEAD")); err != nil {
+		for _, args := range [][]string{
+			{"init", "--quiet", "--bare", "--initial-branch=" + Branch, r.bare},
+			{"-C", r.bare, "config", "http.receivepack", "true"},
+			{"-C", r.bare, "config", "uploadpack.allowFilter", "true"},
+			{"-C", r.bare, "config", "uploadpack.allowAnySHA1InWant", "true"},
+		} {
+			if _, err := g.command(ctx, args...); err != nil {
+				return nil, fmt.Errorf("create repository %q: %w", name, err)
+			}
+		}
+	}
+	g.repos[name] = r
+	return r, nil
+}
+
+var repositoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
+
+// find is the repository that a path belongs to, and the rest of the path.
+func (g *Git) find(path string) (*Repository, string) {
+	name, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), ".git/")
+	if !ok {
+		return nil, ""
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.repos[name], rest
+}
+
+// command runs git apart from the settings of this machine and its users.
+func (g *Git) command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, g.bin, args...)
+	cmd.Env = append(os.Environ(), g.environment()...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		text := strings.ReplaceAll(complaints.String(), g.bypass, "…")
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(text))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func (g *Git) environment() []string {
+	const person, address = "Harness", "harness@example.test"
+	return []string{
+		"HOME=" + filepath.Join(g.dir.path, "home"), "XDG_CONFIG_HOME=" + filepath.Join(g.dir.path, "home"),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_AUTHOR_NAME=" + person, "GIT_AUTHOR_EMAIL=" + address,
+		"GIT_COMMITTER_NAME=" + person, "GIT_COMMITTER_EMAIL=" + address,
+	}
+}

@@ -1,0 +1,258 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// AgentNamespace is where agents of this package keep their state.
+const AgentNamespace = "capstan-system"
+
+// agentRights are what an agent in cluster mode may do. It is never a member
+// of system:masters: the API server asks these rules about each request.
+const agentRights = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: capstan-system}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: capstan-agent, namespace: capstan-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: capstan-agent}
+rules:
+- apiGroups: ["*"]
+  resources: ["*"]
+  verbs: [get, list, watch, create, update, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, clusterroles]
+  verbs: [escalate, bind]
+- nonResourceURLs: ["/readyz", "/version"]
+  verbs: [get]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: capstan-agent}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: capstan-agent}
+subjects:
+- {kind: ServiceAccount, name: capstan-agent, namespace: capstan-system}
+`
+
+// HubOptions say how a hub is started.
+type HubOptions struct {
+	Bin      string // folder with capstan-hub
+	Dir      string // configuration, keys, mirrors and log
+	Database URLs
+	Secret   string // that GitHub webhooks are signed with
+	Replica  string
+	Settings map[string]any // merged into the configuration
+}
+
+// A Hub is the real binary as a process of its own.
+type Hub struct {
+	URL  string // of the API and the console
+	Link string // host:port that agents dial
+
+	options HubOptions
+	process *process
+}
+
+// StartHub migrates the database, writes a configuration and starts the hub.
+func StartHub(ctx context.Context, o HubOptions) (*Hub, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the hub's folder: %w", err)
+	}
+	web, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	link, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{URL: fmt.Sprintf("http://127.0.0.1:%d", web), Link: fmt.Sprintf("127.0.0.1:%d", link), options: o}
+	if err := h.configure(web); err != nil {
+		return nil, fmt.Errorf("configure the hub: %w", err)
+	}
+	if _, err := h.Command(ctx, "migrate"); err != nil {
+		return nil, err
+	}
+	return h, h.Start(ctx)
+}
+
+func (h *Hub) file(name string) string { return filepath.Join(h.options.Dir, name) }
+
+func (h *Hub) configure(web int) error {
+	key := h.file("master.key")
+	if _, err := os.Stat(key); errors.Is(err, os.ErrNotExist) {
+		if out, err := exec.Command(filepath.Join(h.options.Bin, "capstan-hub"), "master-key", key).CombinedOutput(); err != nil {
+			return fmt.Errorf("make a master key: %w: %s", err, out)
+		}
+	}
+	if err := os.WriteFile(h.file("webhook.secret"), []byte(h.options.Secret), 0o600); err != nil {
+		return err
+	}
+	config := map[string]any{
+		"listen":     map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link},
+		"publicURL":  h.URL,
+		"agentHosts": []string{h.Link},
+		"database":   map[string]any{"app": h.options.Database.App, "system": h.options.Database.System, "owner": h.options.Database.Owner},
+		"stateDir":   h.file("state"),
+		"masterKey":  key,
+		"sources":    map[string]any{"allowPrivate": []string{"127.0.0.0/8"}},
+		"limits":     map[string]any{"requestsPerSecond": 1000, "burst": 5000},
+	}
+	if h.options.Secret != "" {
+		config["webhook"] = map[string]any{"githubSecretFile": h.file("webhook.secret")}
+	}
+	if h.options.Replica != "" {
+		config["replica"] = h.options.Replica
+	}
+	for k, v := range h.options.Settings {
+		config[k] = v
+	}
+	b, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(h.file("hub.yaml"), b, 0o600)
+}
+
+// Command runs a command of the hub's binary to its end and gives what it
+// printed.
+func (h *Hub) Command(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(h.options.Bin, "capstan-hub"), append([]string{name, "--config", h.file("hub.yaml")}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("capstan-hub %s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// Start starts the hub, or starts it again on the same ports, and waits until
+// it serves.
+func (h *Hub) Start(ctx context.Context) error {
+	var err error
+	h.process, err = start(command{
+		name: "capstan-hub", path: filepath.Join(h.options.Bin, "capstan-hub"), args: []string{"serve", "--config", h.file("hub.yaml")},
+		log: h.LogFile(), orphan: syscall.SIGTERM,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return h.process.ready(ctx, func(ctx context.Context) error { return answers(ctx, h.URL+"/readyz") })
+}
+
+func answers(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, res.Status)
+	}
+	return nil
+}
+
+// LogFile is where the hub logs to.
+func (h *Hub) LogFile() string { return h.file("hub.log") }
+
+// PID is the hub's process.
+func (h *Hub) PID() int { return h.process.cmd.Process.Pid }
+
+// Kill ends the hub as a crash would.
+func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
+
+// Stop ends the hub in order.
+func (h *Hub) Stop() error { return h.process.stop(syscall.SIGTERM, 20*time.Second) }
+
+// AgentOptions say how an agent is started.
+type AgentOptions struct {
+	Bin       string
+	Dir       string
+	Cluster   *Cluster
+	JoinToken string // only the first start needs one
+}
+
+// An Agent is the real binary as a process of its own, with the rights of a
+// ServiceAccount.
+type Agent struct {
+	options    AgentOptions
+	kubeconfig string
+	process    *process
+}
+
+// StartAgent gives the agent its account in the cluster and starts it.
+func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the agent's folder: %w", err)
+	}
+	if err := o.Cluster.Apply(ctx, agentRights); err != nil {
+		return nil, fmt.Errorf("give the agent its rights: %w", err)
+	}
+	kubeconfig, err := o.Cluster.AccountKubeconfig(ctx, AgentNamespace, "capstan-agent")
+	if err != nil {
+		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
+	}
+	a := &Agent{options: o, kubeconfig: kubeconfig}
+	if err := os.WriteFile(filepath.Join(o.Dir, "join-token"), []byte(o.JoinToken), 0o600); err != nil {
+		return nil, err
+	}
+	return a, a.Start(ctx)
+}
+
+// User is the name under which the API server knows the agent.
+func (a *Agent) User() string { return "system:serviceaccount:" + AgentNamespace + ":capstan-agent" }
+
+// Start starts the agent, or starts it again with the state that it has.
+func (a *Agent) Start(context.Context) error {
+	var err error
+	a.process, err = start(command{
+		name: "capstan-agent", path: filepath.Join(a.options.Bin, "capstan-agent"),
+		args: []string{
+			"run", "--kubeconfig", a.kubeconfig, "--namespace", AgentNamespace,
+			"--state-dir", filepath.Join(a.options.Dir, "state"), "--join-token-file", filepath.Join(a.options.Dir, "join-token"),
+		},
+		log: a.LogFile(), orphan: syscall.SIGTERM,
+	})
+	return err
+}
+
+// LogFile is where the agent logs to.
+func (a *Agent) LogFile() string { return filepath.Join(a.options.Dir, "agent.log") }
+
+// PID is the agent's process.
+func (a *Agent) PID() int { return a.process.cmd.Process.Pid }
+
+// Kill ends the agent as a crash would.
+func (a *Agent) Kill() error { return a.process.stop(syscall.SIGKILL, time.Second) }
+
+// Stop ends the agent in order.
+func (a *Agent) Stop() error { return a.process.stop(syscall.SIGTERM, 20*time.Second) }
+
+// Secret is what webhooks to this hub are signed with.
+func (h *Hub) Secret() string { return h.options.Secret }

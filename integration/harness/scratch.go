@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// scratchPrefix is how the folders of this package are named, below
+	// os.TempDir.
+	scratchPrefix = "capstan-"
+	// staleAfter keeps the sweep away from folders that are being made.
+	staleAfter = 10 * time.Minute
+)
+
+// A scratch is a folder for one started thing. It holds a lock for as long as
+// the process that made it lives, so that a later process can tell (and
+// remove) the folders that a killed one left behind.
+type scratch struct {
+	path string
+	lock *os.File
+	keep bool // the folder was given by the caller and is not ours to remove
+}
+
+// newScratch makes a folder. With a dir of the caller's choice it uses that
+// one and leaves it there when it is closed.
+func newScratch(kind, dir string) (*scratch, error) {
+	s := &scratch{path: dir, keep: dir != ""}
+	if s.keep {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("folder %q: %w", dir, err)
+		}
+		s.path = abs
+		if err := os.MkdirAll(abs, 0o755); err != nil {
+			return nil, fmt.Errorf("make folder: %w", err)
+		}
+	} else {
+		sweep(os.TempDir())
+		tmp, err := os.MkdirTemp("", scratchPrefix+kind+"-")
+		if err != nil {
+			return nil, fmt.Errorf("make folder: %w", err)
+		}
+		s.path = tmp
+		// Another user (Postgres refuses to run as root) must get through.
+		if err := os.Chmod(tmp, 0o711); err != nil {
+			return nil, fmt.Errorf("open folder %q to others: %w", tmp, err)
+		}
+	}
+	lock, err := tryLock(filepath.Join(s.path, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("folder %q is in use by another process: %w", s.path, err)
+	}
+	s.lock = lock
+	return s, nil
+}
+
+// close gives up the lock and removes the folder unless the caller chose it.
+func (s *scratch) close() error {
+	var err error
+	if !s.keep {
+		err = os.RemoveAll(s.path)
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// sweep removes folders whose makers have gone. It is best effort: what it
+// cannot remove stays.
+func sweep(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), scratchPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < staleAfter {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if _, err := os.Stat(filepath.Join(path, "lock")); err != nil {
+			continue // not one of ours
+		}
+		lock, err := tryLock(filepath.Join(path, "lock"))
+		if err != nil {
+			continue // its maker lives
+		}
+		_ = os.RemoveAll(path)
+		_ = lock.Close()
+	}
+}
+
+// tryLock takes the lock of a file, or fails at once if someone holds it.
+func tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %q: %w", path, err)
+	}
+	return f, nil
+}

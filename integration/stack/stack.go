@@ -1,0 +1,406 @@
+// Package stack puts a whole installation together from real parts: Postgres,
+// a Git server, Kubernetes control planes, the hub and agents as processes of
+// their own. The demo, the stories and the benchmarks start it. It reads
+// nothing from the environment and leaves no process behind.
+package stack
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+)
+
+// Options say what is started.
+type Options struct {
+	Bin      string   // folder with capstan-hub, capstan-agent and capstan
+	Dir      string   // everything is kept here
+	Clusters []string // names; each gets a control plane and an agent
+	Nodes    bool     // with fake nodes, so that Deployments become available
+	Durable  bool     // Postgres waits for the disk
+	Say      func(format string, args ...any)
+	Settings map[string]any // merged into the hub's configuration
+}
+
+// A Stack is a running installation and a signed-in admin.
+type Stack struct {
+	Postgres *harness.Postgres
+	Git      *harness.Git
+	Hub      *harness.Hub
+	Clusters map[string]*harness.Cluster
+	Agents   map[string]*harness.Agent
+	API      *API
+
+	options Options
+	stops   []func() error
+}
+
+// Password is that of the user admin.
+func (s *Stack) Password() string { return s.API.password }
+
+// Start starts everything and returns when the agents are connected.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"Postgres", s.startPostgres},
+		{"the clusters", s.startClusters},
+		{"the hub", s.startHub},
+		{"the Git server", s.startGit},
+		{"the first account", s.signIn},
+		{"the agents", s.startAgents},
+	} {
+		begin := time.Now()
+		if err := step.do(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("start %s: %w", step.what, err), s.Stop())
+		}
+		o.Say("%-18s ready after %.1f s", step.what, time.Since(begin).Seconds())
+	}
+	return s, nil
+}
+
+// Stop ends everything, last one first.
+func (s *Stack) Stop() error {
+	var errs []error
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		errs = append(errs, s.stops[i]())
+	}
+	s.stops = nil
+	return errors.Join(errs...)
+}
+
+func (s *Stack) later(stop func() error) { s.stops = append(s.stops, stop) }
+
+func (s *Stack) file(parts ...string) string {
+	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
+}
+
+func (s *Stack) startPostgres(ctx context.Context) error {
+	var err error
+	s.Postgres, err = harness.StartPostgres(ctx, harness.PostgresOptions{Durable: s.options.Durable})
+	if err != nil {
+		return err
+	}
+	s.later(func() error { return s.Postgres.Stop(harness.StopFast) })
+	return nil
+}
+
+func (s *Stack) startClusters(ctx context.Context) error {
+	for _, name := range s.options.Clusters {
+		c, err := harness.StartCluster(ctx, name, harness.ClusterOptions{Controllers: true, Nodes: s.options.Nodes})
+		if err != nil {
+			return err
+		}
+		s.Clusters[name] = c
+		s.later(c.Stop)
+	}
+	return nil
+}
+
+func (s *Stack) startHub(ctx context.Context) error {
+	urls, err := s.Postgres.CreateDatabase(ctx, "capstan")
+	if err != nil {
+		return err
+	}
+	s.Hub, err = harness.StartHub(ctx, harness.HubOptions{
+		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings,
+	})
+	if err != nil {
+		return err
+	}
+	s.later(func() error { return s.Hub.Stop() })
+	return nil
+}
+
+func (s *Stack) startGit(ctx context.Context) error {
+	var err error
+	s.Git, err = harness.StartGit(ctx, harness.GitOptions{
+		Webhook: s.Hub.URL + "/api/webhook", WebhookSecret: s.Hub.Secret(),
+	})
+	if err != nil {
+		return err
+	}
+	s.later(s.Git.Stop)
+	return nil
+}
+
+var setupToken = regexp.MustCompile(`token=([A-Za-z0-9_]+)`)
+
+// SetupLink asks the hub for a one-time link for an admin.
+func (s *Stack) SetupLink(ctx context.Context) (string, error) {
+	out, err := s.Hub.Command(ctx, "setup-link")
+	return strings.TrimSpace(out), err
+}
+
+func (s *Stack) signIn(ctx context.Context) error {
+	link, err := s.SetupLink(ctx)
+	if err != nil {
+		return err
+	}
+	match := setupToken.FindStringSubmatch(link)
+	if match == nil {
+		return fmt.Errorf("the setup link %q holds no token", link)
+	}
+	s.API = &API{URL: s.Hub.URL, config: s.file("cli"), bin: s.options.Bin, password: random()}
+	return s.API.setup(ctx, match[1])
+}
+
+func (s *Stack) startAgents(ctx context.Context) error {
+	for _, name := range s.options.Clusters {
+		if err := s.startAgent(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.options.Clusters {
+		if err := s.Connected(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stack) startAgent(ctx context.Context, name string) error {
+	token, err := s.API.CLI(ctx, "", "cluster", "enroll", name, "--token-only")
+	if err != nil {
+		return err
+	}
+	a, err := harness.StartAgent(ctx, harness.AgentOptions{
+		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token),
+	})
+	if err != nil {
+		return err
+	}
+	s.Agents[name] = a
+	s.later(func() error { return a.Stop() })
+	return nil
+}
+
+// Connected waits until a cluster's agent is connected.
+func (s *Stack) Connected(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	err := harness.Eventually(ctx, func(ctx context.Context) error {
+		var c struct {
+			Connection string `json:"connection"`
+		}
+		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/"+name, nil, &c); err != nil {
+			return err
+		}
+		if c.Connection != "Connected" {
+			return fmt.Errorf("the agent of cluster %s is %s", name, c.Connection)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; its log is %s", err, s.Agents[name].LogFile())
+	}
+	return nil
+}
+
+func random() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// An API is a signed-in client of the hub: over HTTP, and through the command
+// line as a person would.
+type API struct {
+	URL      string
+	Token    string
+	config   string
+	bin      string
+	password string
+}
+
+func (a *API) setup(ctx context.Context, token string) error {
+	if _, err := a.CLI(ctx, a.password+"\n", "setup", a.URL, "--setup-token", token, "--username", "admin"); err != nil {
+		return err
+	}
+	return a.readToken()
+}
+
+func (a *API) readToken() error {
+	b, err := os.ReadFile(filepath.Join(a.config, "capstan", "config.json"))
+	if err != nil {
+		return err
+	}
+	var c struct {
+		Token string `json:"token"`
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return err
+	}
+	a.Token = c.Token
+	return nil
+}
+
+// CLI runs the command line and gives its standard output.
+func (a *API) CLI(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(a.bin, "capstan"), args...)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+a.config)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), &CLIError{Args: args, Code: cmd.ProcessState.ExitCode(), Text: strings.TrimSpace(stderr.String())}
+	}
+	return stdout.String(), nil
+}
+
+// A CLIError is a command line that failed.
+type CLIError struct {
+	Args []string
+	Code int
+	Text string
+}
+
+func (e *CLIError) Error() string {
+	return fmt.Sprintf("capstan %s: exit code %d: %s", strings.Join(e.Args, " "), e.Code, e.Text)
+}
+
+// Apply applies manifests through the command line.
+func (a *API) Apply(ctx context.Context, manifests string) (string, error) {
+	return a.CLI(ctx, manifests, "apply", "-f", "-")
+}
+
+// Do sends a request and reads a JSON answer into out, unless that is nil.
+func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	u, err := url.Parse(a.URL + path)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+a.Token)
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		return &StatusError{Status: res.StatusCode, Body: string(b)}
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(b, out)
+}
+
+// A StatusError is an answer that is no success.
+type StatusError struct {
+	Status int
+	Body   string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Body) }
+
+// App is what stories look at of an application.
+type App struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Status struct {
+		Sync struct {
+			Status   string `json:"status"`
+			Revision string `json:"revision"`
+		} `json:"sync"`
+		Health struct {
+			Status  string `json:"status"`
+			Message string `json:"message"`
+		} `json:"health"`
+		Conditions []struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"conditions"`
+		OperationState *struct {
+			ID         string     `json:"id"`
+			Phase      string     `json:"phase"`
+			Message    string     `json:"message"`
+			RetryAt    *time.Time `json:"retryAt"`
+			SyncResult *struct {
+				Resources []struct {
+					Kind      string `json:"kind"`
+					Name      string `json:"name"`
+					Status    string `json:"status"`
+					Message   string `json:"message"`
+					HookPhase string `json:"hookPhase"`
+				} `json:"resources"`
+			} `json:"syncResult"`
+		} `json:"operationState"`
+		Capstan struct {
+			Hold     string `json:"hold"`
+			Target   string `json:"target"`
+			Accepted string `json:"accepted"`
+		} `json:"capstan"`
+	} `json:"status"`
+}
+
+// Get reads an application of the namespace argocd.
+func (a *API) Get(ctx context.Context, name string) (App, error) {
+	var x App
+	err := a.Do(ctx, http.MethodGet, "/api/v1/applications/argocd/"+name, nil, &x)
+	return x, err
+}
+
+// Wait waits until an application satisfies check.
+func (a *API) Wait(ctx context.Context, name string, check func(App) error) (App, error) {
+	var last App
+	err := harness.Eventually(ctx, func(ctx context.Context) error {
+		x, err := a.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		last = x
+		return check(x)
+	})
+	return last, err
+}
+
+// Settled is a check: Synced and Healthy with nothing in progress.
+func Settled(x App) error {
+	st := x.Status
+	if st.Sync.Status != "Synced" || st.Health.Status != "Healthy" {
+		return fmt.Errorf("%s is %s and %s (%s), conditions %v, operation %+v", x.Metadata.Name, st.Sync.Status, st.Health.Status, st.Health.Message, st.Conditions, st.OperationState)
+	}
+	if op := st.OperationState; op != nil && op.Phase != "Succeeded" {
+		return fmt.Errorf("operation of %s is %s: %s", x.Metadata.Name, op.Phase, op.Message)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+// Package diff decides whether a live object still is what we applied. It
+// compares by ownership: of the apply's own answer it keeps which fields are
+// ours and the hash of their values as the API server stored them; live state
+// differs only if the same projection of it does. Defaults, fields of others
+// and the order of keyed lists are never seen, and no schema and no request is
+// needed. It does no I/O and changes no object that it is given. The agent
+// calls it for every event of a managed object, so it is quick; what it cannot
+// decide it says (Verdict.Void) instead of guessing.
+package diff
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// A Hash is a SHA-256 sum. As text it is base64.
+type Hash [32]byte
+
+// MarshalText writes base64 without padding.
+func (h Hash) MarshalText() ([]byte, error) {
+	return base64.RawStdEncoding.AppendEncode(nil, h[:]), nil
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (h *Hash) UnmarshalText(text []byte) error {
+	b, err := base64.RawStdEncoding.DecodeString(string(text))
+	if err != nil || len(b) != len(h) {
+		return fault.New(fault.Invalid, "a stored hash is not %d bytes of base64", len(h))
+	}
+	copy(h[:], b)
+	return nil
+}
+
+// Owned is what is kept of one applied object.
+type Owned struct {
+	Manager    string `json:"m"`
+	APIVersion string `json:"v"`           // that it was applied in; live must be read in the same
+	UID        string `json:"u,omitempty"` // empty for what a dry run said of an object that did not exist
+	Digest     Hash   `json:"d"`           // of the desired object
+	Fields     []byte `json:"f"`           // what is ours, as fieldsV1 JSON
+	Hash       Hash   `json:"h"`           // of the values of these fields
+	Leaves     []byte `json:"l"`           // eight bytes of hash for each field, to name those that differ
+	Rules      uint64 `json:"r,omitempty"` // hash of the ignore rules that were applied; 0: none
+}
+
+// A Verdict is what a comparison says.
+type Verdict struct {
+	Equal bool
+	// Fields are the paths that differ, such as spec.replicas or
+	// spec.template.spec.containers[name=web].image; at most 50.
+	Fields []string
+	// Void says why the record cannot be compared with (another apiVersion,
+	// another object of that name, changed ignore rules). One dry run makes a
+	// new one. Equal is false then.
+	Void string
+
+	paths []path
+}
+
+// A Comparer hashes with a key, so that a stolen record is no help in guessing
+// the small secrets that it was made of. The zero value has no key.
+type Comparer struct{ Key []byte }
+
+// Own makes the record of an object from the answer of an apply, or of a dry
+// run of it, by the manager that applied. digest names the desired object.
+func (c Comparer) Own(response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
+	fields, err := managedFields(response, manager)
+	if err != nil {
+		return Owned{}, err
+	}
+	return c.record(response, manager, digest, fields, ignore)
+}
+
+// Replaced makes the record of an object that was written without server-side
+// apply: ours is every field that the desired object names.
+func (c Comparer) Replaced(desired, response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
+	return c.record(response, manager, digest, fieldsOf(desired), ignore)
+}
+
+func (c Comparer) record(response *manifest.Object, manager string, digest [32]byte, fields []byte, ignore *Ignore) (Owned, error) {
+	tree, err := parseFields(fields)
+	if err != nil {
+		return Owned{}, err
+	}
+	rules := ignore.forObject(manifest.KeyOf(response))
+	seen, err := rules.strip(response)
+	if err != nil {
+		return Owned{}, err
+	}
+	o := Owned{
+		Manager: manager, APIVersion: response.GetAPIVersion(), UID: string(response.GetUID()),
+		Digest: digest, Fields: fields, Rules: rules.hash(),
+	}
+	p, err := c.project(tree, seen)
+	if err != nil {
+		return Owned{}, err
+	}
+	o.Hash, o.Leaves = p.hash(), p.leaves()
+	return o, nil
+}
+
+// Compare judges a live object by its record. If ignore has rules by manager
+// and live still has its managedFields, they are read from there.
+func (c Comparer) Compare(o Owned, live *manifest.Object, ignore *Ignore) (Verdict, error) {
+	return c.CompareWith(o, live, ignore, nil)
+}
+
+// CompareWith is Compare where the managedFields of live were taken away
+// before; others are those of the managers that ignore rules name.
+func (c Comparer) CompareWith(o Owned, live *manifest.Object, ignore *Ignore, others []Managed) (Verdict, error) {
+	if why := o.void(live); why != "" {
+		return Verdict{Void: why}, nil
+	}
+	rules := ignore.forObject(manifest.KeyOf(live))
+	if rules.hash() != o.Rules {
+		return Verdict{Void: "the rules for ignored differences have changed"}, nil
+	}
+	tree, err := parseFields(o.Fields)
+	if err != nil {
+		return Verdict{}, err
+	}
+	seen, err := rules.strip(live)
+	if err != nil {
+		return Verdict{}, err
+	}
+	p, err := c.project(tree, seen)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if p.hash() == o.Hash {
+		return Verdict{Equal: true}, nil
+	}
+	differ := differing(tree, o.Leaves, p.leaves())
+	if others == nil && len(rules.managers) > 0 {
+		others = ManagedBy(live, rules.managers)
+	}
+	if differ, err = rules.withoutManaged(differ, others); err != nil {
+		return Verdict{}, err
+	}
+	return verdict(differ), nil
+}
+
+func (o Owned) void(live *manifest.Object) string {
+	switch {
+	case live.GetAPIVersion() != o.APIVersion:
+		return fmt.Sprintf("the record was made in %s, live is %s", o.APIVersion, live.GetAPIVersion())
+	case o.UID != "" && string(live.GetUID()) != o.UID:
+		return "live is another object of the same name"
+	}
+	return ""
+}
+
+func verdict(differ []path) Verdict {
+	const most = 50
+	v := Verdict{Equal: len(differ) == 0, paths: differ}
+	for i, p := range differ {
+		if i == most {
+			break
+		}
+		v.Fields = append(v.Fields, p.String())
+	}
+	return v
+}
+
+// Own is Comparer.Own without a key.
+func Own(response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
+	return Comparer{}.Own(response, manager, digest, ignore)
+}
+
+// Expect is what an apply would leave behind, as a dry run of it answered.
+func Expect(response *manifest.Object, manager string, digest [32]byte, ignore *Ignore) (Owned, error) {
+	return Comparer{}.Own(response, manager, digest, ignore)
+}
+
+// Compare is Comparer.Compare without a key.
+func (o Owned) Compare(live *manifest.Object, ignore *Ignore) (Verdict, error) {
+	return Comparer{}.Compare(o, live, ignore)
+}
+
+// project writes the values of all leaves of the tree in an object.
+func (c Comparer) project(tree *field, object map[string]any) (projection, error) {
+	p := projection{key: c.Key, walker: walker{buf: make([]byte, 0, 4096)}}
+	p.buf = append(p.buf, c.Key...)
+	err := p.walk(tree, []any{object})
+	return p, err
+}
+
+// A projection is the values of all owned fields of one object, behind the key.
+type projection struct {
+	walker
+	key []byte
+}
+
+func (p projection) hash() Hash { return sha256.Sum256(p.buf) }
+
+// leaves hashes each leaf to eight bytes.
+func (p projection) leaves() []byte {
+	out := make([]byte, 0, 8*len(p.ends))
+	start := len(p.key)
+	one := bytes.Clone(p.key)
+	for _, end := range p.ends {
+		one = append(one[:len(p.key)], p.buf[start:end]...)
+		out = binary.BigEndian.AppendUint64(out, short(one))
+		start = end
+	}
+	return out
+}
+
+func short(b []byte) uint64 {
+	sum := sha256.Sum256(b)
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// differing gives the paths of the leaves whose hashes differ.
+func differing(tree *field, was, is []byte) []path {
+	var out []path
+	i := 0
+	tree.leaves(nil, func(p path) {
+		at := 8 * i
+		if at+8 > len(was) || at+8 > len(is) || !bytes.Equal(was[at:at+8], is[at:at+8]) {
+			out = append(out, append(path(nil), p...))
+		}
+		i++
+	})
+	return out
+}

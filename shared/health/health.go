@@ -1,0 +1,140 @@
+// Package health says how well a live object is, by rules written in Go for
+// the kinds that Kubernetes itself brings. It never asks a cluster and never
+// changes an object; a field that is missing or of the wrong type counts as
+// not there. The agent calls it for every event, the engine through the agent.
+// The same object always has the same health.
+package health
+
+import (
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// The states, best to worst (HLT-01).
+const (
+	Healthy     = "Healthy"
+	Suspended   = "Suspended"
+	Progressing = "Progressing"
+	Missing     = "Missing"
+	Degraded    = "Degraded"
+	Unknown     = "Unknown"
+)
+
+// HookFinalizer keeps a hook from going away before its result was read. An
+// object that is being deleted but held by it alone is judged as if it lived.
+const HookFinalizer = "capstan.dev/hook-finalizer"
+
+const argoHookFinalizer = "argocd.argoproj.io/hook-finalizer"
+
+// A Status is how well an object is, and why in one sentence.
+type Status struct {
+	State   string
+	Message string
+}
+
+// Of judges one live object. ok is false for kinds without a rule (HLT-05),
+// whose health is empty and counts as nothing, unless they are being deleted.
+func Of(o *manifest.Object) (s Status, ok bool) {
+	v := view{o.Object}
+	if v.text("metadata", "deletionTimestamp") != "" && !v.heldByHook() {
+		return Status{Progressing, "being deleted" + v.finalizers()}, true
+	}
+	rule := ruleFor(manifest.KeyOf(o))
+	if rule == nil {
+		return Status{}, false
+	}
+	return rule(v), true
+}
+
+// Worst gives the worse of two states. An empty one counts as nothing, a word
+// that is no state as Unknown.
+func Worst(a, b string) string {
+	if place(b) > place(a) {
+		return b
+	}
+	return a
+}
+
+func place(state string) int {
+	switch state {
+	case "":
+		return -1
+	case Healthy:
+		return 0
+	case Suspended:
+		return 1
+	case Progressing:
+		return 2
+	case Missing:
+		return 3
+	case Degraded:
+		return 4
+	}
+	return 5
+}
+
+func ruleFor(k manifest.Key) func(view) Status {
+	switch k.Group {
+	case "":
+		return coreRule(k.Kind)
+	case "apps":
+		return appsRule(k.Kind)
+	case "batch":
+		if k.Kind == "Job" {
+			return job
+		}
+	case "networking.k8s.io":
+		if k.Kind == "Ingress" {
+			return ingress
+		}
+	case "extensions":
+		if k.Kind == "Ingress" {
+			return ingress
+		}
+		return appsRule(k.Kind)
+	case "autoscaling":
+		if k.Kind == "HorizontalPodAutoscaler" {
+			return autoscaler
+		}
+	case "apiregistration.k8s.io":
+		if k.Kind == "APIService" {
+			return apiService
+		}
+	case "apiextensions.k8s.io":
+		if k.Kind == "CustomResourceDefinition" {
+			return definition
+		}
+	case "argoproj.io":
+		if k.Kind == "Workflow" {
+			return workflow
+		}
+	}
+	return nil
+}
+
+func coreRule(kind string) func(view) Status {
+	switch kind {
+	case "Pod":
+		return pod
+	case "Service":
+		return service
+	case "PersistentVolumeClaim":
+		return claim
+	case "Namespace":
+		return namespace
+	}
+	return nil
+}
+
+func appsRule(kind string) func(view) Status {
+	switch kind {
+	case "Deployment":
+		return deployment
+	case "DaemonSet":
+		return daemonSet
+	case "ReplicaSet":
+		return replicaSet
+	case "StatefulSet":
+		return statefulSet
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+// Package manifest is what hub and agent both know of Kubernetes objects as
+// text: how they are read, named, normalised, written canonically, ordered,
+// annotated and masked. It never talks to a cluster and never changes what an
+// object means. Renderers, the agent and the engine call it. Equal objects
+// always have byte-equal canonical text, and numbers are kept exactly.
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// An Object is one Kubernetes object without a Go type of its own.
+type Object = unstructured.Unstructured
+
+// A Key is what an object is called in one cluster. The version of its API is
+// no part of it: the same object can be read in several versions.
+type Key struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// KeyOf gives the key of an object as it is written; the namespace is empty
+// where the manifest names none.
+func KeyOf(o *Object) Key {
+	group, _ := splitAPIVersion(o.GetAPIVersion())
+	return Key{Group: group, Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// String is "group/Kind/namespace/name", with nothing between the slashes for
+// the core group and for cluster-scoped objects.
+func (k Key) String() string {
+	return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name
+}
+
+// Compare orders keys by group, kind, namespace and name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Group, other.Group), cmp.Compare(k.Kind, other.Kind),
+		cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+}
+
+// ParseKey undoes Key.String.
+func ParseKey(s string) (Key, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 4 || parts[1] == "" || parts[3] == "" {
+		return Key{}, fault.New(fault.Invalid, "%q is not an object key of the form group/Kind/namespace/name", s)
+	}
+	return Key{Group: parts[0], Kind: parts[1], Namespace: parts[2], Name: parts[3]}, nil
+}
+
+// Describe names an object for people: "Deployment shop/web".
+func (k Key) Describe() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// Version is the version half of an object's apiVersion.
+func Version(o *Object) string {
+	_, version := splitAPIVersion(o.GetAPIVersion())
+	return version
+}
+
+func splitAPIVersion(s string) (group, version string) {
+	if i := strings.IndexByte(s, '/'); i >= 0 {
+		return s[:i], s[i+1:]
+	}
+	return "", s
+}
+
+// Order sorts objects in place as they are applied inside a wave (ENG-03,
+// ENG-04): by the list of kinds, then by kind, group, namespace and name.
+// Objects that are equal in all of these keep their order.
+func Order(objs []*Object) {
+	slices.SortStableFunc(objs, func(a, b *Object) int {
+		x, y := KeyOf(a), KeyOf(b)
+		return cmp.Or(cmp.Compare(KindOrder(x.Kind), KindOrder(y.Kind)), cmp.Compare(x.Kind, y.Kind),
+			cmp.Compare(x.Group, y.Group), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+}
+
+// LastKind is the place of every kind that the list of kinds does not have.
+const LastKind = 1000
+
+// KindOrder is the place of a kind in the order of ENG-04. Kinds that others
+// depend on come first, unknown kinds last.
+func KindOrder(kind string) int {
+	switch kind {
+	case "Namespace":
+		return 0
+	case "NetworkPolicy":
+		return 1
+	case "ResourceQuota":
+		return 2
+	case "LimitRange":
+		return 3
+	case "PodSecurityPolicy":
+		return 4
+	case "PodDisruptionBudget":
+		return 5
+	case "ServiceAccount":
+		return 6
+	case "Secret", "SecretList":
+		return 7
+	case "ConfigMap":
+		return 8
+	case "StorageClass":
+		return 9
+	case "PersistentVolume":
+		return 10
+	case "PersistentVolumeClaim":
+		return 11
+	case "CustomResourceDefinition":
+		return 12
+	default:
+		return laterKindOrder(kind)
+	}
+}
+
+func laterKindOrder(kind string) int {
+	later := [...]string{
+		"ClusterRole", "ClusterRoleList", "ClusterRoleBinding", "ClusterRoleBindingList", "Role", "RoleList",
+		"RoleBinding", "RoleBindingList", "Service", "DaemonSet", "Pod", "ReplicationController", "ReplicaSet",
+		"Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job", "CronJob", "IngressClass", "Ingress", "APIService",
+	}
+	for i, k := range later {
+		if k == kind {
+			return 13 + i
+		}
+	}
+	return LastKind
+}
+
+// nested reads one field of the object's metadata without copying it.
+func metadata(o *Object, field string) any {
+	meta, ok := o.Object["metadata"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	return meta[field]
+}
+
+func objectName(o *Object) string {
+	return fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
+}

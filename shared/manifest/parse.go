@@ -1,0 +1,315 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Limits bound what Parse takes in. A zero field means its default.
+type Limits struct {
+	MaxBytes          int64 // of one text; default 10 MiB
+	MaxDocs           int   // documents in one text, and objects after lists are opened; default 20,000
+	MaxDepth          int   // of nesting; default 256
+	MaxAliasExpansion int   // values that aliases may add in one text; default 50,000
+
+	// Strict refuses documents that are no Kubernetes objects, and broken
+	// text of any kind. It is for text that a template engine made. Without
+	// it such documents are passed over if they name none of apiVersion, kind
+	// and metadata (DIR-06).
+	Strict bool
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = 10 << 20
+	}
+	if l.MaxDocs <= 0 {
+		l.MaxDocs = 20_000
+	}
+	if l.MaxDepth <= 0 {
+		l.MaxDepth = 256
+	}
+	if l.MaxAliasExpansion <= 0 {
+		l.MaxAliasExpansion = 50_000
+	}
+	return l
+}
+
+// Parse reads all Kubernetes objects of one file: a stream of YAML documents,
+// or, for a name that ends in .json, one JSON object (DIR-05). Lists are
+// opened into their items. Scalars mean what they mean to kubectl (YAML 1.1:
+// "on" is a boolean), with one difference: keys given twice are an error.
+// Whole numbers become int64, others float64; a whole number that neither
+// holds exactly is an error. Errors name file, document and line and have
+// kind Invalid, or Exceeded where a limit was passed; they never quote values.
+func Parse(file string, data []byte, l Limits) ([]*Object, error) {
+	l = l.withDefaults()
+	if int64(len(data)) > l.MaxBytes {
+		return nil, fault.With(fault.New(fault.Exceeded, "%d bytes are over the limit of %d", len(data), l.MaxBytes), file, "")
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	p := &parser{file: file, limits: l}
+	var err error
+	if strings.HasSuffix(file, ".json") {
+		err = p.json(data)
+	} else {
+		err = p.stream(data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.objects, nil
+}
+
+// A parser reads one text.
+type parser struct {
+	file    string
+	limits  Limits
+	objects []*Object
+	doc     int // number of the document being read, from 1
+
+	expanded      int   // values that aliases have added so far
+	expandedBytes int64 // and their text
+}
+
+// stream reads YAML documents one after another.
+func (p *parser) stream(data []byte) error {
+	docs, err := p.documents(data)
+	if err != nil {
+		if jsonText(data) && p.retryJSON(data) {
+			return nil
+		}
+		if !p.limits.Strict && fault.KindOf(err) != fault.Exceeded && !namesObject(data) {
+			return nil // broken, and no manifest to begin with
+		}
+		return err
+	}
+	for i, doc := range docs {
+		p.doc = i + 1
+		if err := p.document(doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
+	defer func() {
+		if r := recover(); r != nil { // the library panics on some hostile texts
+			docs, err = nil, p.fail(fault.Invalid, 0, "not YAML: %v", r)
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		p.doc = len(docs) + 1
+		var n yaml.Node
+		err := dec.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, p.fail(fault.Invalid, 0, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(docs) == p.limits.MaxDocs {
+			return nil, p.fail(fault.Exceeded, n.Line, "more than %d documents", p.limits.MaxDocs)
+		}
+		if len(n.Content) == 1 {
+			docs = append(docs, n.Content[0])
+		}
+	}
+}
+
+// document turns one document into objects.
+func (p *parser) document(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		if p.limits.Strict && !emptyNode(n) {
+			return p.fail(fault.Invalid, n.Line, "not a Kubernetes object but %s", shape(n))
+		}
+		return nil
+	}
+	if !p.limits.Strict && !keysNameObject(n) {
+		return nil
+	}
+	v, err := p.value(n, 0, nil)
+	if err != nil {
+		return err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return p.fail(fault.Invalid, n.Line, "not a Kubernetes object")
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return p.add(m, func(path ...string) int { return lineOf(n, path) }, 0)
+}
+
+// add checks one object and keeps it; a list is opened instead. line finds
+// the line of a field for messages.
+func (p *parser) add(m map[string]any, line func(path ...string) int, depth int) error {
+	if items, ok := listItems(m); ok {
+		return p.addItems(m, items, line, depth)
+	}
+	if err := p.check(m, line); err != nil {
+		return err
+	}
+	if len(p.objects) == p.limits.MaxDocs {
+		return p.fail(fault.Exceeded, line(), "more than %d objects", p.limits.MaxDocs)
+	}
+	p.objects = append(p.objects, &Object{Object: m})
+	return nil
+}
+
+// addItems opens a list. Items of a typed list may leave out their kind.
+func (p *parser) addItems(list map[string]any, items []any, line func(path ...string) int, depth int) error {
+	if depth >= p.limits.MaxDepth {
+		return p.fail(fault.Exceeded, line(), "lists are nested more than %d deep", p.limits.MaxDepth)
+	}
+	kind := strings.TrimSuffix(text(list["kind"]), "List")
+	for i, item := range items {
+		at := func(path ...string) int { return line(append([]string{"items", fmt.Sprint(i)}, path...)...) }
+		m, ok := item.(map[string]any)
+		if !ok {
+			return p.fail(fault.Invalid, at(), "item %d of %s is not an object", i, text(list["kind"]))
+		}
+		if kind != "" && m["kind"] == nil && m["apiVersion"] == nil {
+			m["kind"], m["apiVersion"] = kind, list["apiVersion"]
+		}
+		if err := p.add(m, at, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listItems says whether m is a list, and gives its items. A list has a kind
+// that ends in "List", items, and no name of its own.
+func listItems(m map[string]any) ([]any, bool) {
+	if !strings.HasSuffix(text(m["kind"]), "List") {
+		return nil, false
+	}
+	raw, has := m["items"]
+	items, isList := raw.([]any)
+	if !has || (raw != nil && !isList) {
+		return nil, false
+	}
+	if meta, ok := m["metadata"].(map[string]any); ok && text(meta["name"]) != "" {
+		return nil, false
+	}
+	return items, true
+}
+
+// check refuses what no API server would take and what would confuse ours.
+func (p *parser) check(m map[string]any, line func(path ...string) int) error {
+	for _, field := range [...]string{"apiVersion", "kind"} {
+		if s, ok := m[field].(string); !ok || s == "" || strings.TrimSpace(s) != s {
+			return p.fail(fault.Invalid, line(field), "%s is missing or not text", field)
+		}
+	}
+	if strings.Count(text(m["apiVersion"]), "/") > 1 || strings.Contains(text(m["kind"]), "/") {
+		return p.fail(fault.Invalid, line("apiVersion"), "apiVersion %q or kind %q is malformed", m["apiVersion"], m["kind"])
+	}
+	who := text(m["kind"])
+	meta, ok := m["metadata"].(map[string]any)
+	if !ok {
+		return p.fail(fault.Invalid, line("metadata"), "%s: metadata is missing or not a map", who)
+	}
+	if err := p.checkNames(who, meta, line); err != nil {
+		return err
+	}
+	for _, field := range [...]string{"labels", "annotations"} {
+		if err := p.checkTexts(who+" "+text(meta["name"]), field, meta, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) checkNames(who string, meta map[string]any, line func(path ...string) int) error {
+	for _, field := range [...]string{"name", "generateName", "namespace"} {
+		raw, has := meta[field]
+		if !has || raw == nil {
+			delete(meta, field)
+			continue
+		}
+		s, ok := raw.(string)
+		if !ok {
+			return p.fail(fault.Invalid, line("metadata", field), "%s: metadata.%s is not text; put it in quotes", who, field)
+		}
+		if strings.ContainsAny(s, "/%\x00\n") {
+			return p.fail(fault.Invalid, line("metadata", field), "%s: metadata.%s %q has a character that no name may have", who, field, s)
+		}
+	}
+	if text(meta["name"]) == "" && text(meta["generateName"]) == "" {
+		return p.fail(fault.Invalid, line("metadata"), "%s: metadata.name is missing", who)
+	}
+	return nil
+}
+
+func (p *parser) checkTexts(who, field string, meta map[string]any, line func(path ...string) int) error {
+	raw, has := meta[field]
+	if !has || raw == nil {
+		delete(meta, field)
+		return nil
+	}
+	m, ok := raw.(map[string]any)
+	if !ok {
+		return p.fail(fault.Invalid, line("metadata", field), "%s: metadata.%s is not a map", who, field)
+	}
+	for k, v := range m {
+		if v == nil {
+			m[k] = ""
+			continue
+		}
+		if _, ok := v.(string); !ok {
+			return p.fail(fault.Invalid, line("metadata", field, k), "%s: metadata.%s %q is not text; put the value in quotes", who, field, k)
+		}
+	}
+	return nil
+}
+
+// fail makes an error that says where: file, document, line.
+func (p *parser) fail(kind fault.Kind, line int, format string, args ...any) error {
+	where := p.file
+	if p.doc > 0 {
+		where += fmt.Sprintf(", document %d", p.doc)
+	}
+	if line > 0 {
+		where += fmt.Sprintf(", line %d", line)
+	}
+	return fault.With(fault.New(kind, format, args...), where, "")
+}
+
+// namesObject says whether a text that cannot be read looks like a manifest.
+func namesObject(data []byte) bool {
+	for _, word := range [...]string{"apiVersion", "kind", "metadata"} {
+		if bytes.Contains(data, []byte(word+":")) || bytes.Contains(data, []byte(`"`+word+`"`)) {
+			return true
+		}
+	}
+	return false
+}
+
+func keysNameObject(n *yaml.Node) bool {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch n.Content[i].Value {
+		case "apiVersion", "kind", "metadata":
+			return true
+		case "<<":
+			return true // it may come with the merge
+		}
+	}
+	return false
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,65 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/hashicorp/yamux"
+)
+
+// A Mux runs many streams over one connection. yamux is the one that is built
+// in; another needs these methods and nothing else.
+type Mux interface {
+	Open() (net.Conn, error)
+	// Accept waits for a stream that the other side opened.
+	Accept() (net.Conn, error)
+	// Close ends all streams and the connection. It may be called twice.
+	Close() error
+	// Done is closed when the connection has ended, for whatever reason.
+	Done() <-chan struct{}
+	// Streams is how many are open.
+	Streams() int
+}
+
+// yamuxMux is yamux with our settings.
+type yamuxMux struct{ *yamux.Session }
+
+func newYamux(conn net.Conn, lane Lane, dialled bool, log *slog.Logger) (Mux, error) {
+	cfg := &yamux.Config{
+		AcceptBacklog: backlog,
+		// Heartbeats of our own say more and never kill a busy connection.
+		EnableKeepAlive:        false,
+		KeepAliveInterval:      lane.Stall, // must not be zero, is not used
+		ConnectionWriteTimeout: lane.Stall,
+		MaxStreamWindowSize:    max(lane.Window, minWindow),
+		StreamOpenTimeout:      lane.Stall,
+		StreamCloseTimeout:     streamLinger,
+		Logger:                 yamuxLog{log},
+	}
+	open := yamux.Server
+	if dialled {
+		open = yamux.Client
+	}
+	s, err := open(conn, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("start the multiplexer: %w", err)
+	}
+	return yamuxMux{s}, nil
+}
+
+func (m yamuxMux) Done() <-chan struct{} { return m.CloseChan() }
+func (m yamuxMux) Streams() int          { return m.NumStreams() }
+
+// yamuxLog puts what yamux says at Debug: the session's end carries the
+// reason that matters.
+type yamuxLog struct{ log *slog.Logger }
+
+func (l yamuxLog) Print(v ...any)            { l.say(fmt.Sprint(v...)) }
+func (l yamuxLog) Printf(f string, v ...any) { l.say(fmt.Sprintf(f, v...)) }
+func (l yamuxLog) Println(v ...any)          { l.say(fmt.Sprintln(v...)) }
+
+func (l yamuxLog) say(text string) {
+	l.log.DebugContext(context.Background(), "multiplexer", "text", text)
+}

@@ -1,0 +1,176 @@
+package tunnel
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+// A Server serves gRPC on the streams of any number of sessions. One server
+// for all sessions costs each of them only what its own streams cost.
+type Server struct {
+	grpc *grpc.Server
+	in   *inlet
+	log  *slog.Logger
+}
+
+// ServerConfig is how a server is made.
+type ServerConfig struct {
+	Lane Lane
+	// Unary and Stream run in front of every call, in order, once the limit
+	// on calls was checked.
+	Unary  []grpc.UnaryServerInterceptor
+	Stream []grpc.StreamServerInterceptor
+	Log    *slog.Logger
+}
+
+// NewServer makes a server without services.
+func NewServer(cfg ServerConfig) *Server {
+	s := &Server{in: newInlet(), log: cfg.Log}
+	unary := append([]grpc.UnaryServerInterceptor{s.unary}, cfg.Unary...)
+	stream := append([]grpc.StreamServerInterceptor{s.stream}, cfg.Stream...)
+	s.grpc = grpc.NewServer(
+		grpc.Creds(sessionCreds{}),
+		grpc.MaxRecvMsgSize(cfg.Lane.MaxMessage),
+		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ReadBufferSize(smallBuffer),
+		grpc.WriteBufferSize(cfg.Lane.WriteBuffer),
+		grpc.StaticStreamWindowSize(cfg.Lane.CallWindow),
+		grpc.StaticConnWindowSize(cfg.Lane.ConnWindow),
+		grpc.ConnectionTimeout(greeting),
+		grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(unary...),
+		grpc.ChainStreamInterceptor(stream...),
+	)
+	return s
+}
+
+// RegisterService adds a service, before Serve.
+func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
+
+// Serve answers calls until ctx ends. Then it ends the calls that run, waits
+// for them and returns nil. Sessions are left as they are.
+func (s *Server) Serve(ctx context.Context) error {
+	stopped := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		s.grpc.Stop()
+	})
+	err := s.grpc.Serve(s.in)
+	if release() { // Serve failed by itself
+		s.grpc.Stop()
+		return err
+	}
+	<-stopped
+	return nil
+}
+
+// Attach hands the streams that the other side opens to the server. It
+// returns when the session, the server or ctx has ended, and leaves the
+// session to its owner.
+func (s *Server) Attach(ctx context.Context, session *Session) error {
+	release := context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })
+	defer release()
+	for {
+		c, err := session.Accept()
+		if err != nil {
+			return cmp.Or(session.Err(), err)
+		}
+		select {
+		case s.in.conns <- c:
+		case <-s.in.done:
+			_ = c.Close() // nobody answers on it any more
+			return net.ErrClosed
+		}
+	}
+}
+
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	done, err := enter(ctx)
+	if err != nil {
+		return nil, Status(err)
+	}
+	defer done()
+	res, err := next(ctx, req)
+	return res, s.answer(ctx, info.FullMethod, err)
+}
+
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	done, err := enter(ss.Context())
+	if err != nil {
+		return Status(err)
+	}
+	defer done()
+	return s.answer(ss.Context(), info.FullMethod, next(srv, ss))
+}
+
+// answer makes a status of a handler's error, and logs what the other side
+// is not told.
+func (s *Server) answer(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil && unexplained(err) {
+		p, _ := PeerFrom(ctx)
+		s.log.ErrorContext(ctx, "call failed", logkey.Method, method, logkey.Tenant, p.Tenant, logkey.Cluster, p.Cluster, logkey.Error, err)
+	}
+	return Status(err)
+}
+
+// enter counts a call of a session and refuses it beyond the limit.
+func enter(ctx context.Context) (func(), error) {
+	session, ok := SessionFrom(ctx)
+	if !ok {
+		return nil, fault.New(fault.Unknown, "the call did not come over a link session")
+	}
+	if session.calls.Add(1) > maxCalls {
+		session.calls.Add(-1)
+		return nil, fault.New(fault.Exceeded, "more than %d calls are open on this session", maxCalls)
+	}
+	return func() { session.calls.Add(-1) }, nil
+}
+
+// inlet is the listener of a server. gRPC closes its listener when it stops,
+// and yamux sessions are listeners too: served directly, a stopped server
+// would cut the calls of the other direction. The inlet stands between.
+type inlet struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newInlet() *inlet {
+	return &inlet{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Accept waits for the next stream of any session.
+func (i *inlet) Accept() (net.Conn, error) {
+	select {
+	case c := <-i.conns:
+		return c, nil
+	case <-i.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops Accept, and nothing else.
+func (i *inlet) Close() error {
+	i.once.Do(func() { close(i.done) })
+	return nil
+}
+
+// Addr names the inlet for gRPC's own books.
+func (i *inlet) Addr() net.Addr { return inletAddr{} }
+
+type inletAddr struct{}
+
+func (inletAddr) Network() string { return "link" }
+func (inletAddr) String() string  { return "link" }

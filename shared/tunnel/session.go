@@ -1,0 +1,233 @@
+package tunnel
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// ErrClosed is the reason of a session that ended without one.
+var ErrClosed = errors.New("the connection ended")
+
+// A Session is one connection of the link with its streams. Whoever made it
+// closes it; until then both sides may open streams.
+type Session struct {
+	mux     Mux
+	wire    *wire
+	lane    Lane
+	peer    Peer
+	refusal error // why there is no peer; nil if there is one
+	log     *slog.Logger
+	idle    time.Duration
+
+	inbound atomic.Int32 // streams that the other side has open
+	calls   atomic.Int32 // calls of the other side that run
+
+	mu     sync.Mutex
+	closed bool
+	reason error
+	client *grpc.ClientConn
+}
+
+// SessionConfig is how a session is made of a connection.
+type SessionConfig struct {
+	Lane    Lane
+	Dialled bool // this side opened the connection
+	// Peer is who the other side proved to be; Refusal is why nobody.
+	Peer    Peer
+	Refusal error
+	Log     *slog.Logger
+	Clock   run.Clock
+	// Idle is after how long without a call Conn gives its stream back; zero
+	// means never.
+	Idle time.Duration
+}
+
+// NewSession starts the multiplexer on a connection whose handshake is done.
+func NewSession(conn net.Conn, cfg SessionConfig) (*Session, error) {
+	w := newWire(conn, cfg.Clock)
+	m, err := newYamux(w, cfg.Lane, cfg.Dialled, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{
+		mux: m, wire: w, lane: cfg.Lane, peer: cfg.Peer, refusal: cfg.Refusal,
+		log: cfg.Log, idle: cfg.Idle,
+	}, nil
+}
+
+// Peer is who the other side proved to be; false if it proved nothing.
+func (s *Session) Peer() (Peer, bool) { return s.peer, s.refusal == nil && s.peer != Peer{} }
+
+// Refusal is why Peer is false, as a fault that the other side may read.
+func (s *Session) Refusal() error {
+	if s.refusal == nil {
+		return fault.New(fault.Unknown, "no client certificate was presented")
+	}
+	return s.refusal
+}
+
+// Lane is what the session is for.
+func (s *Session) Lane() Lane { return s.lane }
+
+// Address is where the other side connects from.
+func (s *Session) Address() string { return s.wire.RemoteAddr().String() }
+
+// LastByte is when anything at all was received last.
+func (s *Session) LastByte() time.Time { return time.Unix(0, s.wire.last.Load()) }
+
+// Bytes is how much was received and sent.
+func (s *Session) Bytes() (received, sent int64) { return s.wire.in.Load(), s.wire.out.Load() }
+
+// Streams is how many streams are open in both directions.
+func (s *Session) Streams() int { return s.mux.Streams() }
+
+// Done is closed when the connection has ended. The owner still calls Close.
+func (s *Session) Done() <-chan struct{} { return s.mux.Done() }
+
+// Err is why the session ended; nil while it lives.
+func (s *Session) Err() error {
+	select {
+	case <-s.mux.Done():
+	default:
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason != nil {
+		return s.reason
+	}
+	return ErrClosed
+}
+
+// Close ends the session at once. The first reason given is kept for Err.
+func (s *Session) Close(reason error) {
+	s.mu.Lock()
+	if s.reason == nil {
+		s.reason = reason
+	}
+	first := !s.closed
+	s.closed = true
+	client := s.client
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	_ = s.mux.Close() // it only ever reports that it was closed
+	if client != nil {
+		_ = client.Close()
+	}
+}
+
+// Open opens a raw stream to the other side.
+func (s *Session) Open() (net.Conn, error) {
+	c, err := s.mux.Open()
+	if err != nil {
+		return nil, fault.Wrap(fault.Offline, err, "the other side of the link is away")
+	}
+	return &stream{Conn: c, session: s}, nil
+}
+
+// Accept waits for a stream of the other side. A peer with more streams open
+// than its lane allows loses its session.
+func (s *Session) Accept() (net.Conn, error) {
+	c, err := s.mux.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if int(s.inbound.Add(1)) > s.lane.MaxStreams {
+		err := fault.New(fault.Exceeded, "more than %d streams were opened on the %s lane", s.lane.MaxStreams, s.lane.Name)
+		s.Close(err)
+		return nil, err
+	}
+	return &stream{Conn: c, session: s, release: func() { s.inbound.Add(-1) }}, nil
+}
+
+// wire is the connection below the multiplexer. It counts bytes and keeps the
+// time of the last one.
+type wire struct {
+	net.Conn
+	clock   run.Clock
+	last    atomic.Int64 // Unix nanoseconds
+	in, out atomic.Int64
+}
+
+func newWire(conn net.Conn, clock run.Clock) *wire {
+	w := &wire{Conn: conn, clock: clock}
+	w.last.Store(clock.Now().UnixNano())
+	return w
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		w.last.Store(w.clock.Now().UnixNano())
+		w.in.Add(int64(n))
+	}
+	return n, err
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	w.out.Add(int64(n))
+	return n, err
+}
+
+// Close closes what lies below TLS: a farewell in TLS may wait for seconds
+// when the other side no longer reads, and nothing here depends on it.
+func (w *wire) Close() error {
+	if t, ok := w.Conn.(*tls.Conn); ok {
+		return t.NetConn().Close()
+	}
+	return w.Conn.Close()
+}
+
+// stream is one stream of a session: small writes, each with a deadline.
+type stream struct {
+	net.Conn
+	session *Session
+	once    sync.Once
+	release func() // nil for streams that this side opened
+}
+
+// Write sends in chunks. A chunk that cannot be sent in time ends the
+// session: the other side's view of the stream is broken then.
+func (c *stream) Write(b []byte) (int, error) {
+	var sent int
+	for sent < len(b) {
+		part := b[sent:min(len(b), sent+chunk)]
+		if err := c.SetWriteDeadline(time.Now().Add(c.session.lane.Stall)); err != nil {
+			return sent, err
+		}
+		n, err := c.Conn.Write(part)
+		sent += n
+		if err == nil {
+			continue
+		}
+		var t net.Error
+		if errors.As(err, &t) && t.Timeout() {
+			c.session.Close(fault.Wrap(fault.Offline, err, "the other side of the link took no data for %s", c.session.lane.Stall))
+		}
+		return sent, err
+	}
+	return sent, nil
+}
+
+// Close ends the stream.
+func (c *stream) Close() error {
+	c.once.Do(func() {
+		if c.release != nil {
+			c.release()
+		}
+	})
+	return c.Conn.Close()
+}

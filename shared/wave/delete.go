@@ -1,0 +1,50 @@
+package wave
+
+import (
+	"slices"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// BuildDelete plans the deletion of a whole application (DEL-02): PreDelete
+// hooks, then its objects in reverse waves, each wave waited for until it is
+// gone, then PostDelete hooks. hooks are the manifests that have hooks;
+// objects is everything that the application owns in the cluster.
+// CustomResourceDefinitions, and what Delete=false or Helm's resource policy
+// protects, are never deleted, only reported (DEL-03).
+func BuildDelete(hooks, objects []Object, o Options) Plan {
+	b := &builder{options: o, plan: Plan{Operation: o.Operation, DryRun: o.DryRun, deletion: true}}
+	names := make(map[manifest.Key]int)
+	for _, h := range hooks {
+		for _, phase := range [...]Phase{PreDelete, PostDelete} {
+			if !o.SkipHooks && slices.Contains(h.Hooks, string(phase)) {
+				b.items = append(b.items, b.hook(h, phase, names))
+			}
+		}
+	}
+	for _, obj := range objects {
+		it := b.item(obj, Delete)
+		it.Prune, it.Wave = true, mirrored(obj.Wave)
+		it.Keep = b.keep(it, "Delete")
+		if it.Key.Kind == "CustomResourceDefinition" && it.Keep == "" {
+			it.Keep = "kept: CustomResourceDefinitions are never deleted with an application"
+		}
+		if it.Keep != "" {
+			b.plan.Skipped = append(b.plan.Skipped, it)
+			continue
+		}
+		b.items = append(b.items, it)
+	}
+	b.plan.Steps, _ = b.steps()
+	return b.plan
+}
+
+// mirrored turns a wave round; the lowest number has no opposite and becomes
+// the highest.
+func mirrored(w int32) int32 {
+	const lowest = -1 << 31
+	if w == lowest {
+		return -(lowest + 1)
+	}
+	return -w
+}
