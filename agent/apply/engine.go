@@ -57,6 +57,8 @@ type Tree interface {
 
 // Blobs asks the hub for objects that are not here.
 type Blobs interface {
+	// Fetch gives what the hub has of them; with an error, what had come until
+	// then.
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
 

@@ -211,13 +211,21 @@ func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, err erro
 	}
 }
 
-// Ready says whether every managed kind was listed or is known not to be
-// watched, so that a complete picture can be given.
+// Ready says whether every state was taken and every managed kind was listed,
+// or is known not to be watched, so that a complete picture can be given.
 func (e *Engine) Ready() bool {
+	for _, a := range e.all() {
+		a.mu.Lock()
+		waits := a.fresh || a.untaken
+		a.mu.Unlock()
+		if waits {
+			return false
+		}
+	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	for _, gvk := range e.wanted {
-		if !e.listed[gvk] && e.broken[gvk] == nil {
+	for _, x := range e.objects {
+		if !e.listed[x.gvk] && e.broken[x.gvk] == nil {
 			return false
 		}
 	}

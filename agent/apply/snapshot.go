@@ -174,10 +174,12 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 
 func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte, error) {
 	blobs, err := e.Blobs.Fetch(ctx, digests)
-	if err != nil {
-		return nil, fault.Wrap(fault.Offline, err, "%d objects are not here yet, and the hub cannot be asked for them now", len(digests))
+	if len(blobs) > 0 {
+		e.Inventory.PutBlobs(blobs) // also of a fetch that broke off: the next one asks for less
 	}
-	e.Inventory.PutBlobs(blobs)
+	if err != nil {
+		return nil, fault.Wrap(fault.Offline, err, "%d objects are not here yet, and the hub cannot be asked for them now", len(digests)-len(blobs))
+	}
 	out := make(map[string][]byte, len(blobs))
 	for _, b := range blobs {
 		out[string(b.GetDigest())] = b.GetSealed()

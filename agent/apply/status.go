@@ -264,3 +264,13 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 	}
 	return found
 }
+
+// Announce tells anew how every application stands: something that concerns
+// all of them has changed.
+func (e *Engine) Announce() {
+	for _, a := range e.all() {
+		a.mu.Lock()
+		a.tell()
+		a.mu.Unlock()
+	}
+}

@@ -94,7 +94,7 @@ func (c *Client) keep(ctx context.Context, a *attachment) error {
 	c.attached(ctx, a)
 	g := run.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return c.watch(ctx, a) })
-	g.Go(func(ctx context.Context) error { return c.ops.Attach(ctx, a.session) })
+	g.Go(func(ctx context.Context) error { return ended(c.ops.Attach(ctx, a.session)) })
 	g.Go(func(ctx context.Context) error { return c.heartbeat(ctx, a) })
 	g.Go(func(ctx context.Context) error { return c.follow(ctx, a) })
 	g.Go(func(ctx context.Context) error { return c.report(ctx, a) })
@@ -113,13 +113,21 @@ func (c *Client) watch(ctx context.Context, a *attachment) error {
 			return nil
 		case <-a.session.Done():
 			stop()
-			return fault.Wrap(fault.Offline, a.session.Err(), "the connection to the hub ended")
+			return ended(a.session.Err())
 		case <-tick:
 		}
 		if quiet := c.cfg.Clock.Now().Sub(a.session.LastByte()); quiet > silence {
 			return fault.New(fault.Offline, "nothing was received from the hub for %s", quiet.Round(time.Second))
 		}
 	}
+}
+
+// ended is the sentence for a session that ended for that reason.
+func ended(why error) error {
+	if _, ok := fault.As(why); ok {
+		return why
+	}
+	return fault.Wrap(fault.Offline, why, "the connection to the hub ended")
 }
 
 func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*tunnel.Session, error) {

@@ -11,6 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
+// leastRetry is what passes at least before a failed renewal is tried again.
+const leastRetry = 10 * time.Second
+
 // errRenewed ends a session so that the next one uses the new certificate.
 var errRenewed = errors.New("the certificate was renewed")
 
@@ -33,11 +36,14 @@ func (c *Client) renew(ctx context.Context, a *attachment) error {
 			continue
 		}
 		err := c.renewOnce(ctx, a)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err == nil {
 			c.cfg.Log.InfoContext(ctx, "certificate renewed")
 			return errRenewed
 		}
-		next := wait.Next()
+		next := leastRetry + wait.Next()
 		c.cfg.Log.WarnContext(ctx, "the certificate was not renewed", logkey.Error, err, logkey.Wait, next)
 		due = c.HubNow().Add(next)
 	}

@@ -77,15 +77,16 @@ func (t *Tree) Unroot(uid string) {
 	}
 }
 
-// Each calls fn for every child of an application.
-func (t *Tree) Each(fn func(app string, r Record)) {
+// Has says whether a child of that name belongs to an application.
+func (t *Tree) Has(app, group, kind, namespace, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, n := range t.nodes {
-		if n.app != "" {
-			fn(n.app, n.Record)
+		if n.Name == name && n.app == app && n.Kind == kind && n.Group == group && n.Namespace == namespace {
+			return true
 		}
 	}
+	return false
 }
 
 // spread moves everything below an object to an application.

@@ -19,24 +19,24 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// Defines values for ApplyResultResultsResult.
+// Defines values for ApplyResultItemResult.
 const (
-	ApplyResultResultsResultConfigured ApplyResultResultsResult = "configured"
-	ApplyResultResultsResultCreated    ApplyResultResultsResult = "created"
-	ApplyResultResultsResultFailed     ApplyResultResultsResult = "failed"
-	ApplyResultResultsResultUnchanged  ApplyResultResultsResult = "unchanged"
+	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
+	ApplyResultItemResultCreated    ApplyResultItemResult = "created"
+	ApplyResultItemResultFailed     ApplyResultItemResult = "failed"
+	ApplyResultItemResultUnchanged  ApplyResultItemResult = "unchanged"
 )
 
-// Valid indicates whether the value is a known member of the ApplyResultResultsResult enum.
-func (e ApplyResultResultsResult) Valid() bool {
+// Valid indicates whether the value is a known member of the ApplyResultItemResult enum.
+func (e ApplyResultItemResult) Valid() bool {
 	switch e {
-	case ApplyResultResultsResultConfigured:
+	case ApplyResultItemResultConfigured:
 		return true
-	case ApplyResultResultsResultCreated:
+	case ApplyResultItemResultCreated:
 		return true
-	case ApplyResultResultsResultFailed:
+	case ApplyResultItemResultFailed:
 		return true
-	case ApplyResultResultsResultUnchanged:
+	case ApplyResultItemResultUnchanged:
 		return true
 	default:
 		return false
@@ -373,10 +373,10 @@ type AppProject struct {
 	Spec AppProjectSpec `json:"spec"`
 
 	// Status A Kubernetes object.
-	Status AnyObject `json:"status,omitempty,omitzero"`
+	Status *AnyObject `json:"status,omitempty"`
 
 	// Warnings Of the write that answered this.
-	Warnings []string `json:"warnings,omitempty,omitzero"`
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // AppProjectSpec As given; fields that are not listed here come back unchanged.
@@ -397,10 +397,10 @@ type Application struct {
 	Spec ApplicationSpec `json:"spec"`
 
 	// Status What is known of an application. It is the hub's; what a write says here is ignored.
-	Status ApplicationStatus `json:"status,omitempty,omitzero"`
+	Status *ApplicationStatus `json:"status,omitempty"`
 
 	// Warnings Of the write that answered this.
-	Warnings []string `json:"warnings,omitempty,omitzero"`
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // ApplicationList defines model for ApplicationList.
@@ -413,7 +413,7 @@ type ApplicationList struct {
 	Kind     string        `json:"kind"`
 	Metadata struct {
 		// Continue The cursor of the next page; absent: this is the last.
-		Continue string `json:"continue,omitempty,omitzero"`
+		Continue *string `json:"continue,omitempty"`
 	} `json:"metadata"`
 }
 
@@ -423,104 +423,106 @@ type ApplicationSpec = json.RawMessage
 // ApplicationStatus What is known of an application. It is the hub's; what a write says here is ignored.
 type ApplicationStatus struct {
 	// Capstan What Capstan knows beyond Argo CD's status.
-	Capstan    HubStatus   `json:"capstan,omitempty,omitzero"`
-	Conditions []Condition `json:"conditions,omitempty,omitzero"`
-	Health     struct {
-		LastTransitionTime time.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	Capstan    *HubStatus   `json:"capstan,omitempty"`
+	Conditions *[]Condition `json:"conditions,omitempty"`
+	Health     *struct {
+		LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 
 		// Message The worst child and why.
-		Message string           `json:"message,omitempty,omitzero"`
+		Message *string          `json:"message,omitempty"`
 		Status  HealthStatusCode `json:"status"`
-	} `json:"health,omitempty,omitzero"`
+	} `json:"health,omitempty"`
 
 	// History Oldest first, the last ten; not in lists.
-	History []HistoryEntry `json:"history,omitempty,omitzero"`
+	History *[]HistoryEntry `json:"history,omitempty"`
 
 	// OperationState The newest operation.
-	OperationState OperationState `json:"operationState,omitempty,omitzero"`
+	OperationState *OperationState `json:"operationState,omitempty"`
 
 	// ReconciledAt When target and cluster were last compared.
-	ReconciledAt time.Time `json:"reconciledAt,omitempty,omitzero"`
-	SourceType   string    `json:"sourceType,omitempty,omitzero"`
-	Sync         struct {
-		Revision  string         `json:"revision,omitempty,omitzero"`
-		Revisions []string       `json:"revisions,omitempty,omitzero"`
+	ReconciledAt *time.Time `json:"reconciledAt,omitempty"`
+	SourceType   *string    `json:"sourceType,omitempty"`
+	Sync         *struct {
+		Revision  *string        `json:"revision,omitempty"`
+		Revisions *[]string      `json:"revisions,omitempty"`
 		Status    SyncStatusCode `json:"status"`
-	} `json:"sync,omitempty,omitzero"`
-	AdditionalProperties map[string]interface{} `json:"-"`
+	} `json:"sync,omitempty"`
 }
 
 // ApplyResult defines model for ApplyResult.
 type ApplyResult struct {
 	// Failed How many documents were refused.
-	Failed  int `json:"failed"`
-	Results []struct {
-		ApiVersion string `json:"apiVersion,omitempty,omitzero"`
-
-		// Error The one shape of every error.
-		Error Error `json:"error,omitempty,omitzero"`
-
-		// Index Which document of the stream, from 1.
-		Index     int                      `json:"index"`
-		Kind      string                   `json:"kind,omitempty,omitzero"`
-		Name      string                   `json:"name,omitempty,omitzero"`
-		Namespace string                   `json:"namespace,omitempty,omitzero"`
-		Result    ApplyResultResultsResult `json:"result"`
-		Warnings  []string                 `json:"warnings,omitempty,omitzero"`
-	} `json:"results"`
+	Failed  int               `json:"failed"`
+	Results []ApplyResultItem `json:"results"`
 }
 
-// ApplyResultResultsResult defines model for ApplyResult.Results.Result.
-type ApplyResultResultsResult string
+// ApplyResultItem defines model for ApplyResultItem.
+type ApplyResultItem struct {
+	ApiVersion *string `json:"apiVersion,omitempty"`
+
+	// Error The one shape of every error.
+	Error *Error `json:"error,omitempty"`
+
+	// Index Which document of the stream, from 1.
+	Index     int                   `json:"index"`
+	Kind      *string               `json:"kind,omitempty"`
+	Name      *string               `json:"name,omitempty"`
+	Namespace *string               `json:"namespace,omitempty"`
+	Result    ApplyResultItemResult `json:"result"`
+	Warnings  *[]string             `json:"warnings,omitempty"`
+}
+
+// ApplyResultItemResult defines model for ApplyResultItem.Result.
+type ApplyResultItemResult string
 
 // AuditRecord defines model for AuditRecord.
 type AuditRecord struct {
 	Action  string    `json:"action"`
 	Actor   string    `json:"actor"`
-	Address string    `json:"address,omitempty,omitzero"`
+	Address *string   `json:"address,omitempty"`
 	At      time.Time `json:"at"`
 
 	// Detail A Kubernetes object.
-	Detail   AnyObject `json:"detail,omitempty,omitzero"`
-	Hash     string    `json:"hash"`
-	Object   string    `json:"object"`
-	Prev     string    `json:"prev,omitempty,omitzero"`
-	Reason   string    `json:"reason,omitempty,omitzero"`
-	Request  string    `json:"request,omitempty,omitzero"`
-	Resource string    `json:"resource"`
-	Result   string    `json:"result"`
-	Seq      int64     `json:"seq"`
-	Via      string    `json:"via"`
+	Detail   *AnyObject `json:"detail,omitempty"`
+	Hash     string     `json:"hash"`
+	Object   string     `json:"object"`
+	Prev     *string    `json:"prev,omitempty"`
+	Reason   *string    `json:"reason,omitempty"`
+	Request  *string    `json:"request,omitempty"`
+	Resource string     `json:"resource"`
+	Result   string     `json:"result"`
+	Seq      int64      `json:"seq"`
+	Via      string     `json:"via"`
 }
 
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
-	AckedSeq     int64             `json:"ackedSeq,omitempty,omitzero"`
-	AgentVersion string            `json:"agentVersion,omitempty,omitzero"`
-	Annotations  StringMap         `json:"annotations,omitempty,omitzero"`
+	AckedSeq     *int64            `json:"ackedSeq,omitempty"`
+	AgentVersion *string           `json:"agentVersion,omitempty"`
+	Annotations  *StringMap        `json:"annotations,omitempty"`
 	Connection   ClusterConnection `json:"connection"`
 	CreatedAt    time.Time         `json:"createdAt"`
 
 	// Enrolments Newest first; not in lists.
-	Enrolments  []EnrolmentInfo `json:"enrolments,omitempty,omitzero"`
-	Id          string          `json:"id"`
-	KubeVersion string          `json:"kubeVersion,omitempty,omitzero"`
-	Labels      StringMap       `json:"labels,omitempty,omitzero"`
-	LastSeen    time.Time       `json:"lastSeen,omitempty,omitzero"`
-	Name        string          `json:"name"`
+	Enrolments  *[]EnrolmentInfo `json:"enrolments,omitempty"`
+	Id          string           `json:"id"`
+	KubeVersion *string          `json:"kubeVersion,omitempty"`
+	Labels      *StringMap       `json:"labels,omitempty"`
+	LastSeen    *time.Time       `json:"lastSeen,omitempty"`
+	Name        string           `json:"name"`
 
 	// Receipt Proof that hub and agent held the same desired state.
-	Receipt struct {
+	Receipt *struct {
 		At   time.Time `json:"at"`
-		Root string    `json:"root,omitempty,omitzero"`
+		Root *string   `json:"root,omitempty"`
 		Seq  int64     `json:"seq"`
-	} `json:"receipt,omitempty,omitzero"`
-	ResourceVersion string `json:"resourceVersion,omitempty,omitzero"`
+	} `json:"receipt,omitempty"`
+	ResourceVersion *string `json:"resourceVersion,omitempty"`
 
 	// Seq Newest row of desired state.
-	Seq    int64  `json:"seq,omitempty,omitzero"`
-	Server string `json:"server,omitempty,omitzero"`
+	Seq    *int64  `json:"seq,omitempty"`
+	Server *string `json:"server,omitempty"`
 }
 
 // ClusterConnection defines model for Cluster.Connection.
@@ -528,18 +530,18 @@ type ClusterConnection string
 
 // Condition defines model for Condition.
 type Condition struct {
-	LastTransitionTime time.Time `json:"lastTransitionTime,omitempty,omitzero"`
-	Message            string    `json:"message"`
-	Type               string    `json:"type"`
+	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
+	Message            string     `json:"message"`
+	Type               string     `json:"type"`
 }
 
 // Connection How the last fetch went.
 type Connection struct {
-	AttemptedAt time.Time `json:"attemptedAt,omitempty,omitzero"`
+	AttemptedAt *time.Time `json:"attemptedAt,omitempty"`
 
 	// FetchedAt The last fetch that went well.
-	FetchedAt time.Time        `json:"fetchedAt,omitempty,omitzero"`
-	Message   string           `json:"message,omitempty,omitzero"`
+	FetchedAt *time.Time       `json:"fetchedAt,omitempty"`
+	Message   *string          `json:"message,omitempty"`
 	Status    ConnectionStatus `json:"status"`
 }
 
@@ -548,9 +550,9 @@ type ConnectionStatus string
 
 // Destination defines model for Destination.
 type Destination struct {
-	Name                 string                 `json:"name,omitempty,omitzero"`
-	Namespace            string                 `json:"namespace,omitempty,omitzero"`
-	Server               string                 `json:"server,omitempty,omitzero"`
+	Name                 *string                `json:"name,omitempty"`
+	Namespace            *string                `json:"namespace,omitempty"`
+	Server               *string                `json:"server,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -571,37 +573,37 @@ type Enrolment struct {
 
 // EnrolmentInfo defines model for EnrolmentInfo.
 type EnrolmentInfo struct {
-	Attempts []struct {
+	Attempts *[]struct {
 		Address string    `json:"address"`
 		At      time.Time `json:"at"`
 
 		// Stage How far it came: token, expired, used, csr, issued.
 		Stage string `json:"stage"`
-	} `json:"attempts,omitempty,omitzero"`
-	CreatedBy string    `json:"createdBy"`
-	ExpiresAt time.Time `json:"expiresAt"`
-	Id        string    `json:"id"`
-	Prefix    string    `json:"prefix"`
-	UsedAt    time.Time `json:"usedAt,omitempty,omitzero"`
+	} `json:"attempts,omitempty"`
+	CreatedBy string     `json:"createdBy"`
+	ExpiresAt time.Time  `json:"expiresAt"`
+	Id        string     `json:"id"`
+	Prefix    string     `json:"prefix"`
+	UsedAt    *time.Time `json:"usedAt,omitempty"`
 }
 
 // Error The one shape of every error.
 type Error struct {
-	Cause string `json:"cause,omitempty,omitzero"`
+	Cause *string `json:"cause,omitempty"`
 
 	// Code A stable reference such as `CAP-1404`.
-	Code   string `json:"code"`
-	DocUrl string `json:"doc_url,omitempty,omitzero"`
+	Code   string  `json:"code"`
+	DocUrl *string `json:"doc_url,omitempty"`
 
 	// Fix What to do about it.
-	Fix string `json:"fix,omitempty,omitzero"`
+	Fix *string `json:"fix,omitempty"`
 
 	// Message One sentence for people.
 	Message string `json:"message"`
 
 	// Object What it is about.
-	Object    string `json:"object,omitempty,omitzero"`
-	RequestId string `json:"request_id"`
+	Object    *string `json:"object,omitempty"`
+	RequestId string  `json:"request_id"`
 
 	// Retryable The same request may succeed later.
 	Retryable bool `json:"retryable"`
@@ -611,7 +613,7 @@ type Error struct {
 type GroupKind struct {
 	Group                string                 `json:"group"`
 	Kind                 string                 `json:"kind"`
-	Name                 string                 `json:"name,omitempty,omitzero"`
+	Name                 *string                `json:"name,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -620,50 +622,50 @@ type HealthStatusCode string
 
 // HistoryEntry defines model for HistoryEntry.
 type HistoryEntry struct {
-	DeployStartedAt time.Time   `json:"deployStartedAt,omitempty,omitzero"`
-	DeployedAt      time.Time   `json:"deployedAt"`
-	Id              int64       `json:"id"`
-	InitiatedBy     InitiatedBy `json:"initiatedBy,omitempty,omitzero"`
-	Operation       string      `json:"operation,omitempty,omitzero"`
-	Reason          string      `json:"reason,omitempty,omitzero"`
-	Revision        string      `json:"revision"`
-	Revisions       []string    `json:"revisions,omitempty,omitzero"`
-	Snapshot        string      `json:"snapshot,omitempty,omitzero"`
+	DeployStartedAt *time.Time   `json:"deployStartedAt,omitempty"`
+	DeployedAt      time.Time    `json:"deployedAt"`
+	Id              int64        `json:"id"`
+	InitiatedBy     *InitiatedBy `json:"initiatedBy,omitempty"`
+	Operation       *string      `json:"operation,omitempty"`
+	Reason          *string      `json:"reason,omitempty"`
+	Revision        string       `json:"revision"`
+	Revisions       *[]string    `json:"revisions,omitempty"`
+	Snapshot        *string      `json:"snapshot,omitempty"`
 
 	// Source A Kubernetes object.
-	Source AnyObject `json:"source,omitempty,omitzero"`
+	Source *AnyObject `json:"source,omitempty"`
 }
 
 // HubStatus What Capstan knows beyond Argo CD's status.
 type HubStatus struct {
 	// Accepted Snapshot that is enforced.
-	Accepted string `json:"accepted,omitempty,omitzero"`
+	Accepted *string `json:"accepted,omitempty"`
 
 	// AsOf When the cluster's agent was last heard; state is as of then.
-	AsOf       time.Time           `json:"asOf,omitempty,omitzero"`
+	AsOf       *time.Time          `json:"asOf,omitempty"`
 	Automation HubStatusAutomation `json:"automation"`
 
 	// Cluster Name of the cluster that the destination stands for; absent if none does.
-	Cluster    string              `json:"cluster,omitempty,omitzero"`
-	Connection HubStatusConnection `json:"connection,omitempty,omitzero"`
-	Deleting   bool                `json:"deleting,omitempty,omitzero"`
-	Generation int64               `json:"generation"`
+	Cluster    *string              `json:"cluster,omitempty"`
+	Connection *HubStatusConnection `json:"connection,omitempty"`
+	Deleting   *bool                `json:"deleting,omitempty"`
+	Generation int64                `json:"generation"`
 
 	// Hold Why automation waits.
-	Hold string `json:"hold,omitempty,omitzero"`
-	Id   string `json:"id,omitempty,omitzero"`
+	Hold *string `json:"hold,omitempty"`
+	Id   *string `json:"id,omitempty"`
 
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-	Pin Pin `json:"pin,omitempty,omitzero"`
+	Pin *Pin `json:"pin,omitempty"`
 
 	// RefreshedAt When the sources were last looked at.
-	RefreshedAt time.Time `json:"refreshedAt,omitempty,omitzero"`
+	RefreshedAt *time.Time `json:"refreshedAt,omitempty"`
 
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
 
 	// Target Snapshot that is compared with the cluster.
-	Target string `json:"target,omitempty,omitzero"`
+	Target *string `json:"target,omitempty"`
 }
 
 // HubStatusAutomation defines model for HubStatus.Automation.
@@ -680,13 +682,13 @@ type Info struct {
 
 // InitiatedBy defines model for InitiatedBy.
 type InitiatedBy struct {
-	Automated bool   `json:"automated,omitempty,omitzero"`
-	Username  string `json:"username,omitempty,omitzero"`
+	Automated *bool   `json:"automated,omitempty"`
+	Username  *string `json:"username,omitempty"`
 }
 
 // Me defines model for Me.
 type Me struct {
-	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
+	ExpiresAt   *time.Time   `json:"expiresAt,omitempty"`
 	Permissions []Permission `json:"permissions"`
 	Roles       []string     `json:"roles"`
 	Tenant      string       `json:"tenant"`
@@ -701,17 +703,16 @@ type MeVia string
 
 // Metadata Metadata of an object. uid, resourceVersion, generation, creationTimestamp and deletionTimestamp are the hub's.
 type Metadata struct {
-	Annotations          StringMap              `json:"annotations,omitempty,omitzero"`
-	CreationTimestamp    string                 `json:"creationTimestamp,omitempty,omitzero"`
-	DeletionTimestamp    string                 `json:"deletionTimestamp,omitempty,omitzero"`
-	Finalizers           []string               `json:"finalizers,omitempty,omitzero"`
-	Generation           int64                  `json:"generation,omitempty,omitzero"`
-	Labels               StringMap              `json:"labels,omitempty,omitzero"`
-	Name                 string                 `json:"name"`
-	Namespace            string                 `json:"namespace,omitempty,omitzero"`
-	ResourceVersion      string                 `json:"resourceVersion,omitempty,omitzero"`
-	Uid                  string                 `json:"uid,omitempty,omitzero"`
-	AdditionalProperties map[string]interface{} `json:"-"`
+	Annotations       *StringMap `json:"annotations,omitempty"`
+	CreationTimestamp *string    `json:"creationTimestamp,omitempty"`
+	DeletionTimestamp *string    `json:"deletionTimestamp,omitempty"`
+	Finalizers        *[]string  `json:"finalizers,omitempty"`
+	Generation        *int64     `json:"generation,omitempty"`
+	Labels            *StringMap `json:"labels,omitempty"`
+	Name              string     `json:"name"`
+	Namespace         *string    `json:"namespace,omitempty"`
+	ResourceVersion   *string    `json:"resourceVersion,omitempty"`
+	Uid               *string    `json:"uid,omitempty"`
 }
 
 // Name defines model for Name.
@@ -740,69 +741,69 @@ type NewToken struct {
 
 // Node defines model for Node.
 type Node struct {
-	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
 
 	// Diff A few words: which fields differ.
-	Diff   string           `json:"diff,omitempty,omitzero"`
-	Group  string           `json:"group"`
-	Health HealthStatusCode `json:"health,omitempty,omitzero"`
-	Hook   bool             `json:"hook,omitempty,omitzero"`
-	Info   []Info           `json:"info,omitempty,omitzero"`
-	Kind   string           `json:"kind"`
+	Diff   *string           `json:"diff,omitempty"`
+	Group  string            `json:"group"`
+	Health *HealthStatusCode `json:"health,omitempty"`
+	Hook   *bool             `json:"hook,omitempty"`
+	Info   *[]Info           `json:"info,omitempty"`
+	Kind   string            `json:"kind"`
 
 	// Managed In the target or to be pruned, as opposed to a child.
-	Managed   bool   `json:"managed"`
-	Message   string `json:"message,omitempty,omitzero"`
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty,omitzero"`
+	Managed   bool    `json:"managed"`
+	Message   *string `json:"message,omitempty"`
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
 
 	// Parent The uid of the owner; absent: managed directly.
-	Parent          string         `json:"parent,omitempty,omitzero"`
-	RequiresPruning bool           `json:"requiresPruning,omitempty,omitzero"`
-	Status          SyncStatusCode `json:"status,omitempty,omitzero"`
-	SyncWave        int32          `json:"syncWave,omitempty,omitzero"`
-	Uid             string         `json:"uid,omitempty,omitzero"`
-	UpdatedAt       time.Time      `json:"updatedAt,omitempty,omitzero"`
-	Version         string         `json:"version"`
+	Parent          *string         `json:"parent,omitempty"`
+	RequiresPruning *bool           `json:"requiresPruning,omitempty"`
+	Status          *SyncStatusCode `json:"status,omitempty"`
+	SyncWave        *int32          `json:"syncWave,omitempty"`
+	Uid             *string         `json:"uid,omitempty"`
+	UpdatedAt       *time.Time      `json:"updatedAt,omitempty"`
+	Version         string          `json:"version"`
 }
 
 // ObjectDiff defines model for ObjectDiff.
 type ObjectDiff struct {
 	// Applied A Kubernetes object.
-	Applied AnyObject `json:"applied,omitempty,omitzero"`
+	Applied *AnyObject `json:"applied,omitempty"`
 
 	// Desired A Kubernetes object.
-	Desired AnyObject `json:"desired,omitempty,omitzero"`
+	Desired *AnyObject `json:"desired,omitempty"`
 
 	// Fields Paths that differ.
-	Fields []string `json:"fields,omitempty,omitzero"`
-	Group  string   `json:"group"`
-	Kind   string   `json:"kind"`
+	Fields *[]string `json:"fields,omitempty"`
+	Group  string    `json:"group"`
+	Kind   string    `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      AnyObject      `json:"live,omitempty,omitzero"`
+	Live      *AnyObject     `json:"live,omitempty"`
 	Name      string         `json:"name"`
-	Namespace string         `json:"namespace,omitempty,omitzero"`
+	Namespace *string        `json:"namespace,omitempty"`
 	Status    SyncStatusCode `json:"status"`
-	Summary   string         `json:"summary,omitempty,omitzero"`
+	Summary   *string        `json:"summary,omitempty"`
 	Version   string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
 type ObjectResult struct {
-	Group     string `json:"group"`
-	HookPhase string `json:"hookPhase,omitempty,omitzero"`
-	HookType  string `json:"hookType,omitempty,omitzero"`
-	Kind      string `json:"kind"`
-	Message   string `json:"message,omitempty,omitzero"`
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty,omitzero"`
+	Group     string  `json:"group"`
+	HookPhase *string `json:"hookPhase,omitempty"`
+	HookType  *string `json:"hookType,omitempty"`
+	Kind      string  `json:"kind"`
+	Message   *string `json:"message,omitempty"`
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
 
 	// Status Synced, SyncFailed, Pruned or PruneSkipped.
-	Status    string `json:"status"`
-	SyncPhase string `json:"syncPhase,omitempty,omitzero"`
-	Version   string `json:"version"`
-	Wave      int32  `json:"wave,omitempty,omitzero"`
+	Status    string  `json:"status"`
+	SyncPhase *string `json:"syncPhase,omitempty"`
+	Version   string  `json:"version"`
+	Wave      *int32  `json:"wave,omitempty"`
 }
 
 // Operation The newest operation.
@@ -813,28 +814,28 @@ type OperationPhase string
 
 // OperationState The newest operation.
 type OperationState struct {
-	Deadline   time.Time `json:"deadline,omitempty,omitzero"`
-	FinishedAt time.Time `json:"finishedAt,omitempty,omitzero"`
+	Deadline   *time.Time `json:"deadline,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 
 	// HealthyAt When everything that it applied was healthy.
-	HealthyAt time.Time          `json:"healthyAt,omitempty,omitzero"`
+	HealthyAt *time.Time         `json:"healthyAt,omitempty"`
 	Id        string             `json:"id"`
 	Kind      OperationStateKind `json:"kind"`
-	Message   string             `json:"message,omitempty,omitzero"`
-	Operation struct {
-		InitiatedBy InitiatedBy   `json:"initiatedBy,omitempty,omitzero"`
-		Sync        OperationSync `json:"sync,omitempty,omitzero"`
-	} `json:"operation,omitempty,omitzero"`
+	Message   *string            `json:"message,omitempty"`
+	Operation *struct {
+		InitiatedBy *InitiatedBy   `json:"initiatedBy,omitempty"`
+		Sync        *OperationSync `json:"sync,omitempty"`
+	} `json:"operation,omitempty"`
 	Phase      OperationPhase `json:"phase"`
-	Reason     string         `json:"reason,omitempty,omitzero"`
-	RetryAt    time.Time      `json:"retryAt,omitempty,omitzero"`
-	RetryCount int            `json:"retryCount,omitempty,omitzero"`
+	Reason     *string        `json:"reason,omitempty"`
+	RetryAt    *time.Time     `json:"retryAt,omitempty"`
+	RetryCount *int           `json:"retryCount,omitempty"`
 	StartedAt  time.Time      `json:"startedAt"`
-	SyncResult struct {
+	SyncResult *struct {
 		// Resources Not in lists.
-		Resources []ObjectResult `json:"resources,omitempty,omitzero"`
-		Revision  string         `json:"revision"`
-	} `json:"syncResult,omitempty,omitzero"`
+		Resources *[]ObjectResult `json:"resources,omitempty"`
+		Revision  string          `json:"revision"`
+	} `json:"syncResult,omitempty"`
 }
 
 // OperationStateKind defines model for OperationState.Kind.
@@ -842,11 +843,11 @@ type OperationStateKind string
 
 // OperationSync defines model for OperationSync.
 type OperationSync struct {
-	DryRun      bool               `json:"dryRun,omitempty,omitzero"`
-	Prune       bool               `json:"prune,omitempty,omitzero"`
-	Resources   []ResourceSelector `json:"resources,omitempty,omitzero"`
-	Revision    string             `json:"revision,omitempty,omitzero"`
-	SyncOptions []string           `json:"syncOptions,omitempty,omitzero"`
+	DryRun      *bool               `json:"dryRun,omitempty"`
+	Prune       *bool               `json:"prune,omitempty"`
+	Resources   *[]ResourceSelector `json:"resources,omitempty"`
+	Revision    *string             `json:"revision,omitempty"`
+	SyncOptions *[]string           `json:"syncOptions,omitempty"`
 }
 
 // Permission That the caller may do an action on a resource, at least in some projects.
@@ -865,7 +866,7 @@ type Permission struct {
 type Pin struct {
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
-	Reason   string    `json:"reason,omitempty,omitzero"`
+	Reason   *string   `json:"reason,omitempty"`
 	Skipped  string    `json:"skipped"`
 	Snapshot string    `json:"snapshot"`
 }
@@ -882,39 +883,39 @@ type ReadyStatus string
 type Repository struct {
 	// Connection How the last fetch went.
 	Connection    Connection `json:"connection"`
-	CreatedAt     time.Time  `json:"createdAt,omitempty,omitzero"`
+	CreatedAt     *time.Time `json:"createdAt,omitempty"`
 	HasCredential bool       `json:"hasCredential"`
 	Id            string     `json:"id"`
-	Insecure      bool       `json:"insecure,omitempty,omitzero"`
-	Name          string     `json:"name,omitempty,omitzero"`
-	Project       string     `json:"project,omitempty,omitzero"`
+	Insecure      *bool      `json:"insecure,omitempty"`
+	Name          *string    `json:"name,omitempty"`
+	Project       *string    `json:"project,omitempty"`
 
 	// Registered False: known only because an application names it.
-	Registered bool     `json:"registered"`
-	Type       string   `json:"type"`
-	Url        string   `json:"url"`
-	Username   string   `json:"username,omitempty,omitzero"`
-	Warnings   []string `json:"warnings,omitempty,omitzero"`
+	Registered bool      `json:"registered"`
+	Type       string    `json:"type"`
+	Url        string    `json:"url"`
+	Username   *string   `json:"username,omitempty"`
+	Warnings   *[]string `json:"warnings,omitempty"`
 }
 
 // RepositoryCredential defines model for RepositoryCredential.
 type RepositoryCredential struct {
-	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
-	Id        string    `json:"id"`
-	Name      string    `json:"name,omitempty,omitzero"`
-	Type      string    `json:"type"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
+	Id        string     `json:"id"`
+	Name      *string    `json:"name,omitempty"`
+	Type      string     `json:"type"`
 
 	// Url The prefix of the URLs that it is for.
-	Url      string `json:"url"`
-	Username string `json:"username,omitempty,omitzero"`
+	Url      string  `json:"url"`
+	Username *string `json:"username,omitempty"`
 }
 
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
-	Group     string `json:"group,omitempty,omitzero"`
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty,omitzero"`
+	Group     *string `json:"group,omitempty"`
+	Kind      string  `json:"kind"`
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
 }
 
 // Roles defines model for Roles.
@@ -925,17 +926,17 @@ type SignInMode string
 
 // Source Where manifests come from. Settings of renderers are as in Argo CD.
 type Source struct {
-	Chart                string                 `json:"chart,omitempty,omitzero"`
-	Directory            map[string]interface{} `json:"directory,omitempty,omitzero"`
-	Helm                 map[string]interface{} `json:"helm,omitempty,omitzero"`
-	Kustomize            map[string]interface{} `json:"kustomize,omitempty,omitzero"`
-	Name                 string                 `json:"name,omitempty,omitzero"`
-	Path                 string                 `json:"path,omitempty,omitzero"`
-	Plugin               map[string]interface{} `json:"plugin,omitempty,omitzero"`
-	Ref                  string                 `json:"ref,omitempty,omitzero"`
-	RepoURL              string                 `json:"repoURL"`
-	TargetRevision       string                 `json:"targetRevision,omitempty,omitzero"`
-	AdditionalProperties map[string]interface{} `json:"-"`
+	Chart                *string                 `json:"chart,omitempty"`
+	Directory            *map[string]interface{} `json:"directory,omitempty"`
+	Helm                 *map[string]interface{} `json:"helm,omitempty"`
+	Kustomize            *map[string]interface{} `json:"kustomize,omitempty"`
+	Name                 *string                 `json:"name,omitempty"`
+	Path                 *string                 `json:"path,omitempty"`
+	Plugin               *map[string]interface{} `json:"plugin,omitempty"`
+	Ref                  *string                 `json:"ref,omitempty"`
+	RepoURL              string                  `json:"repoURL"`
+	TargetRevision       *string                 `json:"targetRevision,omitempty"`
+	AdditionalProperties map[string]interface{}  `json:"-"`
 }
 
 // StreamCursor Where to follow the stream from to miss nothing after this list.
@@ -943,17 +944,17 @@ type StreamCursor = string
 
 // StreamEvent defines model for StreamEvent.
 type StreamEvent struct {
-	Application Application     `json:"application,omitempty,omitzero"`
-	Cluster     Cluster         `json:"cluster,omitempty,omitzero"`
-	Gone        bool            `json:"gone,omitempty,omitzero"`
+	Application *Application    `json:"application,omitempty"`
+	Cluster     *Cluster        `json:"cluster,omitempty"`
+	Gone        *bool           `json:"gone,omitempty"`
 	Id          string          `json:"id"`
 	Kind        StreamEventKind `json:"kind"`
-	Name        string          `json:"name,omitempty,omitzero"`
-	Namespace   string          `json:"namespace,omitempty,omitzero"`
+	Name        *string         `json:"name,omitempty"`
+	Namespace   *string         `json:"namespace,omitempty"`
 
 	// Operation The newest operation.
-	Operation  OperationState `json:"operation,omitempty,omitzero"`
-	Repository Repository     `json:"repository,omitempty,omitzero"`
+	Operation  *OperationState `json:"operation,omitempty"`
+	Repository *Repository     `json:"repository,omitempty"`
 }
 
 // StreamEventKind defines model for StreamEvent.Kind.
@@ -965,29 +966,29 @@ type StringMap map[string]string
 // SyncRequest defines model for SyncRequest.
 type SyncRequest struct {
 	// DryRun Ask the cluster what would happen; change nothing.
-	DryRun bool   `json:"dryRun,omitempty,omitzero"`
-	Force  bool   `json:"force,omitempty,omitzero"`
-	Infos  []Info `json:"infos,omitempty,omitzero"`
+	DryRun *bool   `json:"dryRun,omitempty"`
+	Force  *bool   `json:"force,omitempty"`
+	Infos  *[]Info `json:"infos,omitempty"`
 
 	// Prune Delete what is no longer in the target.
-	Prune  bool   `json:"prune,omitempty,omitzero"`
-	Reason string `json:"reason,omitempty,omitzero"`
+	Prune  *bool   `json:"prune,omitempty"`
+	Reason *string `json:"reason,omitempty"`
 
 	// Resources These objects alone; absent: all.
-	Resources []ResourceSelector `json:"resources,omitempty,omitzero"`
-	Retry     struct {
-		Backoff struct {
-			Duration    string `json:"duration,omitempty,omitzero"`
-			Factor      int64  `json:"factor,omitempty,omitzero"`
-			MaxDuration string `json:"maxDuration,omitempty,omitzero"`
-		} `json:"backoff,omitempty,omitzero"`
-		Limit int64 `json:"limit,omitempty,omitzero"`
-	} `json:"retry,omitempty,omitzero"`
+	Resources *[]ResourceSelector `json:"resources,omitempty"`
+	Retry     *struct {
+		Backoff *struct {
+			Duration    *string `json:"duration,omitempty"`
+			Factor      *int64  `json:"factor,omitempty"`
+			MaxDuration *string `json:"maxDuration,omitempty"`
+		} `json:"backoff,omitempty"`
+		Limit *int64 `json:"limit,omitempty"`
+	} `json:"retry,omitempty"`
 
 	// Revision Refuse unless the target stands at this revision; the first digits are enough.
-	Revision    string   `json:"revision,omitempty,omitzero"`
-	SkipHooks   bool     `json:"skipHooks,omitempty,omitzero"`
-	SyncOptions []string `json:"syncOptions,omitempty,omitzero"`
+	Revision    *string   `json:"revision,omitempty"`
+	SkipHooks   *bool     `json:"skipHooks,omitempty"`
+	SyncOptions *[]string `json:"syncOptions,omitempty"`
 }
 
 // SyncStatusCode defines model for SyncStatusCode.
@@ -996,29 +997,29 @@ type SyncStatusCode string
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt   time.Time `json:"createdAt"`
-	DisplayName string    `json:"displayName,omitempty,omitzero"`
+	DisplayName *string   `json:"displayName,omitempty"`
 	Id          string    `json:"id"`
 	Name        string    `json:"name"`
-	Suspended   bool      `json:"suspended,omitempty,omitzero"`
+	Suspended   *bool     `json:"suspended,omitempty"`
 }
 
 // Token defines model for Token.
 type Token struct {
-	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
-	Id        string    `json:"id"`
-	Name      string    `json:"name"`
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	Id        string     `json:"id"`
+	Name      string     `json:"name"`
 
 	// Prefix First characters, to find it again.
-	Prefix string    `json:"prefix"`
-	UsedAt time.Time `json:"usedAt,omitempty,omitzero"`
+	Prefix string     `json:"prefix"`
+	UsedAt *time.Time `json:"usedAt,omitempty"`
 }
 
 // Tree defines model for Tree.
 type Tree struct {
 	// AsOf When the cluster's agent was last heard.
-	AsOf      time.Time `json:"asOf,omitempty,omitzero"`
-	Connected bool      `json:"connected,omitempty,omitzero"`
+	AsOf      *time.Time `json:"asOf,omitempty"`
+	Connected *bool      `json:"connected,omitempty"`
 
 	// Cursor Where to follow the stream from to miss nothing after this list.
 	Cursor StreamCursor `json:"cursor"`
@@ -1028,7 +1029,7 @@ type Tree struct {
 // User defines model for User.
 type User struct {
 	CreatedAt time.Time `json:"createdAt"`
-	Disabled  bool      `json:"disabled,omitempty,omitzero"`
+	Disabled  *bool     `json:"disabled,omitempty"`
 	Name      string    `json:"name"`
 	Roles     []string  `json:"roles"`
 }
@@ -1068,11 +1069,11 @@ type OperationAnswer = Operation
 
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
-	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
-	Me        Me        `json:"me"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	Me        Me         `json:"me"`
 
 	// Token The session as a bearer token; in mode `token` only.
-	Token string `json:"token,omitempty,omitzero"`
+	Token *string `json:"token,omitempty"`
 }
 
 // WebhookAnswer defines model for WebhookAnswer.
@@ -1087,32 +1088,32 @@ type WebhookEvent = interface{}
 // ListApplicationsParams defines parameters for ListApplications.
 type ListApplicationsParams struct {
 	// Project Any of these projects.
-	Project []string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *[]string `form:"project,omitempty" json:"project,omitempty"`
 
 	// Namespace Any of these namespaces.
-	Namespace []string `form:"namespace,omitempty" json:"namespace,omitempty,omitzero"`
+	Namespace *[]string `form:"namespace,omitempty" json:"namespace,omitempty"`
 
 	// Cluster Any of these clusters, by name.
-	Cluster []string           `form:"cluster,omitempty" json:"cluster,omitempty,omitzero"`
-	Sync    []SyncStatusCode   `form:"sync,omitempty" json:"sync,omitempty,omitzero"`
-	Health  []HealthStatusCode `form:"health,omitempty" json:"health,omitempty,omitzero"`
+	Cluster *[]string           `form:"cluster,omitempty" json:"cluster,omitempty"`
+	Sync    *[]SyncStatusCode   `form:"sync,omitempty" json:"sync,omitempty"`
+	Health  *[]HealthStatusCode `form:"health,omitempty" json:"health,omitempty"`
 
 	// Q Part of the name, any case.
-	Q string `form:"q,omitempty" json:"q,omitempty,omitzero"`
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
-	Labels string `form:"labels,omitempty" json:"labels,omitempty,omitzero"`
-	Limit  int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	Labels *string `form:"labels,omitempty" json:"labels,omitempty"`
+	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `metadata.continue` of the page before.
-	Cursor      string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
-	IfNoneMatch string `json:"If-None-Match,omitempty,omitzero"`
+	Cursor      *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
 // CreateApplicationParams defines parameters for CreateApplication.
 type CreateApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteApplicationParams defines parameters for DeleteApplication.
@@ -1124,45 +1125,45 @@ type DeleteApplicationParams struct {
 // UpdateApplicationParams defines parameters for UpdateApplication.
 type UpdateApplicationParams struct {
 	// IfMatch The ETag of the object as it was read; another one now answers 412.
-	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // DiffApplicationParams defines parameters for DiffApplication.
 type DiffApplicationParams struct {
 	// All Also objects that are equal.
-	All bool `form:"all,omitempty" json:"all,omitempty,omitzero"`
+	All *bool `form:"all,omitempty" json:"all,omitempty"`
 
 	// Group With kind and resourceName: this object alone.
-	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
-	Kind              string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
-	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
-	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
+	Group             *string `form:"group,omitempty" json:"group,omitempty"`
+	Kind              *string `form:"kind,omitempty" json:"kind,omitempty"`
+	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
+	ResourceName      *string `form:"resourceName,omitempty" json:"resourceName,omitempty"`
 }
 
 // GetManifestsParams defines parameters for GetManifests.
 type GetManifestsParams struct {
 	// History Of this entry of the history instead.
-	History int64 `form:"history,omitempty" json:"history,omitempty,omitzero"`
+	History *int64 `form:"history,omitempty" json:"history,omitempty"`
 }
 
 // ListOperationsParams defines parameters for ListOperations.
 type ListOperationsParams struct {
-	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // RefreshApplicationParams defines parameters for RefreshApplication.
 type RefreshApplicationParams struct {
 	// Hard Render even if nothing changed.
-	Hard bool `form:"hard,omitempty" json:"hard,omitempty,omitzero"`
+	Hard *bool `form:"hard,omitempty" json:"hard,omitempty"`
 }
 
 // GetLiveResourceParams defines parameters for GetLiveResource.
 type GetLiveResourceParams struct {
-	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
-	Version           string `form:"version" json:"version"`
-	Kind              string `form:"kind" json:"kind"`
-	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
-	ResourceName      string `form:"resourceName" json:"resourceName"`
+	Group             *string `form:"group,omitempty" json:"group,omitempty"`
+	Version           string  `form:"version" json:"version"`
+	Kind              string  `form:"kind" json:"kind"`
+	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
+	ResourceName      string  `form:"resourceName" json:"resourceName"`
 }
 
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
@@ -1171,78 +1172,78 @@ type RollbackApplicationJSONBody struct {
 	Id int64 `json:"id"`
 
 	// Prune Also delete what the earlier entry did not have.
-	Prune  bool   `json:"prune,omitempty,omitzero"`
-	Reason string `json:"reason,omitempty,omitzero"`
+	Prune  *bool   `json:"prune,omitempty"`
+	Reason *string `json:"reason,omitempty"`
 }
 
 // RollbackApplicationParams defines parameters for RollbackApplication.
 type RollbackApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // SyncApplicationParams defines parameters for SyncApplication.
 type SyncApplicationParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ApplyParams defines parameters for Apply.
 type ApplyParams struct {
 	// DryRun Check everything, change nothing.
-	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
 
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Before Records with smaller numbers only.
-	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 }
 
 // EnrollClusterJSONBody defines parameters for EnrollCluster.
 type EnrollClusterJSONBody struct {
 	// ExpiresIn How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days.
-	ExpiresIn string    `json:"expiresIn,omitempty,omitzero"`
-	Labels    StringMap `json:"labels,omitempty,omitzero"`
-	Name      Name      `json:"name"`
+	ExpiresIn *string    `json:"expiresIn,omitempty"`
+	Labels    *StringMap `json:"labels,omitempty"`
+	Name      Name       `json:"name"`
 
 	// Server A URL that destinations may name this cluster by. The hub never dials it.
-	Server string `json:"server,omitempty,omitzero"`
+	Server *string `json:"server,omitempty"`
 }
 
 // EnrollClusterParams defines parameters for EnrollCluster.
 type EnrollClusterParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateClusterJSONBody defines parameters for UpdateCluster.
 type UpdateClusterJSONBody struct {
-	Annotations StringMap `json:"annotations,omitempty,omitzero"`
-	Labels      StringMap `json:"labels,omitempty,omitzero"`
-	Server      string    `json:"server,omitempty,omitzero"`
+	Annotations *StringMap `json:"annotations,omitempty"`
+	Labels      *StringMap `json:"labels,omitempty"`
+	Server      *string    `json:"server,omitempty"`
 }
 
 // UpdateClusterParams defines parameters for UpdateCluster.
 type UpdateClusterParams struct {
 	// IfMatch The ETag of the object as it was read; another one now answers 412.
-	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
-	Mode     SignInMode `json:"mode,omitempty,omitzero"`
-	Password string     `json:"password"`
+	Mode     *SignInMode `json:"mode,omitempty"`
+	Password string      `json:"password"`
 
 	// Tenant Empty means `default`.
-	Tenant   string `json:"tenant,omitempty,omitzero"`
-	Username string `json:"username"`
+	Tenant   *string `json:"tenant,omitempty"`
+	Username string  `json:"username"`
 }
 
 // ChangePasswordJSONBody defines parameters for ChangePassword.
@@ -1256,33 +1257,33 @@ type ChangePasswordJSONBody struct {
 // CreateProjectParams defines parameters for CreateProject.
 type CreateProjectParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateProjectParams defines parameters for UpdateProject.
 type UpdateProjectParams struct {
 	// IfMatch The ETag of the object as it was read; another one now answers 412.
-	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutRepositoryJSONBody defines parameters for PutRepository.
 type PutRepositoryJSONBody struct {
 	// Insecure Do not verify the server's certificate.
-	Insecure bool   `json:"insecure,omitempty,omitzero"`
-	Name     string `json:"name,omitempty,omitzero"`
+	Insecure *bool   `json:"insecure,omitempty"`
+	Name     *string `json:"name,omitempty"`
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
-	Password *string                   `json:"password,omitempty"`
-	Project  string                    `json:"project,omitempty,omitzero"`
-	Type     PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
-	Url      string                    `json:"url"`
-	Username *string                   `json:"username,omitempty"`
+	Password *string                    `json:"password,omitempty"`
+	Project  *string                    `json:"project,omitempty"`
+	Type     *PutRepositoryJSONBodyType `json:"type,omitempty"`
+	Url      string                     `json:"url"`
+	Username *string                    `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
 type PutRepositoryParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
@@ -1291,7 +1292,7 @@ type PutRepositoryJSONBodyType string
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
-	Mode SignInMode `json:"mode,omitempty,omitzero"`
+	Mode *SignInMode `json:"mode,omitempty"`
 
 	// Password At least 12 characters.
 	Password NewPassword `json:"password"`
@@ -1309,42 +1310,42 @@ type CheckSetupJSONBody struct {
 // StreamChangesParams defines parameters for StreamChanges.
 type StreamChangesParams struct {
 	// Cursor Of a list or an event. Absent: from now on.
-	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// Application Resources and operation events of this application alone, as namespace/name.
-	Application string `form:"application,omitempty" json:"application,omitempty,omitzero"`
-	LastEventID string `json:"Last-Event-ID,omitempty,omitzero"`
+	Application *string `form:"application,omitempty" json:"application,omitempty"`
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // CreateTenantJSONBody defines parameters for CreateTenant.
 type CreateTenantJSONBody struct {
-	DisplayName string `json:"displayName,omitempty,omitzero"`
-	Name        Name   `json:"name"`
+	DisplayName *string `json:"displayName,omitempty"`
+	Name        Name    `json:"name"`
 }
 
 // CreateTenantParams defines parameters for CreateTenant.
 type CreateTenantParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateSetupLinkParams defines parameters for CreateSetupLink.
 type CreateSetupLinkParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateTokenJSONBody defines parameters for CreateToken.
 type CreateTokenJSONBody struct {
 	// ExpiresIn How long it lives, such as `720h` or `30d`. Empty means 90 days; at most 366 days.
-	ExpiresIn string `json:"expiresIn,omitempty,omitzero"`
-	Name      Name   `json:"name"`
+	ExpiresIn *string `json:"expiresIn,omitempty"`
+	Name      Name    `json:"name"`
 }
 
 // CreateTokenParams defines parameters for CreateToken.
 type CreateTokenParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateUserJSONBody defines parameters for CreateUser.
@@ -1353,13 +1354,13 @@ type CreateUserJSONBody struct {
 
 	// Password At least 12 characters.
 	Password NewPassword `json:"password"`
-	Roles    Roles       `json:"roles,omitempty,omitzero"`
+	Roles    *Roles      `json:"roles,omitempty"`
 }
 
 // CreateUserParams defines parameters for CreateUser.
 type CreateUserParams struct {
 	// IdempotencyKey A repetition with this key answers what the first one answered.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateUserJSONBody defines parameters for UpdateUser.
@@ -1367,7 +1368,7 @@ type UpdateUserJSONBody struct {
 	Disabled *bool `json:"disabled,omitempty"`
 
 	// Password At least 12 characters.
-	Password NewPassword                `json:"password,omitempty,omitzero"`
+	Password *NewPassword               `json:"password,omitempty"`
 	Roles    *[]UpdateUserJSONBodyRoles `json:"roles,omitempty"`
 }
 
@@ -1437,167 +1438,6 @@ type ReceiveWebhookJSONRequestBody = ReceiveWebhookJSONBody
 // ReceiveWebhookArgoJSONRequestBody defines body for ReceiveWebhookArgo for application/json ContentType.
 type ReceiveWebhookArgoJSONRequestBody = ReceiveWebhookArgoJSONBody
 
-// Getter for additional properties for ApplicationStatus. Returns the specified
-// element and whether it was found
-func (a ApplicationStatus) Get(fieldName string) (value interface{}, found bool) {
-	if a.AdditionalProperties != nil {
-		value, found = a.AdditionalProperties[fieldName]
-	}
-	return
-}
-
-// Setter for additional properties for ApplicationStatus
-func (a *ApplicationStatus) Set(fieldName string, value interface{}) {
-	if a.AdditionalProperties == nil {
-		a.AdditionalProperties = make(map[string]interface{})
-	}
-	a.AdditionalProperties[fieldName] = value
-}
-
-// Override default JSON handling for ApplicationStatus to handle AdditionalProperties
-func (a *ApplicationStatus) UnmarshalJSON(b []byte) error {
-	object := make(map[string]json.RawMessage)
-	err := json.Unmarshal(b, &object)
-	if err != nil {
-		return err
-	}
-
-	if raw, found := object["capstan"]; found {
-		err = json.Unmarshal(raw, &a.Capstan)
-		if err != nil {
-			return fmt.Errorf("error reading 'capstan': %w", err)
-		}
-		delete(object, "capstan")
-	}
-
-	if raw, found := object["conditions"]; found {
-		err = json.Unmarshal(raw, &a.Conditions)
-		if err != nil {
-			return fmt.Errorf("error reading 'conditions': %w", err)
-		}
-		delete(object, "conditions")
-	}
-
-	if raw, found := object["health"]; found {
-		err = json.Unmarshal(raw, &a.Health)
-		if err != nil {
-			return fmt.Errorf("error reading 'health': %w", err)
-		}
-		delete(object, "health")
-	}
-
-	if raw, found := object["history"]; found {
-		err = json.Unmarshal(raw, &a.History)
-		if err != nil {
-			return fmt.Errorf("error reading 'history': %w", err)
-		}
-		delete(object, "history")
-	}
-
-	if raw, found := object["operationState"]; found {
-		err = json.Unmarshal(raw, &a.OperationState)
-		if err != nil {
-			return fmt.Errorf("error reading 'operationState': %w", err)
-		}
-		delete(object, "operationState")
-	}
-
-	if raw, found := object["reconciledAt"]; found {
-		err = json.Unmarshal(raw, &a.ReconciledAt)
-		if err != nil {
-			return fmt.Errorf("error reading 'reconciledAt': %w", err)
-		}
-		delete(object, "reconciledAt")
-	}
-
-	if raw, found := object["sourceType"]; found {
-		err = json.Unmarshal(raw, &a.SourceType)
-		if err != nil {
-			return fmt.Errorf("error reading 'sourceType': %w", err)
-		}
-		delete(object, "sourceType")
-	}
-
-	if raw, found := object["sync"]; found {
-		err = json.Unmarshal(raw, &a.Sync)
-		if err != nil {
-			return fmt.Errorf("error reading 'sync': %w", err)
-		}
-		delete(object, "sync")
-	}
-
-	if len(object) != 0 {
-		a.AdditionalProperties = make(map[string]interface{})
-		for fieldName, fieldBuf := range object {
-			var fieldVal interface{}
-			err := json.Unmarshal(fieldBuf, &fieldVal)
-			if err != nil {
-				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
-			}
-			a.AdditionalProperties[fieldName] = fieldVal
-		}
-	}
-	return nil
-}
-
-// Override default JSON handling for ApplicationStatus to handle AdditionalProperties
-func (a ApplicationStatus) MarshalJSON() ([]byte, error) {
-	var err error
-	object := make(map[string]json.RawMessage)
-
-	object["capstan"], err = json.Marshal(a.Capstan)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'capstan': %w", err)
-	}
-
-	if a.Conditions != nil {
-		object["conditions"], err = json.Marshal(a.Conditions)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'conditions': %w", err)
-		}
-	}
-
-	object["health"], err = json.Marshal(a.Health)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'health': %w", err)
-	}
-
-	if a.History != nil {
-		object["history"], err = json.Marshal(a.History)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'history': %w", err)
-		}
-	}
-
-	object["operationState"], err = json.Marshal(a.OperationState)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'operationState': %w", err)
-	}
-
-	object["reconciledAt"], err = json.Marshal(a.ReconciledAt)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'reconciledAt': %w", err)
-	}
-
-	object["sourceType"], err = json.Marshal(a.SourceType)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'sourceType': %w", err)
-	}
-
-	object["sync"], err = json.Marshal(a.Sync)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'sync': %w", err)
-	}
-
-	for fieldName, field := range a.AdditionalProperties {
-		object[fieldName], err = json.Marshal(field)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
-		}
-	}
-	return json.Marshal(object)
-}
-
 // Getter for additional properties for Destination. Returns the specified
 // element and whether it was found
 func (a Destination) Get(fieldName string) (value interface{}, found bool) {
@@ -1666,19 +1506,25 @@ func (a Destination) MarshalJSON() ([]byte, error) {
 	var err error
 	object := make(map[string]json.RawMessage)
 
-	object["name"], err = json.Marshal(a.Name)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'name': %w", err)
+	if a.Name != nil {
+		object["name"], err = json.Marshal(a.Name)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
 	}
 
-	object["namespace"], err = json.Marshal(a.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'namespace': %w", err)
+	if a.Namespace != nil {
+		object["namespace"], err = json.Marshal(a.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'namespace': %w", err)
+		}
 	}
 
-	object["server"], err = json.Marshal(a.Server)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'server': %w", err)
+	if a.Server != nil {
+		object["server"], err = json.Marshal(a.Server)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'server': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -1768,194 +1614,11 @@ func (a GroupKind) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("error marshaling 'kind': %w", err)
 	}
 
-	object["name"], err = json.Marshal(a.Name)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'name': %w", err)
-	}
-
-	for fieldName, field := range a.AdditionalProperties {
-		object[fieldName], err = json.Marshal(field)
+	if a.Name != nil {
+		object["name"], err = json.Marshal(a.Name)
 		if err != nil {
-			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
 		}
-	}
-	return json.Marshal(object)
-}
-
-// Getter for additional properties for Metadata. Returns the specified
-// element and whether it was found
-func (a Metadata) Get(fieldName string) (value interface{}, found bool) {
-	if a.AdditionalProperties != nil {
-		value, found = a.AdditionalProperties[fieldName]
-	}
-	return
-}
-
-// Setter for additional properties for Metadata
-func (a *Metadata) Set(fieldName string, value interface{}) {
-	if a.AdditionalProperties == nil {
-		a.AdditionalProperties = make(map[string]interface{})
-	}
-	a.AdditionalProperties[fieldName] = value
-}
-
-// Override default JSON handling for Metadata to handle AdditionalProperties
-func (a *Metadata) UnmarshalJSON(b []byte) error {
-	object := make(map[string]json.RawMessage)
-	err := json.Unmarshal(b, &object)
-	if err != nil {
-		return err
-	}
-
-	if raw, found := object["annotations"]; found {
-		err = json.Unmarshal(raw, &a.Annotations)
-		if err != nil {
-			return fmt.Errorf("error reading 'annotations': %w", err)
-		}
-		delete(object, "annotations")
-	}
-
-	if raw, found := object["creationTimestamp"]; found {
-		err = json.Unmarshal(raw, &a.CreationTimestamp)
-		if err != nil {
-			return fmt.Errorf("error reading 'creationTimestamp': %w", err)
-		}
-		delete(object, "creationTimestamp")
-	}
-
-	if raw, found := object["deletionTimestamp"]; found {
-		err = json.Unmarshal(raw, &a.DeletionTimestamp)
-		if err != nil {
-			return fmt.Errorf("error reading 'deletionTimestamp': %w", err)
-		}
-		delete(object, "deletionTimestamp")
-	}
-
-	if raw, found := object["finalizers"]; found {
-		err = json.Unmarshal(raw, &a.Finalizers)
-		if err != nil {
-			return fmt.Errorf("error reading 'finalizers': %w", err)
-		}
-		delete(object, "finalizers")
-	}
-
-	if raw, found := object["generation"]; found {
-		err = json.Unmarshal(raw, &a.Generation)
-		if err != nil {
-			return fmt.Errorf("error reading 'generation': %w", err)
-		}
-		delete(object, "generation")
-	}
-
-	if raw, found := object["labels"]; found {
-		err = json.Unmarshal(raw, &a.Labels)
-		if err != nil {
-			return fmt.Errorf("error reading 'labels': %w", err)
-		}
-		delete(object, "labels")
-	}
-
-	if raw, found := object["name"]; found {
-		err = json.Unmarshal(raw, &a.Name)
-		if err != nil {
-			return fmt.Errorf("error reading 'name': %w", err)
-		}
-		delete(object, "name")
-	}
-
-	if raw, found := object["namespace"]; found {
-		err = json.Unmarshal(raw, &a.Namespace)
-		if err != nil {
-			return fmt.Errorf("error reading 'namespace': %w", err)
-		}
-		delete(object, "namespace")
-	}
-
-	if raw, found := object["resourceVersion"]; found {
-		err = json.Unmarshal(raw, &a.ResourceVersion)
-		if err != nil {
-			return fmt.Errorf("error reading 'resourceVersion': %w", err)
-		}
-		delete(object, "resourceVersion")
-	}
-
-	if raw, found := object["uid"]; found {
-		err = json.Unmarshal(raw, &a.Uid)
-		if err != nil {
-			return fmt.Errorf("error reading 'uid': %w", err)
-		}
-		delete(object, "uid")
-	}
-
-	if len(object) != 0 {
-		a.AdditionalProperties = make(map[string]interface{})
-		for fieldName, fieldBuf := range object {
-			var fieldVal interface{}
-			err := json.Unmarshal(fieldBuf, &fieldVal)
-			if err != nil {
-				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
-			}
-			a.AdditionalProperties[fieldName] = fieldVal
-		}
-	}
-	return nil
-}
-
-// Override default JSON handling for Metadata to handle AdditionalProperties
-func (a Metadata) MarshalJSON() ([]byte, error) {
-	var err error
-	object := make(map[string]json.RawMessage)
-
-	object["annotations"], err = json.Marshal(a.Annotations)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'annotations': %w", err)
-	}
-
-	object["creationTimestamp"], err = json.Marshal(a.CreationTimestamp)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'creationTimestamp': %w", err)
-	}
-
-	object["deletionTimestamp"], err = json.Marshal(a.DeletionTimestamp)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'deletionTimestamp': %w", err)
-	}
-
-	if a.Finalizers != nil {
-		object["finalizers"], err = json.Marshal(a.Finalizers)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'finalizers': %w", err)
-		}
-	}
-
-	object["generation"], err = json.Marshal(a.Generation)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'generation': %w", err)
-	}
-
-	object["labels"], err = json.Marshal(a.Labels)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'labels': %w", err)
-	}
-
-	object["name"], err = json.Marshal(a.Name)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'name': %w", err)
-	}
-
-	object["namespace"], err = json.Marshal(a.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'namespace': %w", err)
-	}
-
-	object["resourceVersion"], err = json.Marshal(a.ResourceVersion)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'resourceVersion': %w", err)
-	}
-
-	object["uid"], err = json.Marshal(a.Uid)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'uid': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -2091,9 +1754,11 @@ func (a Source) MarshalJSON() ([]byte, error) {
 	var err error
 	object := make(map[string]json.RawMessage)
 
-	object["chart"], err = json.Marshal(a.Chart)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'chart': %w", err)
+	if a.Chart != nil {
+		object["chart"], err = json.Marshal(a.Chart)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'chart': %w", err)
+		}
 	}
 
 	if a.Directory != nil {
@@ -2117,14 +1782,18 @@ func (a Source) MarshalJSON() ([]byte, error) {
 		}
 	}
 
-	object["name"], err = json.Marshal(a.Name)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'name': %w", err)
+	if a.Name != nil {
+		object["name"], err = json.Marshal(a.Name)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
 	}
 
-	object["path"], err = json.Marshal(a.Path)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'path': %w", err)
+	if a.Path != nil {
+		object["path"], err = json.Marshal(a.Path)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'path': %w", err)
+		}
 	}
 
 	if a.Plugin != nil {
@@ -2134,9 +1803,11 @@ func (a Source) MarshalJSON() ([]byte, error) {
 		}
 	}
 
-	object["ref"], err = json.Marshal(a.Ref)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'ref': %w", err)
+	if a.Ref != nil {
+		object["ref"], err = json.Marshal(a.Ref)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'ref': %w", err)
+		}
 	}
 
 	object["repoURL"], err = json.Marshal(a.RepoURL)
@@ -2144,9 +1815,11 @@ func (a Source) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("error marshaling 'repoURL': %w", err)
 	}
 
-	object["targetRevision"], err = json.Marshal(a.TargetRevision)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'targetRevision': %w", err)
+	if a.TargetRevision != nil {
+		object["targetRevision"], err = json.Marshal(a.TargetRevision)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'targetRevision': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -2347,7 +2020,7 @@ type ClientInterface interface {
 	//
 	// Application, AppProject, and Secrets labelled
 	// argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-	// taken. Each document has its own result; one that is refused does not
+	// taken; application/json is taken as well. Each document has its own result; one that is refused does not
 	// stop the others. The rights are those of each object.
 	//
 	// Takes any type of body and a specified content type.
@@ -3018,7 +2691,7 @@ func (c *Client) GetApplicationTree(ctx context.Context, namespace PathNamespace
 //
 // Application, AppProject, and Secrets labelled
 // argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-// taken. Each document has its own result; one that is refused does not
+// taken; application/json is taken as well. Each document has its own result; one that is refused does not
 // stop the others. The rights are those of each object.
 //
 // Takes any type of body and a specified content type.
@@ -4003,7 +3676,7 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		if params.Project != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "project", params.Project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "project", *params.Project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4015,7 +3688,7 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		if params.Namespace != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "namespace", params.Namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "namespace", *params.Namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4027,7 +3700,7 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		if params.Cluster != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster", params.Cluster, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cluster", *params.Cluster, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4039,7 +3712,7 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		if params.Sync != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sync", params.Sync, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sync", *params.Sync, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4051,7 +3724,7 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		if params.Health != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "health", params.Health, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "health", *params.Health, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4061,36 +3734,52 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "labels", params.Labels, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Labels != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "labels", *params.Labels, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -4106,14 +3795,16 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IfNoneMatch != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam0)
 		}
-
-		req.Header.Set("If-None-Match", headerParam0)
 
 	}
 
@@ -4159,14 +3850,16 @@ func NewCreateApplicationRequestWithBody(server string, params *CreateApplicatio
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -4335,14 +4028,16 @@ func NewUpdateApplicationRequestWithBody(server string, namespace PathNamespace,
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IfMatch != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
-
-		req.Header.Set("If-Match", headerParam0)
 
 	}
 
@@ -4391,44 +4086,64 @@ func NewDiffApplicationRequest(server string, namespace PathNamespace, name Path
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "all", params.All, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.All != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "all", *params.All, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.ResourceNamespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", *params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.ResourceName != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", *params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -4528,12 +4243,16 @@ func NewGetManifestsRequest(server string, namespace PathNamespace, name PathNam
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "history", params.History, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.History != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "history", *params.History, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -4592,12 +4311,16 @@ func NewListOperationsRequest(server string, namespace PathNamespace, name PathN
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -4656,12 +4379,16 @@ func NewRefreshApplicationRequest(server string, namespace PathNamespace, name P
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "hard", params.Hard, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Hard != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "hard", *params.Hard, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -4720,12 +4447,16 @@ func NewGetLiveResourceRequest(server string, namespace PathNamespace, name Path
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "version", params.Version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -4744,12 +4475,16 @@ func NewGetLiveResourceRequest(server string, namespace PathNamespace, name Path
 			}
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.ResourceNamespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", *params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -4827,14 +4562,16 @@ func NewRollbackApplicationRequestWithBody(server string, namespace PathNamespac
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -4894,14 +4631,16 @@ func NewSyncApplicationRequestWithBody(server string, namespace PathNamespace, n
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -5018,12 +4757,16 @@ func NewApplyRequestWithBody(server string, params *ApplyParams, contentType str
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -5041,14 +4784,16 @@ func NewApplyRequestWithBody(server string, params *ApplyParams, contentType str
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -5083,20 +4828,28 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -5206,14 +4959,16 @@ func NewEnrollClusterRequestWithBody(server string, params *EnrollClusterParams,
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -5334,14 +5089,16 @@ func NewUpdateClusterRequestWithBody(server string, name PathName, params *Updat
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IfMatch != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
-
-		req.Header.Set("If-Match", headerParam0)
 
 	}
 
@@ -5548,14 +5305,16 @@ func NewCreateProjectRequestWithBody(server string, params *CreateProjectParams,
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -5676,14 +5435,16 @@ func NewUpdateProjectRequestWithBody(server string, name PathName, params *Updat
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IfMatch != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
 		}
-
-		req.Header.Set("If-Match", headerParam0)
 
 	}
 
@@ -5756,14 +5517,16 @@ func NewPutRepositoryRequestWithBody(server string, params *PutRepositoryParams,
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -6041,20 +5804,28 @@ func NewStreamChangesRequest(server string, params *StreamChangesParams) (*http.
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "application", params.Application, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.Application != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "application", *params.Application, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -6070,14 +5841,16 @@ func NewStreamChangesRequest(server string, params *StreamChangesParams) (*http.
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.LastEventID != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
 		}
-
-		req.Header.Set("Last-Event-ID", headerParam0)
 
 	}
 
@@ -6150,14 +5923,16 @@ func NewCreateTenantRequestWithBody(server string, params *CreateTenantParams, c
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -6231,14 +6006,16 @@ func NewCreateSetupLinkRequest(server string, name PathName, params *CreateSetup
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -6311,14 +6088,16 @@ func NewCreateTokenRequestWithBody(server string, params *CreateTokenParams, con
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -6425,14 +6204,16 @@ func NewCreateUserRequestWithBody(server string, params *CreateUserParams, conte
 
 	if params != nil {
 
-		var headerParam0 string
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
 
-		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
-		if err != nil {
-			return nil, err
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
-
-		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
 
@@ -6889,7 +6670,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Application, AppProject, and Secrets labelled
 	// argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-	// taken. Each document has its own result; one that is refused does not
+	// taken; application/json is taken as well. Each document has its own result; one that is refused does not
 	// stop the others. The rights are those of each object.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -7313,7 +7094,7 @@ type ClientWithResponsesInterface interface {
 
 // ListApplicationsResponse200Headers the declared response headers of an HTTP 200 response for ListApplications
 type ListApplicationsResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type ListApplicationsResponse struct {
@@ -7368,7 +7149,7 @@ func (r ListApplicationsResponse) ContentType() string {
 
 // CreateApplicationResponse201Headers the declared response headers of an HTTP 201 response for CreateApplication
 type CreateApplicationResponse201Headers struct {
-	ETag string
+	ETag *string
 }
 
 type CreateApplicationResponse struct {
@@ -7471,7 +7252,7 @@ func (r DeleteApplicationResponse) ContentType() string {
 
 // GetApplicationResponse200Headers the declared response headers of an HTTP 200 response for GetApplication
 type GetApplicationResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type GetApplicationResponse struct {
@@ -7526,7 +7307,7 @@ func (r GetApplicationResponse) ContentType() string {
 
 // UpdateApplicationResponse200Headers the declared response headers of an HTTP 200 response for UpdateApplication
 type UpdateApplicationResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type UpdateApplicationResponse struct {
@@ -7689,7 +7470,7 @@ type GetManifestsResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		Items    []AnyObject `json:"items"`
-		Revision string      `json:"revision,omitempty,omitzero"`
+		Revision *string     `json:"revision,omitempty"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -7698,7 +7479,7 @@ type GetManifestsResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r GetManifestsResponse) GetJSON200() *struct {
 	Items    []AnyObject `json:"items"`
-	Revision string      `json:"revision,omitempty,omitzero"`
+	Revision *string     `json:"revision,omitempty"`
 } {
 	return r.JSON200
 }
@@ -8182,9 +7963,9 @@ type VerifyAuditResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		// FirstBad Number of the first record that does not fit; absent when all fit.
-		FirstBad int64  `json:"firstBad,omitempty,omitzero"`
-		Ok       bool   `json:"ok"`
-		Problem  string `json:"problem,omitempty,omitzero"`
+		FirstBad *int64  `json:"firstBad,omitempty"`
+		Ok       bool    `json:"ok"`
+		Problem  *string `json:"problem,omitempty"`
 
 		// Records Number of records checked.
 		Records int64 `json:"records"`
@@ -8196,9 +7977,9 @@ type VerifyAuditResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r VerifyAuditResponse) GetJSON200() *struct {
 	// FirstBad Number of the first record that does not fit; absent when all fit.
-	FirstBad int64  `json:"firstBad,omitempty,omitzero"`
-	Ok       bool   `json:"ok"`
-	Problem  string `json:"problem,omitempty,omitzero"`
+	FirstBad *int64  `json:"firstBad,omitempty"`
+	Ok       bool    `json:"ok"`
+	Problem  *string `json:"problem,omitempty"`
 
 	// Records Number of records checked.
 	Records int64 `json:"records"`
@@ -8246,8 +8027,8 @@ type ListClustersResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		// Cursor Where to follow the stream from to miss nothing after this list.
-		Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-		Items  []Cluster    `json:"items"`
+		Cursor *StreamCursor `json:"cursor,omitempty"`
+		Items  []Cluster     `json:"items"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -8256,8 +8037,8 @@ type ListClustersResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListClustersResponse) GetJSON200() *struct {
 	// Cursor Where to follow the stream from to miss nothing after this list.
-	Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-	Items  []Cluster    `json:"items"`
+	Cursor *StreamCursor `json:"cursor,omitempty"`
+	Items  []Cluster     `json:"items"`
 } {
 	return r.JSON200
 }
@@ -8387,7 +8168,7 @@ func (r DeleteClusterResponse) ContentType() string {
 
 // GetClusterResponse200Headers the declared response headers of an HTTP 200 response for GetCluster
 type GetClusterResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type GetClusterResponse struct {
@@ -8442,7 +8223,7 @@ func (r GetClusterResponse) ContentType() string {
 
 // UpdateClusterResponse200Headers the declared response headers of an HTTP 200 response for UpdateCluster
 type UpdateClusterResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type UpdateClusterResponse struct {
@@ -8497,7 +8278,7 @@ func (r UpdateClusterResponse) ContentType() string {
 
 // LoginResponse200Headers the declared response headers of an HTTP 200 response for Login
 type LoginResponse200Headers struct {
-	SetCookie string
+	SetCookie *string
 }
 
 type LoginResponse struct {
@@ -8686,8 +8467,8 @@ type ListProjectsResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		// Cursor Where to follow the stream from to miss nothing after this list.
-		Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-		Items  []AppProject `json:"items"`
+		Cursor *StreamCursor `json:"cursor,omitempty"`
+		Items  []AppProject  `json:"items"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -8696,8 +8477,8 @@ type ListProjectsResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListProjectsResponse) GetJSON200() *struct {
 	// Cursor Where to follow the stream from to miss nothing after this list.
-	Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-	Items  []AppProject `json:"items"`
+	Cursor *StreamCursor `json:"cursor,omitempty"`
+	Items  []AppProject  `json:"items"`
 } {
 	return r.JSON200
 }
@@ -8738,7 +8519,7 @@ func (r ListProjectsResponse) ContentType() string {
 
 // CreateProjectResponse201Headers the declared response headers of an HTTP 201 response for CreateProject
 type CreateProjectResponse201Headers struct {
-	ETag string
+	ETag *string
 }
 
 type CreateProjectResponse struct {
@@ -8834,7 +8615,7 @@ func (r DeleteProjectResponse) ContentType() string {
 
 // GetProjectResponse200Headers the declared response headers of an HTTP 200 response for GetProject
 type GetProjectResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type GetProjectResponse struct {
@@ -8889,7 +8670,7 @@ func (r GetProjectResponse) ContentType() string {
 
 // UpdateProjectResponse200Headers the declared response headers of an HTTP 200 response for UpdateProject
 type UpdateProjectResponse200Headers struct {
-	ETag string
+	ETag *string
 }
 
 type UpdateProjectResponse struct {
@@ -8948,8 +8729,8 @@ type ListRepositoriesResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		// Cursor Where to follow the stream from to miss nothing after this list.
-		Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-		Items  []Repository `json:"items"`
+		Cursor *StreamCursor `json:"cursor,omitempty"`
+		Items  []Repository  `json:"items"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -8958,8 +8739,8 @@ type ListRepositoriesResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListRepositoriesResponse) GetJSON200() *struct {
 	// Cursor Where to follow the stream from to miss nothing after this list.
-	Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-	Items  []Repository `json:"items"`
+	Cursor *StreamCursor `json:"cursor,omitempty"`
+	Items  []Repository  `json:"items"`
 } {
 	return r.JSON200
 }
@@ -9271,7 +9052,7 @@ func (r DeleteRepositoryCredentialResponse) ContentType() string {
 
 // SetupResponse200Headers the declared response headers of an HTTP 200 response for Setup
 type SetupResponse200Headers struct {
-	SetCookie string
+	SetCookie *string
 }
 
 type SetupResponse struct {
@@ -9952,8 +9733,8 @@ type GetVersionResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		Commit  string `json:"commit,omitempty,omitzero"`
-		Version string `json:"version"`
+		Commit  *string `json:"commit,omitempty"`
+		Version string  `json:"version"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -9961,8 +9742,8 @@ type GetVersionResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r GetVersionResponse) GetJSON200() *struct {
-	Commit  string `json:"commit,omitempty,omitzero"`
-	Version string `json:"version"`
+	Commit  *string `json:"commit,omitempty"`
+	Version string  `json:"version"`
 } {
 	return r.JSON200
 }
@@ -10478,7 +10259,7 @@ func (c *ClientWithResponses) GetApplicationTreeWithResponse(ctx context.Context
 //
 // Application, AppProject, and Secrets labelled
 // argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-// taken. Each document has its own result; one that is refused does not
+// taken; application/json is taken as well. Each document has its own result; one that is refused does not
 // stop the others. The rights are those of each object.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -11294,7 +11075,7 @@ func ParseListApplicationsResponse(rsp *http.Response) (*ListApplicationsRespons
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -11340,7 +11121,7 @@ func ParseCreateApplicationResponse(rsp *http.Response) (*CreateApplicationRespo
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers201 = &headers
 	}
@@ -11422,7 +11203,7 @@ func ParseGetApplicationResponse(rsp *http.Response) (*GetApplicationResponse, e
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -11468,7 +11249,7 @@ func ParseUpdateApplicationResponse(rsp *http.Response) (*UpdateApplicationRespo
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -11563,7 +11344,7 @@ func ParseGetManifestsResponse(rsp *http.Response) (*GetManifestsResponse, error
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			Items    []AnyObject `json:"items"`
-			Revision string      `json:"revision,omitempty,omitzero"`
+			Revision *string     `json:"revision,omitempty"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -11899,9 +11680,9 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			// FirstBad Number of the first record that does not fit; absent when all fit.
-			FirstBad int64  `json:"firstBad,omitempty,omitzero"`
-			Ok       bool   `json:"ok"`
-			Problem  string `json:"problem,omitempty,omitzero"`
+			FirstBad *int64  `json:"firstBad,omitempty"`
+			Ok       bool    `json:"ok"`
+			Problem  *string `json:"problem,omitempty"`
 
 			// Records Number of records checked.
 			Records int64 `json:"records"`
@@ -11940,8 +11721,8 @@ func ParseListClustersResponse(rsp *http.Response) (*ListClustersResponse, error
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			// Cursor Where to follow the stream from to miss nothing after this list.
-			Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-			Items  []Cluster    `json:"items"`
+			Cursor *StreamCursor `json:"cursor,omitempty"`
+			Items  []Cluster     `json:"items"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -12060,7 +11841,7 @@ func ParseGetClusterResponse(rsp *http.Response) (*GetClusterResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -12106,7 +11887,7 @@ func ParseUpdateClusterResponse(rsp *http.Response) (*UpdateClusterResponse, err
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -12152,7 +11933,7 @@ func ParseLoginResponse(rsp *http.Response) (*LoginResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.SetCookie = value
+			headers.SetCookie = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -12268,8 +12049,8 @@ func ParseListProjectsResponse(rsp *http.Response) (*ListProjectsResponse, error
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			// Cursor Where to follow the stream from to miss nothing after this list.
-			Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-			Items  []AppProject `json:"items"`
+			Cursor *StreamCursor `json:"cursor,omitempty"`
+			Items  []AppProject  `json:"items"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -12326,7 +12107,7 @@ func ParseCreateProjectResponse(rsp *http.Response) (*CreateProjectResponse, err
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers201 = &headers
 	}
@@ -12401,7 +12182,7 @@ func ParseGetProjectResponse(rsp *http.Response) (*GetProjectResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -12447,7 +12228,7 @@ func ParseUpdateProjectResponse(rsp *http.Response) (*UpdateProjectResponse, err
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.ETag = value
+			headers.ETag = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -12472,8 +12253,8 @@ func ParseListRepositoriesResponse(rsp *http.Response) (*ListRepositoriesRespons
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			// Cursor Where to follow the stream from to miss nothing after this list.
-			Cursor StreamCursor `json:"cursor,omitempty,omitzero"`
-			Items  []Repository `json:"items"`
+			Cursor *StreamCursor `json:"cursor,omitempty"`
+			Items  []Repository  `json:"items"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -12718,7 +12499,7 @@ func ParseSetupResponse(rsp *http.Response) (*SetupResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.SetCookie = value
+			headers.SetCookie = &value
 		}
 		response.Headers200 = &headers
 	}
@@ -13166,8 +12947,8 @@ func ParseGetVersionResponse(rsp *http.Response) (*GetVersionResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			Commit  string `json:"commit,omitempty,omitzero"`
-			Version string `json:"version"`
+			Commit  *string `json:"commit,omitempty"`
+			Version string  `json:"version"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err

@@ -47,6 +47,10 @@ type Config struct {
 	DocsURL string
 	// Rates of requests in a second, and how many may come at once.
 	Rates Rates
+	// AgentCommand and AgentHelm are what an enrolment shows to start an
+	// agent; {token} and {cluster} are filled in.
+	AgentCommand string
+	AgentHelm    string
 	// StreamCheck is how often a stream asks whether its caller still may
 	// listen; default one second.
 	StreamCheck time.Duration
@@ -59,6 +63,20 @@ func (c Config) Validate() error {
 		return fault.With(fault.New(fault.Invalid, "the external URL is not usable"), "", "write it like https://capstan.example.com")
 	}
 	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.StreamCheck == 0 {
+		c.StreamCheck = time.Second
+	}
+	if c.AgentCommand == "" {
+		c.AgentCommand = "capstan-agent run --join-token-file <(printf %s {token})"
+	}
+	if c.AgentHelm == "" {
+		c.AgentHelm = "helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set join.token={token}"
+	}
+	c.Rates = c.Rates.withDefaults()
+	return c
 }
 
 // Webhook takes push events of Git hosts: it checks the signature, finds the
@@ -97,9 +115,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.StreamCheck == 0 {
-		cfg.StreamCheck = time.Second
-	}
+	cfg = cfg.withDefaults()
 	external, err := url.Parse(cfg.ExternalURL)
 	if err != nil {
 		return nil, err
@@ -108,7 +124,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: newLimits(cfg.Rates.withDefaults())}
+	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: newLimits(cfg.Rates)}
 	s.streams.held = map[string]int{}
 	s.echo = s.routes()
 	return s, nil

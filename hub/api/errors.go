@@ -32,9 +32,7 @@ func (s *Server) failed(err error, c echo.Context) {
 		err = fromEcho(routing)
 	}
 	status, body := s.present(c, err)
-	if status >= http.StatusInternalServerError && fault.KindOf(err) == fault.Internal {
-		s.Log.ErrorContext(ctx, "request failed", logkey.Request, body.RequestId, logkey.Method, c.Request().Method, "path", c.Path(), logkey.Error, err)
-	}
+	s.noteInternal(c, err)
 	if c.Response().Committed {
 		return // a stream that broke off; there is nobody to tell
 	}
@@ -46,6 +44,15 @@ func (s *Server) failed(err error, c echo.Context) {
 	}
 	if err := c.JSON(status, body); err != nil && ctx.Err() == nil {
 		s.Log.Log(ctx, slog.LevelDebug, "answer not written", logkey.Error, err)
+	}
+}
+
+// noteInternal logs what is our defect; everything else is the caller's to
+// read.
+func (s *Server) noteInternal(c echo.Context, err error) {
+	r := c.Request()
+	if fault.KindOf(err) == fault.Internal && r.Context().Err() == nil {
+		s.Log.ErrorContext(r.Context(), "request failed", logkey.Request, requestID(c), logkey.Method, r.Method, "path", c.Path(), logkey.Error, err)
 	}
 }
 

@@ -14,16 +14,12 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// Keys under which layers leave things for those below.
-const (
-	keyOperation = "operation"
-	keySecret    = "secret" // of the session or token that was sent
-)
+// keyOperation is where the operation of a request stands for the layers below.
+const keyOperation = "operation"
 
 // Limits of bodies.
 const (
@@ -192,8 +188,8 @@ func (s *Server) signedIn(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		from := callerOf(r.Context())
 		who.Address, who.Request = from.Address, from.Request
-		c.Set(keySecret, secret)
-		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		ctx := context.WithValue(r.Context(), callerKey{}, who)
+		c.SetRequest(r.WithContext(context.WithValue(ctx, secretKey{}, secret)))
 		return next(c)
 	}
 }
@@ -264,6 +260,3 @@ func from(ctx context.Context) hub.Caller {
 	c := callerOf(ctx)
 	return hub.Caller{Address: c.Address, Request: c.Request}
 }
-
-// sessionSecret tells a browser's session from an API token.
-func sessionSecret(secret string) bool { return identity.KindOf(secret) == identity.SessionSecret }

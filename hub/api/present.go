@@ -139,9 +139,16 @@ func presentOperation(op hub.Operation, list bool) gen.OperationState {
 		return out
 	}
 	for _, r := range op.Results {
-		out.SyncResult.Resources = append(out.SyncResult.Resources, gen.ObjectResult(r))
+		out.SyncResult.Resources = append(out.SyncResult.Resources, presentResult(r))
 	}
 	return out
+}
+
+func presentResult(r hub.ObjectResult) gen.ObjectResult {
+	return gen.ObjectResult{
+		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: r.Status, Message: r.Message,
+		HookType: r.HookType, HookPhase: r.HookPhase, SyncPhase: r.SyncPhase, Wave: r.Wave,
+	}
 }
 
 // selector writes a resource as operations do: group:kind:namespace/name.

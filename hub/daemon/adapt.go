@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
@@ -192,3 +193,52 @@ type hints struct{ p *parts }
 func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
 func (h hints) Due(kind string)             { h.p.queue.hint(kind) }
+
+// fetchWork is the queue of repositories to fetch, as source sees it.
+type fetchWork struct {
+	queue *queue
+	db    *store.DB
+}
+
+func (w fetchWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
+	return w.queue.Claim(ctx, hub.WorkFetch, limit)
+}
+
+func (w fetchWork) Load(ctx context.Context, item hub.WorkItem) (repo hub.Repository, cred hub.Credential, err error) {
+	err = w.db.ReadTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
+		if repo, err = t.Repository(ctx, hub.RepositoryID(item.Key)); err != nil {
+			return err
+		}
+		cred, err = t.Credential(ctx, repo.ID)
+		return err
+	})
+	return repo, cred, err
+}
+
+func (w fetchWork) Fetched(ctx context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error {
+	return w.store(ctx, item, refs, "", next)
+}
+
+func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence string, next time.Time) error {
+	return w.store(ctx, item, nil, sentence, next)
+}
+
+func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
+		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		return err
+	})
+	w.queue.hint(hub.WorkRefresh)
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		return err
+	}
+	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
+}
+
+func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {
+	return w.queue.Later(ctx, []hub.WorkItem{item}, due)
+}
+
+func (w fetchWork) Done(ctx context.Context, item hub.WorkItem) error {
+	return w.queue.Done(ctx, []hub.WorkItem{item})
+}

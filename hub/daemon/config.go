@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -37,6 +38,9 @@ type Config struct {
 type Listen struct {
 	HTTP string `json:"http"` // default 127.0.0.1:8080
 	Link string `json:"link"` // default 127.0.0.1:8443
+	// Metrics serves counters in Prometheus' text form, without sign-in.
+	// Empty: not at all.
+	Metrics string `json:"metrics"`
 }
 
 // Database has one URL for each role. App and System are used while the hub
@@ -74,10 +78,17 @@ type Webhook struct {
 	GitHubSecretFile string `json:"githubSecretFile"`
 }
 
-// RateLimits bounds requests of one token or session.
+// RateLimits bounds requests of one session or token; those of an address and
+// of a tenant are at least as high.
 type RateLimits struct {
-	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 50
-	Burst             int     `json:"burst"`             // default 200
+	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 100
+	Burst             int     `json:"burst"`             // default 300
+}
+
+func (l RateLimits) rates() api.Rates {
+	one := api.Rate{PerSecond: l.RequestsPerSecond, Burst: l.Burst}
+	many := api.Rate{PerSecond: max(500, l.RequestsPerSecond), Burst: max(1500, l.Burst)}
+	return api.Rates{Caller: one, Address: many, Tenant: many}
 }
 
 // A Duration is written like 30s or 3m.
@@ -123,8 +134,8 @@ func (c *Config) defaults() {
 	set(&c.Heartbeat, Duration(10*time.Second))
 	set(&c.Log.Format, "text")
 	set(&c.Log.Level, "info")
-	set(&c.Limits.RequestsPerSecond, 50)
-	set(&c.Limits.Burst, 200)
+	set(&c.Limits.RequestsPerSecond, 100)
+	set(&c.Limits.Burst, 300)
 	if c.Replica == "" {
 		host, _ := os.Hostname()
 		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())

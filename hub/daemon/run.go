@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
@@ -52,6 +53,7 @@ type parts struct {
 	dispatch *dispatch.Dispatcher
 	fleet    *fleet.Server
 	inviter  fleet.Inviter
+	api      *api.Server
 
 	running []run.Part
 }
@@ -63,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer p.db.Close()
-	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -187,7 +189,7 @@ func (p *parts) addPipeline(context.Context) error {
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
 	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
-	fetches := source.NewLoop(source.LoopConfig{Poll: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, p.mirrors, fetchWork{p.queue, p.db}, p.clock, p.log)
+	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)

@@ -51,9 +51,8 @@ func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.Ten
 		return nil, fmt.Errorf("start renderer: socket pair: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "renderer's end")
-	defer theirs.Close() //nolint:errcheck // the child has its own copy
 	if err := unix.SetNonblock(pair[0], true); err != nil {
-		_ = unix.Close(pair[0])
+		_, _ = unix.Close(pair[0]), theirs.Close()
 		return nil, fmt.Errorf("start renderer: %w", err)
 	}
 	p := &process{tenant: tenant, quit: quit, stderr: &tail{}, wire: NewWire(os.NewFile(uintptr(pair[0]), "renderer"))}
@@ -65,7 +64,9 @@ func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.Ten
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = time.Second
-	if err := p.cmd.Start(); err != nil {
+	err = p.cmd.Start()
+	_ = theirs.Close() // the child has its own; only then its end is seen
+	if err != nil {
 		_ = p.wire.Close()
 		return nil, fmt.Errorf("start renderer: %w", err)
 	}

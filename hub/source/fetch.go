@@ -49,7 +49,7 @@ type visit struct {
 	session transport.UploadPackSession
 	listed  *packp.AdvRefs
 	tips    []tip
-	branch  string // that HEAD stands for; empty: none
+	head    string // branch that HEAD stands for; empty: none
 }
 
 func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Credential) ([]hub.Ref, error) {
@@ -172,14 +172,15 @@ func (v *visit) read() error {
 	sortTips(v.tips)
 	for _, ref := range v.listed.Capabilities.Get(capability.SymRef) {
 		if branch, ok := strings.CutPrefix(ref, "HEAD:"); ok && plumbing.ReferenceName(branch).Validate() == nil {
-			v.branch = branch
+			v.head = branch
 		}
 	}
 	return nil
 }
 
-// update fetches what the listing has and the mirror has not, and stores the
-// listing. The refs are stored last: what they name is there.
+// update fetches what the listing has and the mirror has not. The refs come
+// last: what they name is there. They are written to disk when the mirror
+// comes to rest; older ones only make a fetch after a crash offer less.
 func (v *visit) update(ctx context.Context) error {
 	if err := cmp.Or(v.prepare(), v.sweep()); err != nil {
 		return err
@@ -201,7 +202,8 @@ func (v *visit) update(ctx context.Context) error {
 			return err
 		}
 	}
-	return v.save(v.tips, v.branch)
+	v.known, v.branch, v.dirty = v.tips, v.head, true
+	return nil
 }
 
 // wanted are the listed objects that are not here.
@@ -324,13 +326,9 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 		return fmt.Errorf("read the end of the pack: %w", err)
 	}
 	limits := packLimits{objects: v.cfg.MaxObjects, object: v.cfg.MaxObject, inflated: 16 * v.cfg.MaxBytes}
-	name, err := take(ctx, s, v.odb.dir, limits, &v.lib.inflaters)
+	p, err := v.lib.take(ctx, s, v.odb.dir, limits)
 	if err != nil {
 		return fmt.Errorf("take in the pack: %w", err)
-	}
-	p, err := openPack(name, &v.lib.ids)
-	if err != nil {
-		return err
 	}
 	return v.odb.swap(p, nil)
 }

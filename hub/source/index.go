@@ -216,31 +216,55 @@ func prefixRange(prefix string) (low, high plumbing.Hash) {
 	return plumbing.NewHash(prefix + zeros[len(prefix):]), plumbing.NewHash(prefix + effs[len(prefix):])
 }
 
-// writeIndex writes an index of entries, which it sorts; of two entries for
-// one object it keeps the first.
-func writeIndex(name string, entries []idxEntry, pack [20]byte) (err error) {
+// writeIndex puts an index of entries in place, which it sorts, and opens it.
+// Of two entries for one object it keeps the first.
+func writeIndex(name string, entries []idxEntry, pack [20]byte) (*index, error) {
 	slices.SortStableFunc(entries, func(a, b idxEntry) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	entries = slices.CompactFunc(entries, func(a, b idxEntry) bool { return a.hash == b.hash })
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	tmp := name + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("create index: %w", err)
+		return nil, fmt.Errorf("create index: %w", err)
 	}
-	defer func() { err = cmp.Or(err, f.Close()) }()
+	data, err := fillIndex(f, entries, pack)
+	if err := cmp.Or(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("write index: %w", err)
+	}
+	if err := rename(tmp, name); err != nil {
+		return nil, err
+	}
+	if data == nil {
+		return openIndex(name)
+	}
+	x := &index{size: int64(len(data)), src: bytes.NewReader(data)}
+	return x, x.check(data[len(data)-20:])
+}
+
+// fillIndex writes an index to a file. One that is kept in memory is given
+// back too.
+func fillIndex(f io.Writer, entries []idxEntry, pack [20]byte) ([]byte, error) {
+	var memory bytes.Buffer
+	small := idxNames+36*len(entries)+idxTrailer <= idxInMemory
 	hash := sha1.New() //nolint:gosec // as above
-	w := bufio.NewWriterSize(io.MultiWriter(f, hash), 1<<16)
+	to := io.MultiWriter(f, hash)
+	if small {
+		to = io.MultiWriter(&memory, hash)
+	}
+	w := bufio.NewWriterSize(to, 1<<16)
 	if err := encodeIndex(w, entries); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := w.Write(pack[:]); err != nil {
-		return fmt.Errorf("write index: %w", err)
-	}
+	_, _ = w.Write(pack[:]) // Flush reports the first error
 	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write index: %w", err)
+		return nil, fmt.Errorf("flush: %w", err)
 	}
-	if _, err := f.Write(hash.Sum(nil)); err != nil {
-		return fmt.Errorf("write index: %w", err)
+	if !small {
+		_, err := f.Write(hash.Sum(nil))
+		return nil, err //nolint:wrapcheck // the caller does
 	}
-	return nil
+	memory.Write(hash.Sum(nil))
+	_, err := f.Write(memory.Bytes())
+	return memory.Bytes(), err //nolint:wrapcheck // as above
 }
 
 // encodeIndex writes the tables. A bufio.Writer keeps its first error for

@@ -86,16 +86,27 @@ func (s *spool) reader() randomReader {
 	return bytes.NewReader(s.mem)
 }
 
-// keep puts the pack at its final name.
-func (s *spool) keep(name string) error {
-	if s.file == nil {
-		tmp := name + ".tmp"
-		if err := os.WriteFile(tmp, s.mem, 0o600); err != nil {
-			return fmt.Errorf("write pack: %w", err)
+// keep puts the pack at its final name and gives it open for reading. Without
+// an index beside it, nobody looks at it yet.
+func (s *spool) keep(name string) (*os.File, error) {
+	if s.file != nil {
+		if err := rename(s.file.Name(), name); err != nil {
+			return nil, err
 		}
-		return rename(tmp, name)
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("open pack: %w", err)
+		}
+		return f, nil
 	}
-	return rename(s.file.Name(), name)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("create pack: %w", err)
+	}
+	if _, err := f.Write(s.mem); err != nil {
+		return nil, errors.Join(fmt.Errorf("write pack: %w", err), f.Close())
+	}
+	return f, nil
 }
 
 func rename(from, to string) error {
@@ -127,27 +138,26 @@ type packLimits struct {
 	inflated int64 // bytes of all stored data once inflated
 }
 
-// take checks a received pack object by object, writes its index and puts both
-// in the folder. Nothing of a pack with an error stays behind.
-func take(ctx context.Context, s *spool, dir string, l packLimits, in *inflaters) (name string, err error) {
-	ix := &indexer{ctx: ctx, src: s.reader(), size: s.size, limits: l, inflaters: in, waiting: map[plumbing.Hash][]int32{}}
+// take checks a received pack object by object, puts it and its index in the
+// folder, and opens it. Nothing of a pack with an error stays behind.
+func (l *library) take(ctx context.Context, s *spool, dir string, limits packLimits) (*pack, error) {
+	ix := &indexer{ctx: ctx, src: s.reader(), size: s.size, limits: limits, inflaters: &l.inflaters, waiting: map[plumbing.Hash][]int32{}}
 	sum, err := ix.run()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	entries := make([]idxEntry, len(ix.objects))
 	for i, o := range ix.objects {
 		entries[i] = idxEntry{o.hash, o.offset, o.crc}
 	}
-	name = filepath.Join(dir, "pack-"+hex.EncodeToString(sum[:]))
-	if err := s.keep(name + ".pack"); err != nil {
-		return "", err
+	p := &pack{id: l.ids.Add(1), name: filepath.Join(dir, "pack-"+hex.EncodeToString(sum[:])), size: s.size}
+	if p.file, err = s.keep(p.name + ".pack"); err != nil {
+		return nil, err
 	}
-	tmp := name + ".idx.tmp"
-	if err := cmp.Or(writeIndex(tmp, entries, sum), rename(tmp, name+".idx")); err != nil {
-		return "", errors.Join(err, os.Remove(name+".pack"))
+	if p.idx, err = writeIndex(p.name+".idx", entries, sum); err != nil {
+		return nil, errors.Join(err, p.file.Close(), os.Remove(p.name+".pack"))
 	}
-	return name, nil
+	return p, nil
 }
 
 // An indexer finds out the name of every object in a pack. All work on bytes

@@ -31,11 +31,7 @@ func (o *odb) merge(ctx context.Context, limit int) error {
 	if len(small) < 2 {
 		return nil
 	}
-	name, err := o.writeMerged(ctx, small)
-	if err != nil {
-		return err
-	}
-	p, err := openPack(name, &o.ids)
+	p, err := o.writeMerged(ctx, small)
 	if err != nil {
 		return err
 	}
@@ -71,23 +67,27 @@ func smallPacks(all []*heldPack, limit int) []*heldPack {
 	return slices.DeleteFunc(slices.Clone(all), func(p *heldPack) bool { return !picked[p] })
 }
 
-func (o *odb) writeMerged(ctx context.Context, packs []*heldPack) (string, error) {
+func (o *odb) writeMerged(ctx context.Context, packs []*heldPack) (*pack, error) {
 	f, err := os.CreateTemp(o.dir, "tmp_pack_")
 	if err != nil {
-		return "", fmt.Errorf("create merged pack: %w", err)
+		return nil, fmt.Errorf("create merged pack: %w", err)
 	}
 	entries, sum, err := copyPacks(ctx, f, packs)
-	err = cmp.Or(err, f.Close())
 	name := filepath.Join(o.dir, "pack-"+hex.EncodeToString(sum[:]))
-	err = cmp.Or(err, func() error { return rename(f.Name(), name+".pack") }())
+	if err == nil {
+		err = cmp.Or(f.Close(), rename(f.Name(), name+".pack"))
+	}
 	if err != nil {
-		return "", errors.Join(err, removed(f.Name()))
+		return nil, errors.Join(err, f.Close(), removed(f.Name()))
 	}
-	tmp := name + ".idx.tmp"
-	if err := writeIndex(tmp, entries, sum); err != nil {
-		return "", errors.Join(err, os.Remove(name+".pack"))
+	x, err := writeIndex(name+".idx", entries, sum)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(name+".pack"))
 	}
-	return name, rename(tmp, name+".idx")
+	if err := x.close(); err != nil {
+		return nil, err
+	}
+	return openPack(name, &o.ids)
 }
 
 // removed removes a file that may be gone already.

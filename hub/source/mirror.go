@@ -18,6 +18,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 // A mirror is the copy of one repository. Reading needs no lock; one at a time
@@ -39,6 +40,9 @@ type mirror struct {
 	listing  [32]byte // of the refs that are stored; zero: not known
 	timeouts int      // transfers in a row that timed out
 	swept    bool     // leftovers of an earlier process are gone
+	known    []tip    // of the newest listing; nil: only on disk
+	branch   string   // that HEAD stands for, with known
+	dirty    bool     // known is newer than what is on disk
 
 	mu      sync.Mutex
 	refused map[string]refusal // commits that a reader asked for in vain
@@ -89,7 +93,7 @@ func (m *mirror) prepare() error {
 // wipe deletes the mirror's files. Readers that are in the middle keep theirs
 // open and come to their end.
 func (m *mirror) wipe() error {
-	m.listing = [32]byte{}
+	m.listing, m.known, m.branch, m.dirty = [32]byte{}, nil, "", false
 	trash := filepath.Join(m.cfg.Dir, trashDir, strconv.FormatUint(m.lib.ids.Add(1), 10))
 	if err := os.Rename(m.dir, trash); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove mirror: %w", err)
@@ -110,6 +114,7 @@ func (m *mirror) rest() {
 		if m.remote != nil {
 			m.remote.http.CloseIdleConnections()
 		}
+		m.save()
 		m.leave()
 	default:
 	}
@@ -160,8 +165,12 @@ func digest(tips []tip) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// load reads the tips that are stored. A mirror without any has none.
+// load gives the tips of the newest listing, from disk if need be. A new
+// mirror has none.
 func (m *mirror) load() ([]tip, error) {
+	if m.known != nil {
+		return m.known, nil
+	}
 	f, err := os.Open(filepath.Join(m.dir, "packed-refs"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -188,12 +197,23 @@ func (m *mirror) load() ([]tip, error) {
 	return tips, nil
 }
 
-// save stores the tips, in the format of git's packed-refs, in one step.
-func (m *mirror) save(tips []tip, branch string) error {
+// save writes the tips to disk and forgets them. What cannot be written is
+// listed again some time, so that is no more than a warning.
+func (m *mirror) save() {
+	if m.dirty {
+		if err := m.write(); err != nil {
+			m.log.Warn("refs of a mirror not written", logkey.File, m.dir, logkey.Error, err)
+		}
+	}
+	m.known, m.branch, m.dirty = nil, "", false
+}
+
+// write writes the tips in the format of git's packed-refs.
+func (m *mirror) write() error {
 	var b strings.Builder
 	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
 	head := ""
-	for _, t := range tips {
+	for _, t := range m.known {
 		if t.name == "HEAD" {
 			head = t.hash.String()
 			continue
@@ -203,8 +223,8 @@ func (m *mirror) save(tips []tip, branch string) error {
 			fmt.Fprintf(&b, "^%s\n", t.peeled)
 		}
 	}
-	if branch != "" {
-		head = "ref: " + branch
+	if m.branch != "" {
+		head = "ref: " + m.branch
 	}
 	for name, text := range map[string]string{"packed-refs": b.String(), "HEAD": head + "\n"} {
 		at := filepath.Join(m.dir, name)

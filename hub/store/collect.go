@@ -66,7 +66,7 @@ const (
 		         WHERE r.age > $2 LIMIT $3)`
 	collectAnswers = `DELETE FROM idempotency WHERE tenant_id = $1 AND created_at < $2`
 	collectChanges = `
-		WITH gone AS (DELETE FROM change WHERE tenant_id = $1 AND at < $2 RETURNING xid)
+		WITH gone AS (DELETE FROM change WHERE tenant_id = $1 AND at < $2 AND xid < pg_snapshot_xmin(pg_current_snapshot()) RETURNING xid)
 		UPDATE organisation SET feed_floor = greatest(feed_floor, (SELECT max(xid) FROM gone))
 		WHERE  tenant_id = $1 AND EXISTS (SELECT FROM gone)`
 

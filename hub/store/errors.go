@@ -25,6 +25,8 @@ const (
 	diskFull             = "53100"
 	duplicateObject      = "42710"
 	insufficientRights   = "42501"
+	notInEncoding        = "22021"
+	limitExceeded        = "54000"
 )
 
 // code gives the PostgreSQL code of an error, or "".
@@ -67,6 +69,10 @@ func classify(err error) error {
 		return fault.Wrap(fault.Conflict, err, "others kept changing the same things")
 	case c == queryCanceled:
 		return fault.Wrap(fault.Exceeded, err, "the database took too long to answer")
+	case c == notInEncoding:
+		return fault.Wrap(fault.Invalid, err, "a text holds a character that cannot be stored, such as NUL")
+	case c == limitExceeded:
+		return fault.Wrap(fault.Exceeded, err, "a name is too long to be stored")
 	case c == readOnlyTransaction || c == diskFull:
 		return fault.With(fault.Wrap(fault.Offline, err, "the database takes no writes"), "", "ask the operator to look at its disk and its role")
 	case strings.HasPrefix(c, "08"), strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "53"), strings.HasPrefix(c, "28"), c == "3D000":

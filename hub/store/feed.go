@@ -54,7 +54,7 @@ const (
 		ORDER  BY c.xid, c.kind, c.ref
 		LIMIT  $5`
 	selectFeed = `
-		SELECT o.feed_floor > $2::text::xid8, pg_snapshot_xmin(pg_current_snapshot())::text
+		SELECT o.feed_floor > $2::text::xid8 OR (o.feed_floor = $2::text::xid8 AND $3), pg_snapshot_xmin(pg_current_snapshot())::text
 		FROM   organisation o
 		WHERE  o.tenant_id = $1`
 )
@@ -115,7 +115,7 @@ func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Ch
 	}
 	var forgotten bool
 	var oldest string
-	if err := t.tx.QueryRow(ctx, selectFeed, t.id, from.xid).Scan(&forgotten, &oldest); err != nil {
+	if err := t.tx.QueryRow(ctx, selectFeed, t.id, from.xid, from.kind != lastKind).Scan(&forgotten, &oldest); err != nil {
 		return nil, "", fmt.Errorf("read feed: %w", err)
 	}
 	if forgotten {
@@ -137,7 +137,7 @@ func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Ch
 func (t *Tenant) FeedCursor(ctx context.Context) (string, error) {
 	var forgotten bool
 	var oldest string
-	if err := t.tx.QueryRow(ctx, selectFeed, t.id, "0").Scan(&forgotten, &oldest); err != nil {
+	if err := t.tx.QueryRow(ctx, selectFeed, t.id, "0", false).Scan(&forgotten, &oldest); err != nil {
 		return "", fmt.Errorf("read feed: %w", err)
 	}
 	n, err := strconv.ParseUint(oldest, 10, 64)

@@ -283,7 +283,7 @@ func (t *Tenant) queueApps(b *pgx.Batch, apps []hub.ApplicationObservation) {
 			a.Target = ""
 		}
 		app, target, generation = append(app, string(a.Application)), append(target, string(a.Target)), append(generation, a.Generation)
-		sync, health, cause = append(sync, string(a.Sync)), append(health, string(a.Health)), append(cause, a.HealthCause)
+		sync, health, cause = append(sync, string(a.Sync)), append(health, string(a.Health)), append(cause, clean(a.HealthCause))
 		compared = append(compared, micro(a.ComparedAt))
 	}
 	b.Queue(lockStatus, t.id, app)
@@ -306,7 +306,7 @@ func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.
 			}
 			text = &s
 		}
-		id, phase, message, results = append(id, string(op.Operation)), append(phase, string(op.Phase)), append(message, op.Message), append(results, text)
+		id, phase, message, results = append(id, string(op.Operation)), append(phase, string(op.Phase)), append(message, clean(op.Message)), append(results, text)
 		started, finished, healthy = append(started, op.StartedAt), append(finished, op.FinishedAt), append(healthy, op.HealthyAt)
 	}
 	now := micro(time.Now())
@@ -366,7 +366,7 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 		}
 		app[i], group[i], kind[i], namespace[i], name[i] = string(r.Application), r.Group, r.Kind, r.Namespace, r.Name
 		version[i], uid[i], parent[i], sync[i], health[i] = r.Version, r.UID, r.Parent, string(r.Sync), string(r.Health)
-		message[i], diff[i], info[i] = r.Message, r.DiffSummary, text
+		message[i], diff[i], info[i] = clean(r.Message), clean(r.DiffSummary), text
 		managed[i], prune[i], hook[i] = r.Managed, r.RequiresPrune, r.Hook
 		wave[i], born[i], hash[i] = r.Wave, r.CreatedAt, sum
 	}

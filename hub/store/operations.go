@@ -162,7 +162,7 @@ func (t *Tenant) PutOperations(ctx context.Context, ops []hub.Operation) error {
 		id, app, cluster, kind = append(id, string(o.ID)), append(app, string(o.Application)), append(cluster, string(o.Cluster)), append(kind, string(o.Kind))
 		snapshot, revision, fence = append(snapshot, string(o.Snapshot)), append(revision, o.Revision), append(fence, o.Fence)
 		options, initiator, reason = append(options, opts), append(initiator, who), append(reason, o.Reason)
-		phase, message, attempt = append(phase, string(o.Phase)), append(message, o.Message), append(attempt, int32(o.Attempt))
+		phase, message, attempt = append(phase, string(o.Phase)), append(message, clean(o.Message)), append(attempt, int32(o.Attempt))
 		retry, created, deadline = append(retry, o.RetryAt), append(created, micro(o.CreatedAt)), append(deadline, micro(o.Deadline))
 		t.changed(changeOperation, string(o.ID))
 		t.appChanged(o.Application)
@@ -187,7 +187,7 @@ func (t *Tenant) EndOperation(ctx context.Context, id hub.OperationID, phase hub
 	if !hub.ValidID(string(id)) {
 		return noOperation()
 	}
-	apps, err := list(ctx, t.tx, "ended operation", pgx.RowTo[string], endOperation, t.id, id, string(phase), message, phase.Over(), micro(time.Now()))
+	apps, err := list(ctx, t.tx, "ended operation", pgx.RowTo[string], endOperation, t.id, id, string(phase), clean(message), phase.Over(), micro(time.Now()))
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,6 +85,16 @@ func digests(in []hub.Digest) [][]byte {
 		out[i] = in[i][:]
 	}
 	return out
+}
+
+// clean makes a text storable: the database keeps no NUL and no broken UTF-8.
+// It is for texts that clusters and tools give us, where refusing one would
+// hold up everything beside it.
+func clean(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // jsonText encodes what goes into a json column.

@@ -40,7 +40,7 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before); err != nil {
 		return false, missing(err, "there is no such repository")
 	}
-	if sentence != "" {
+	if sentence = clean(sentence); sentence != "" {
 		if _, err := exec(ctx, t.tx, "store fetch error", failFetch, t.id, id, sentence, micro(at)); err != nil {
 			return false, err
 		}

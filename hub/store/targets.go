@@ -75,7 +75,7 @@ type said struct {
 func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []string, apps []hub.ApplicationID, now []said) error {
 	var app, kind, message []string
 	for _, s := range now {
-		app, kind, message = append(app, string(s.app)), append(kind, s.kind), append(message, s.message)
+		app, kind, message = append(app, string(s.app)), append(kind, s.kind), append(message, clean(s.message))
 	}
 	b := &pgx.Batch{}
 	b.Queue(dropConditions, t.id, ids(apps), owner, types, nonNil(app), nonNil(kind), nonNil(message))

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,9 +36,9 @@ type Binaries struct {
 
 // A recipe says how one binary is made.
 type recipe struct {
-	name   string
-	folder string // its module, below integration/localcluster
-	pkg    string
+	name string
+	dir  string // its module
+	pkg  string
 }
 
 // CacheDir is where Capstan keeps what is expensive to make and safe to
@@ -54,29 +56,86 @@ func CacheDir() (string, error) {
 // progress line by line. Two processes may call it at once; one builds, the
 // other waits.
 func BuildBinaries(ctx context.Context, progress io.Writer) (Binaries, error) {
-	root, err := SourceRoot()
+	root, cache, err := places("localcluster")
 	if err != nil {
 		return Binaries{}, err
-	}
-	base, err := CacheDir()
-	if err != nil {
-		return Binaries{}, err
-	}
-	cache := filepath.Join(base, "localcluster")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return Binaries{}, fmt.Errorf("make the cache folder: %w", err)
 	}
 	tree := filepath.Join(root, "integration", "localcluster")
 	var b Binaries
-	b.ControlPlane, err = build(ctx, cache, tree, recipe{name: "controlplane", folder: ".", pkg: "./cmd/controlplane"}, progress)
+	b.ControlPlane, err = build(ctx, cache, recipe{name: "controlplane", dir: tree, pkg: "./cmd/controlplane"}, progress)
 	if err != nil {
 		return Binaries{}, err
 	}
-	b.Kwok, err = build(ctx, cache, tree, recipe{name: "kwok", folder: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"}, progress)
+	b.Kwok, err = build(ctx, cache, recipe{name: "kwok", dir: filepath.Join(tree, "kwok"), pkg: "sigs.k8s.io/kwok/cmd/kwok"}, progress)
 	if err != nil {
 		return Binaries{}, err
 	}
 	return b, nil
+}
+
+// generators write the code that is generated, at the versions that
+// integration/tools/go.mod names.
+var generators = map[string]string{
+	"buf":                "github.com/bufbuild/buf/cmd/buf",
+	"oapi-codegen":       "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen",
+	"protoc-gen-go":      "google.golang.org/protobuf/cmd/protoc-gen-go",
+	"protoc-gen-go-grpc": "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
+}
+
+// BuildTools returns a folder with the code generators under their usual
+// names, and builds those that are not in the cache.
+func BuildTools(ctx context.Context, progress io.Writer) (string, error) {
+	root, cache, err := places("tools")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "integration", "tools")
+	key, err := sourceHash(dir)
+	if err != nil {
+		return "", fmt.Errorf("read the versions of the tools: %w", err)
+	}
+	folder := filepath.Join(cache, key)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("make the cache folder: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(generators)) {
+		made, err := build(ctx, cache, recipe{name: name, dir: dir, pkg: generators[name]}, progress)
+		if err != nil {
+			return "", err
+		}
+		if err := link(made, filepath.Join(folder, name)); err != nil {
+			return "", fmt.Errorf("name the tool %s: %w", name, err)
+		}
+	}
+	return folder, nil
+}
+
+// link makes path stand for target, whoever else does so at the same time.
+func link(target, path string) error {
+	if at, err := os.Readlink(path); err == nil && at == target {
+		return nil
+	}
+	temporary := path + "." + rand.Text()
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// places are the source tree and a folder of the cache.
+func places(kind string) (root, cache string, err error) {
+	if root, err = SourceRoot(); err != nil {
+		return "", "", err
+	}
+	base, err := CacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	cache = filepath.Join(base, kind)
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", "", fmt.Errorf("make the cache folder: %w", err)
+	}
+	return root, cache, nil
 }
 
 // SourceRoot is the top of the source tree in which this process runs.
@@ -97,9 +156,8 @@ func SourceRoot() (string, error) {
 }
 
 // build makes one binary unless the cache has it.
-func build(ctx context.Context, cache, tree string, r recipe, progress io.Writer) (string, error) {
-	dir := filepath.Join(tree, r.folder)
-	key, err := sourceHash(dir)
+func build(ctx context.Context, cache string, r recipe, progress io.Writer) (string, error) {
+	key, err := sourceHash(r.dir)
 	if err != nil {
 		return "", fmt.Errorf("read the sources of %s: %w", r.name, err)
 	}
@@ -117,27 +175,27 @@ func build(ctx context.Context, cache, tree string, r recipe, progress io.Writer
 	if executable(path) { // made while we waited
 		return path, nil
 	}
-	if err := compile(ctx, dir, path, r, progress); err != nil {
+	if err := compile(ctx, path, r, progress); err != nil {
 		return "", fmt.Errorf("build %s: %w", r.name, err)
 	}
 	return path, nil
 }
 
 // compile runs the Go tool and moves the finished binary into its place.
-func compile(ctx context.Context, dir, path string, r recipe, progress io.Writer) error {
+func compile(ctx context.Context, path string, r recipe, progress io.Writer) error {
 	if _, err := exec.LookPath("go"); err != nil {
 		return errors.New("the Go tool is not in the PATH: install the version that go.mod names from https://go.dev/dl")
 	}
 	begun := time.Now()
 	fmt.Fprintf(progress, "%s: building (once; some minutes when nothing is cached)\n", r.name)
-	total, err := countPackages(ctx, dir, r)
+	total, err := countPackages(ctx, r)
 	if err != nil {
 		return err
 	}
 	temporary := path + ".new"
 	defer os.Remove(temporary)
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", temporary, r.pkg)
-	cmd.Dir = dir
+	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
@@ -155,9 +213,9 @@ func compile(ctx context.Context, dir, path string, r recipe, progress io.Writer
 
 // countPackages also downloads the sources, which is where a machine without
 // a network says so.
-func countPackages(ctx context.Context, dir string, r recipe) (int, error) {
+func countPackages(ctx context.Context, r recipe) (int, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", r.pkg)
-	cmd.Dir = dir
+	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints

@@ -201,18 +201,23 @@ func (g *Git) command(ctx context.Context, args ...string) (string, error) {
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		text := strings.ReplaceAll(complaints.String(), g.bypass, "…")
-		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(text))
+		what := strings.ReplaceAll(strings.Join(args, " ")+": "+strings.TrimSpace(complaints.String()), g.bypass, "…")
+		return "", fmt.Errorf("git (%w) %s", err, what)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
 func (g *Git) environment() []string {
 	const person, address = "Harness", "harness@example.test"
-	return []string{
+	env := []string{
+		"no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1",
 		"HOME=" + filepath.Join(g.dir.path, "home"), "XDG_CONFIG_HOME=" + filepath.Join(g.dir.path, "home"),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=" + person, "GIT_AUTHOR_EMAIL=" + address,
 		"GIT_COMMITTER_NAME=" + person, "GIT_COMMITTER_EMAIL=" + address,
 	}
+	if g.ca != nil {
+		env = append(env, "GIT_SSL_CAINFO="+filepath.Join(g.dir.path, "ca.crt"))
+	}
+	return env
 }

@@ -117,12 +117,8 @@ func (r *Repository) open(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(r.clone, ".git")); err == nil {
 		return nil
 	}
-	options := []string{"-c", "http.extraHeader=" + bypassHeader + ": " + r.git.bypass}
-	if r.git.ca != nil {
-		options = append(options, "-c", "http.sslCAInfo="+filepath.Join(r.git.dir.path, "ca.crt"))
-	}
-	args := append([]string{"clone", "--quiet"}, options...)
-	_, err := r.git.command(ctx, append(args, r.URL(), r.clone)...)
+	header := "http.extraHeader=" + bypassHeader + ": " + r.git.bypass
+	_, err := r.git.command(ctx, "clone", "--quiet", "-c", header, r.URL(), r.clone)
 	return err
 }
 

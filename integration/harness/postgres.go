@@ -114,11 +114,9 @@ func (p *Postgres) prepare() error {
 		}
 		p.as = as
 	}
-	sockets, err := os.MkdirTemp(socketParent(), scratchPrefix+"pg-")
-	if err != nil {
+	if err := p.makeSocketFolder(); err != nil {
 		return fmt.Errorf("make the socket folder of Postgres: %w", err)
 	}
-	p.sockets = sockets
 	if err := os.Mkdir(p.data(), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the data folder of Postgres: %w", err)
 	}
@@ -131,6 +129,22 @@ func (p *Postgres) prepare() error {
 		}
 	}
 	return p.reachable()
+}
+
+// makeSocketFolder makes a private folder whose name is short enough for a
+// socket in it.
+func (p *Postgres) makeSocketFolder() error {
+	if path := filepath.Join(p.dir.path, "socket"); len(path) <= maxSocketFolder {
+		p.sockets = path
+		err := os.Mkdir(path, 0o700)
+		if errors.Is(err, os.ErrExist) { // from an earlier start in a kept folder
+			return nil
+		}
+		return err
+	}
+	var err error
+	p.sockets, err = os.MkdirTemp("/tmp", scratchPrefix+"pg-")
+	return err
 }
 
 // reachable checks that the other user gets to the data at all.
@@ -437,14 +451,6 @@ func (p *Postgres) socketURL(role, database string) string {
 func (p *Postgres) networkURL(role, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, p.password), Host: p.Address(), Path: "/" + database, RawQuery: "sslmode=disable"}
 	return u.String()
-}
-
-// socketParent is a folder whose name is short enough for a socket below it.
-func socketParent() string {
-	if dir := os.TempDir(); len(dir) < maxSocketFolder-len(scratchPrefix)-20 {
-		return dir
-	}
-	return "/tmp"
 }
 
 // postgresBinaries finds the folder of initdb and postgres: that of the PATH,

@@ -66,6 +66,7 @@ type Hub struct {
 	URL  string // of the API and the console
 	Link string // host:port that agents dial
 
+	metrics int // port
 	options HubOptions
 	process *process
 }
@@ -83,7 +84,11 @@ func StartHub(ctx context.Context, o HubOptions) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{URL: fmt.Sprintf("http://127.0.0.1:%d", web), Link: fmt.Sprintf("127.0.0.1:%d", link), options: o}
+	metrics, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{metrics: metrics, URL: fmt.Sprintf("http://127.0.0.1:%d", web), Link: fmt.Sprintf("127.0.0.1:%d", link), options: o}
 	if err := h.configure(web); err != nil {
 		return nil, fmt.Errorf("configure the hub: %w", err)
 	}
@@ -106,7 +111,7 @@ func (h *Hub) configure(web int) error {
 		return err
 	}
 	config := map[string]any{
-		"listen":     map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link},
+		"listen":     map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link, "metrics": fmt.Sprintf("127.0.0.1:%d", h.metrics)},
 		"publicURL":  h.URL,
 		"agentHosts": []string{h.Link},
 		"database":   map[string]any{"app": h.options.Database.App, "system": h.options.Database.System, "owner": h.options.Database.Owner},
@@ -256,3 +261,6 @@ func (a *Agent) Stop() error { return a.process.stop(syscall.SIGTERM, 20*time.Se
 
 // Secret is what webhooks to this hub are signed with.
 func (h *Hub) Secret() string { return h.options.Secret }
+
+// Metrics is where the hub's counters are.
+func (h *Hub) Metrics() string { return fmt.Sprintf("http://127.0.0.1:%d/metrics", h.metrics) }

@@ -165,5 +165,22 @@ func (c *pipe) end() {
 	_ = c.out.Close()
 	c.p.mu.Lock()
 	delete(c.p.conns, c)
+	c.p.changed.Broadcast()
 	c.p.mu.Unlock()
+}
+
+// open is how many connections are open.
+func (p *proxy) open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// awaitOpen waits until that many are left.
+func (p *proxy) awaitOpen(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.conns) != n {
+		p.changed.Wait()
+	}
 }

@@ -36,10 +36,7 @@ func TestSession(t *testing.T) {
 		t.Error("the agent got other keys than those of its tenant and cluster")
 	}
 	if hello.GetHeartbeatSeconds() != 10 || hello.GetClusterName() != "demo" || hello.GetReplicaId() != "replica-1" {
-		t.Errorf("Hello answered %+v", hello.GetHeartbeatSeconds())
-	}
-	if hello.String() == "" {
-		t.Error("no text")
+		t.Errorf("Hello answered %d s, %q, %q", hello.GetHeartbeatSeconds(), hello.GetClusterName(), hello.GetReplicaId())
 	}
 	w.dir.await(func() bool { return w.dir.connected[a.cluster].Session == hello.GetSessionId() })
 	w.dir.mu.Lock()
@@ -164,6 +161,9 @@ func call(ctx context.Context, c grpc.ClientConnInterface, method string) error 
 	}
 	if err := s.SendMsg(&emptypb.Empty{}); err != nil {
 		return s.RecvMsg(&emptypb.Empty{})
+	}
+	if err := s.CloseSend(); err != nil {
+		return err
 	}
 	return s.RecvMsg(&emptypb.Empty{})
 }

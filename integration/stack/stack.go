@@ -133,14 +133,22 @@ func (s *Stack) startHub(ctx context.Context) error {
 
 func (s *Stack) startGit(ctx context.Context) error {
 	var err error
-	s.Git, err = harness.StartGit(ctx, harness.GitOptions{
-		Webhook: s.Hub.URL + "/api/webhook", WebhookSecret: s.Hub.Secret(),
-	})
+	s.Git, err = harness.StartGit(ctx, harness.GitOptions{})
 	if err != nil {
 		return err
 	}
 	s.later(s.Git.Stop)
 	return nil
+}
+
+// Repository makes a repository whose pushes call the hub's webhook.
+func (s *Stack) Repository(ctx context.Context, name string, o harness.RepositoryOptions) (*harness.Repository, error) {
+	r, err := s.Git.Create(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	r.SetWebhook(harness.Webhook{URL: s.Hub.URL + "/api/webhook", Secret: s.Hub.Secret()})
+	return r, nil
 }
 
 var setupToken = regexp.MustCompile(`token=([A-Za-z0-9_]+)`)

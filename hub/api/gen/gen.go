@@ -15,24 +15,24 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// Defines values for ApplyResultResultsResult.
+// Defines values for ApplyResultItemResult.
 const (
-	ApplyResultResultsResultConfigured ApplyResultResultsResult = "configured"
-	ApplyResultResultsResultCreated    ApplyResultResultsResult = "created"
-	ApplyResultResultsResultFailed     ApplyResultResultsResult = "failed"
-	ApplyResultResultsResultUnchanged  ApplyResultResultsResult = "unchanged"
+	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
+	ApplyResultItemResultCreated    ApplyResultItemResult = "created"
+	ApplyResultItemResultFailed     ApplyResultItemResult = "failed"
+	ApplyResultItemResultUnchanged  ApplyResultItemResult = "unchanged"
 )
 
-// Valid indicates whether the value is a known member of the ApplyResultResultsResult enum.
-func (e ApplyResultResultsResult) Valid() bool {
+// Valid indicates whether the value is a known member of the ApplyResultItemResult enum.
+func (e ApplyResultItemResult) Valid() bool {
 	switch e {
-	case ApplyResultResultsResultConfigured:
+	case ApplyResultItemResultConfigured:
 		return true
-	case ApplyResultResultsResultCreated:
+	case ApplyResultItemResultCreated:
 		return true
-	case ApplyResultResultsResultFailed:
+	case ApplyResultItemResultFailed:
 		return true
-	case ApplyResultResultsResultUnchanged:
+	case ApplyResultItemResultUnchanged:
 		return true
 	default:
 		return false
@@ -448,25 +448,28 @@ type ApplicationStatus struct {
 // ApplyResult defines model for ApplyResult.
 type ApplyResult struct {
 	// Failed How many documents were refused.
-	Failed  int `json:"failed"`
-	Results []struct {
-		ApiVersion string `json:"apiVersion,omitempty,omitzero"`
-
-		// Error The one shape of every error.
-		Error Error `json:"error,omitempty,omitzero"`
-
-		// Index Which document of the stream, from 1.
-		Index     int                      `json:"index"`
-		Kind      string                   `json:"kind,omitempty,omitzero"`
-		Name      string                   `json:"name,omitempty,omitzero"`
-		Namespace string                   `json:"namespace,omitempty,omitzero"`
-		Result    ApplyResultResultsResult `json:"result"`
-		Warnings  []string                 `json:"warnings,omitempty,omitzero"`
-	} `json:"results"`
+	Failed  int               `json:"failed"`
+	Results []ApplyResultItem `json:"results"`
 }
 
-// ApplyResultResultsResult defines model for ApplyResult.Results.Result.
-type ApplyResultResultsResult string
+// ApplyResultItem defines model for ApplyResultItem.
+type ApplyResultItem struct {
+	ApiVersion string `json:"apiVersion,omitempty,omitzero"`
+
+	// Error The one shape of every error.
+	Error Error `json:"error,omitempty,omitzero"`
+
+	// Index Which document of the stream, from 1.
+	Index     int                   `json:"index"`
+	Kind      string                `json:"kind,omitempty,omitzero"`
+	Name      string                `json:"name,omitempty,omitzero"`
+	Namespace string                `json:"namespace,omitempty,omitzero"`
+	Result    ApplyResultItemResult `json:"result"`
+	Warnings  []string              `json:"warnings,omitempty,omitzero"`
+}
+
+// ApplyResultItemResult defines model for ApplyResultItem.Result.
+type ApplyResultItemResult string
 
 // AuditRecord defines model for AuditRecord.
 type AuditRecord struct {

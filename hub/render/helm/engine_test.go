@@ -42,8 +42,8 @@ var corpus = map[string]string{ //nolint:gochecknoglobals // a table of tests
 	"strings":    `{{ "a-b" | camelcase | title }} {{ trunc 3 "abcdef" }} {{ "x" | b64enc }} {{ regexReplaceAll "a+" "caaat" "o" }} {{ printf "%05d" 42 }} {{ "a,b" | splitList "," }}`,
 	"dicts":      `{{ $d := dict "a" 1 }}{{ $_ := set $d "b" 2 }}{{ $d }} {{ merge (dict "a" 1) (dict "a" 2 "c" 3) }} {{ get $d "a" }} {{ hasKey $d "z" }} {{ dig "m" "k" "def" .Values.AsMap }} {{ keys (dict "z" 1) }}`,
 	"lists":      `{{ list 1 2 3 | reverse }} {{ uniq (list 1 1 2) }} {{ sortAlpha (list "b" "a") }} {{ until 3 }} {{ first .Values.l }}`,
-	"flow":       `{{ if and .Values.on (eq .Values.s "v") }}yes{{ else if .Values.on }}half{{ else }}no{{ end }}{{ range until 5 }}{{ if eq . 3 }}{{ break }}{{ end }}{{ . }}{{ end }}`,
-	"ternary":    `{{ ternary "a" "b" .Values.on }} {{ coalesce .Values.none "c" }} {{ kindOf .Values.m }} {{ typeOf .Values.n }} {{ empty .Values.m }}`,
+	"flow":       `{{ if and .Values.active (eq .Values.s "v") }}yes{{ else if .Values.active }}half{{ else }}no{{ end }}{{ range until 5 }}{{ if eq . 3 }}{{ break }}{{ end }}{{ . }}{{ end }}`,
+	"ternary":    `{{ ternary "a" "b" .Values.active }} {{ coalesce .Values.none "c" }} {{ kindOf .Values.m }} {{ typeOf .Values.n }} {{ empty .Values.m }}`,
 	"lookup":     `{{ lookup "v1" "Secret" "a" "b" }} {{ (lookup "v1" "Secret" "a" "").items }}`,
 	"required":   `{{ required "no" .Values.s }}`,
 	"semver":     `{{ semverCompare "^1.2" "1.3.0" }} {{ (semver "1.2.3").Minor }}`,
@@ -62,7 +62,7 @@ var corpus = map[string]string{ //nolint:gochecknoglobals // a table of tests
 func corpusFiles() map[string]string {
 	files := map[string]string{
 		"c/Chart.yaml":  "apiVersion: v2\nname: c\nversion: 1.0.0\nappVersion: v9\nannotations: {k: v}\n",
-		"c/values.yaml": "s: v\non: true\nn: 3\nbig: 12345678901\nf: 1.5\nl: [b, a]\nm: {k: v, deep: {x: [1, {y2: z}]}}\nt: '{{ .Values.s }}-{{ .Release.Name }}'\nglobal: {x: g}\nsub: {v: parent}\n",
+		"c/values.yaml": "s: v\nactive: true\nn: 3\nbig: 12345678901\nf: 1.5\nl: [b, a]\nm: {k: v, deep: {x: [1, {y2: z}]}}\nt: '{{ .Values.s }}-{{ .Release.Name }}'\nglobal: {x: g}\nsub: {v: parent}\n",
 		"c/templates/_h.tpl": `{{- define "c.name" -}}{{ .Chart | default (dict "Name" "none") | toJson | len | gt 3 | ternary "short" "long" }}{{- end }}
 {{- define "c.labels" }}
 app: {{ .Release.Name }}

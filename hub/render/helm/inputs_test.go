@@ -17,7 +17,7 @@ import (
 func simple(template string) map[string]string {
 	return map[string]string{
 		"c/Chart.yaml":       "apiVersion: v2\nname: c\nversion: 1.0.0\n",
-		"c/values.yaml":      "on: true\n",
+		"c/values.yaml":      "active: true\n",
 		"c/templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n" + template,
 	}
 }
@@ -118,7 +118,7 @@ func TestImpureFunctionsAreNotedWhenTheyAreCalled(t *testing.T) {
 		"date of something else":       {"  k: {{ date \"2006\" \"not a time\" | quote }}\n", true},
 		"a certificate":                {"  k: {{ (genSelfSignedCert \"x\" nil nil 1).Key | b64enc }}\n", true},
 		"a branch that is not taken":   {"  k: {{ if .Values.off }}{{ randAlphaNum 8 }}{{ else }}x{{ end }}\n", false},
-		"default that is not needed":   {"  k: {{ .Values.on | quote }}\n", false},
+		"default that is not needed":   {"  k: {{ .Values.active | quote }}\n", false},
 		"date of a given time":         {"  k: {{ dateInZone \"2006\" (toDate \"2006-01-02\" \"2020-05-05\") \"UTC\" | quote }}\n", false},
 		"a derived password":           {"  k: {{ derivePassword 1 \"long\" \"a\" \"b\" \"c\" | quote }}\n", false},
 		"a hash":                       {"  k: {{ sha256sum \"x\" | quote }}\n", false},
@@ -230,7 +230,7 @@ func TestDependencies(t *testing.T) {
 			[]string{"ConfigMap other", "ConfigMap a"},
 		},
 		"condition off": {
-			with(chart("- {name: sub, version: 1.x, repository: 'file://../sub', condition: sub.on}\n"), sub("sub", "sub", "1.2.0", "v: own\n")), hub.HelmSource{Values: "sub: {on: false}"},
+			with(chart("- {name: sub, version: 1.x, repository: 'file://../sub', condition: sub.enabled}\n"), sub("sub", "sub", "1.2.0", "v: own\n")), hub.HelmSource{Values: "sub: {enabled: false}"},
 			[]string{"ConfigMap a"},
 		},
 		"tag off": {
@@ -238,7 +238,7 @@ func TestDependencies(t *testing.T) {
 			[]string{"ConfigMap a"},
 		},
 		"a remote one that is off is not missed": {
-			chart("- {name: redis, version: ^18, repository: https://charts.example.com, condition: redis.on}\n"), hub.HelmSource{Values: "redis: {on: false}"},
+			chart("- {name: redis, version: ^18, repository: https://charts.example.com, condition: redis.enabled}\n"), hub.HelmSource{Values: "redis: {enabled: false}"},
 			[]string{"ConfigMap a"},
 		},
 		"a remote one that is vendored": {

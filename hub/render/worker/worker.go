@@ -10,6 +10,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -46,6 +49,7 @@ type options struct {
 func parse(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet(render.WorkerCommand, flag.ContinueOnError)
+	set.SetOutput(io.Discard) // the hub makes the arguments; there is nobody to help
 	set.Int64Var(&o.memory, "memory", 512<<20, "bytes of memory that rendering may need")
 	set.StringVar(&o.sandbox, "sandbox", "", "how the process is caged")
 	set.StringVar(&o.held, "held", "", "what the first stage did; for the second stage only")
@@ -77,6 +81,9 @@ func run(args []string, how renderer) int {
 			return 1
 		}
 	}
+	// What libraries would say or fetch is of no use here, and may hold values.
+	log.SetOutput(io.Discard)
+	http.DefaultTransport = offline{}
 	debug.SetMemoryLimit(o.memory / 8 * 7)
 	debug.SetMaxStack(maxStack)
 	if err := wire.Send(render.FrameHello, render.Hello{Version: render.Version, Sandbox: o.held}); err != nil {
@@ -84,6 +91,14 @@ func run(args []string, how renderer) int {
 	}
 	newServer(wire, how).serve()
 	return 0
+}
+
+// offline is the network that renderers have, sandboxed or not.
+type offline struct{}
+
+// RoundTrip refuses.
+func (offline) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("%s is not fetched: renderers have no network", r.URL.Host)
 }
 
 func openWire() (*render.Wire, error) {

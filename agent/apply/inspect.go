@@ -1,0 +1,117 @@
+package apply
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// A Sight is one managed object as it should be, as it is, and as it was
+// applied last. Nothing in it is masked. Objects may be nil.
+type Sight struct {
+	Key                    manifest.Key
+	Version                string
+	Sync, Detail           string
+	Fields                 []string
+	Desired, Live, Applied *manifest.Object
+
+	target, applied *desired
+}
+
+// Manages says whether an object is one that the application manages.
+func (e *Engine) Manages(app string, key manifest.Key) bool {
+	x := e.object(key)
+	return x != nil && x.app.id == app
+}
+
+// Inspect gives the managed objects of an application: those that pick wants,
+// and of them only those that differ unless all is set. Live is what the
+// watch saw last; no request is sent.
+func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]Sight, error) {
+	e.mu.RLock()
+	a := e.apps[id]
+	e.mu.RUnlock()
+	if a == nil {
+		return nil, fault.New(fault.Missing, "the agent knows no such application")
+	}
+	sights := a.sights(all, pick)
+	for i := range sights {
+		s := &sights[i]
+		var err error
+		if s.target != nil {
+			if s.Desired, err = a.manifest(ctx, s.target); err != nil {
+				return nil, err
+			}
+		}
+		if s.applied != nil {
+			if s.Applied, err = a.manifest(ctx, s.applied); err != nil {
+				s.Applied = nil // the body of an old apply may be gone; the rest is still worth showing
+			}
+		}
+	}
+	return sights, nil
+}
+
+func (a *app) sights(all bool, pick func(manifest.Key) bool) []Sight {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []Sight
+	for _, key := range a.keys() {
+		x := a.objects[key]
+		if x.hook != "" || !pick(key) {
+			continue
+		}
+		s := Sight{Key: key, Version: x.gvk.Version, target: x.target}
+		s.Sync, s.Detail = x.sync()
+		if s.Sync == synced && !all {
+			continue
+		}
+		switch {
+		case x.current(x.target):
+			s.Fields = x.verdict.Fields
+		case x.expects(x.target):
+			s.Fields = x.expected.fields
+		}
+		if live := x.live.read(); live != nil {
+			s.Live = &manifest.Object{Object: wishes(live.Object)}
+		}
+		if x.record != nil {
+			s.applied = &desired{key: key, gvk: x.gvk, digest: x.record.Owned.Digest}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// manifest reads a desired object in the form in which it is applied.
+func (a *app) manifest(ctx context.Context, d *desired) (*manifest.Object, error) {
+	o, err := a.e.body(ctx, d.digest)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.prepare(o, d.key)
+	return o, nil
+}
+
+// Read gives one live object, without its managedFields. The error is
+// fault.Missing if it is not there.
+func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
+	key := manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}
+	gvr, _, err := e.Mapper.Resource(ctx, gvk)
+	if err != nil {
+		return nil, explain(err, key, "find")
+	}
+	live, err := e.kube.get(ctx, place{resource: gvr, namespace: namespace, name: name})
+	if err != nil {
+		return nil, explain(err, key, "read")
+	}
+	if live == nil {
+		return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), key.Describe(), "")
+	}
+	return &manifest.Object{Object: withoutFields(live.Object)}, nil
+}

@@ -1,0 +1,224 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/agent/relay"
+	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/watch"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// desired gives the link the agent's copy of the desired log.
+type desired struct{ a *agent }
+
+// Cursor is how far the log is stored.
+func (d desired) Cursor() *linkv1.Cursor {
+	c := d.a.store.Cursor()
+	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain}
+}
+
+// Take stores a batch. The engine begins at once, while the disk writes:
+// what must not be done twice waits for the disk by itself.
+func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
+	changes, commit, err := d.a.store.Stage(b)
+	if err != nil {
+		return err
+	}
+	d.a.engine.Changed(ctx, changes)
+	if err := commit.Wait(ctx); err != nil {
+		return err
+	}
+	d.a.secret.SetCursor(d.a.store.Cursor())
+	return nil
+}
+
+// Root answers a barrier: the replay is complete.
+func (d desired) Root() []byte {
+	d.a.store.Settled()
+	d.a.engine.Retain()
+	d.a.caught.Store(true)
+	return d.a.store.Root()
+}
+
+// Rewound keeps everything as it is until a person decides.
+func (d desired) Rewound(reason string) {
+	d.a.store.Rewind(reason)
+	d.a.engine.Announce()
+}
+
+// sessions keeps what a session brings.
+type sessions struct{ a *agent }
+
+// Opened keeps the keys of the tenant and the cluster.
+func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
+	keys := s.a.secret.Keys()
+	if key := hello.GetObjectKey(); len(key) > 0 {
+		keys.Object = key
+	}
+	if key := hello.GetMaskKey(); len(key) > 0 {
+		keys.Mask = key
+	}
+	s.a.secret.SetKeys(keys)
+	return nil
+}
+
+// Closed changes nothing: what was accepted goes on being enforced.
+func (s sessions) Closed(error) {}
+
+// blobs asks the hub for objects, for a while.
+type blobs struct{ a *agent }
+
+// fetchFor is how long one call asks; the engine calls again.
+const fetchFor = 30 * time.Second
+
+// Fetch gives what the hub has.
+func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error) {
+	client := b.a.link.Load()
+	if client == nil || !client.State().Connected {
+		return nil, fault.New(fault.Offline, "the agent is not connected to the hub")
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchFor)
+	defer cancel()
+	var out []*linkv1.Blob
+	_, err := client.Fetch(ctx, digests, func(blob *linkv1.Blob) error {
+		out = append(out, blob)
+		return nil
+	})
+	return out, err
+}
+
+// children reports the children of managed objects.
+type children struct{ outbox *report.Outbox }
+
+// Child reports a child that is new or has changed.
+func (c children) Child(app string, r watch.Record) { c.outbox.Resource(childOf(app, r)) }
+
+// ChildGone takes it back.
+func (c children) ChildGone(app string, r watch.Record) { c.outbox.Gone(childOf(app, r)) }
+
+func childOf(app string, r watch.Record) *linkv1.Resource {
+	return &linkv1.Resource{
+		AppId: app, Uid: r.UID, Parent: r.Parent, Group: r.Group, Version: r.Version, Kind: r.Kind,
+		Namespace: r.Namespace, Name: r.Name, Health: r.Health, Message: r.Message, CreatedUnix: r.Created,
+		Info: columnsOf(r.Info),
+	}
+}
+
+func columns(o *manifest.Object) []*linkv1.Column { return columnsOf(watch.Columns(o)) }
+
+func columnsOf(in []watch.Column) []*linkv1.Column {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make([]*linkv1.Column, len(in))
+	for i, c := range in {
+		out[i] = &linkv1.Column{Name: c.Name, Value: c.Value}
+	}
+	return out
+}
+
+// cluster answers what people ask of live objects.
+type cluster struct{ a *agent }
+
+// Belongs says whether an application has an object, or owns it through others.
+func (c cluster) Belongs(app string, key manifest.Key) bool {
+	return c.a.engine.Manages(app, key) || c.a.tree.Has(app, key.Group, key.Kind, key.Namespace, key.Name)
+}
+
+// Read gives a live object.
+func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error) {
+	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
+	return c.a.engine.Read(ctx, gvk, key.Namespace, key.Name)
+}
+
+// Inspect gives desired and live.
+func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
+	sights, err := c.a.engine.Inspect(ctx, app, all, pick)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]relay.Object, len(sights))
+	for i, s := range sights {
+		out[i] = relay.Object{
+			Key: s.Key, Version: s.Version, Sync: s.Sync, Summary: s.Detail, Fields: s.Fields,
+			Desired: s.Desired, Live: s.Live, Applied: s.Applied,
+		}
+	}
+	return out, nil
+}
+
+// Refresh compares anew.
+func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
+
+// facts tells the hub of the cluster.
+type facts struct {
+	kube   kubernetes
+	mapper *watch.Mapper
+
+	mu          sync.Mutex
+	fingerprint string
+}
+
+// factsTime bounds what a Hello waits for an API server.
+const factsTime = 5 * time.Second
+
+// Facts reads what is not known yet, and asks how the API server is.
+func (f *facts) Facts(ctx context.Context) (link.Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, factsTime)
+	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := link.Facts{Readyz: "ok"}
+	if err := f.learn(ctx); err != nil {
+		if f.fingerprint == "" {
+			return link.Facts{}, err
+		}
+		out.Readyz = fault.Sentence(err)
+	}
+	out.Fingerprint, out.KubeVersion, out.APIVersions = f.fingerprint, f.mapper.Version(), f.mapper.APIVersions()
+	if out.Readyz == "ok" {
+		if raw, err := f.kube.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+			out.Readyz = readyz(raw, err)
+		}
+	}
+	return out, nil
+}
+
+// learn finds out which cluster this is.
+func (f *facts) learn(ctx context.Context) error {
+	if f.fingerprint == "" {
+		gvr := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		ns, err := f.kube.dynamic.Resource(gvr).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return fault.Wrap(fault.Offline, err, "the agent cannot read namespace %s, whose uid names the cluster", metav1.NamespaceSystem)
+		}
+		f.fingerprint = string(ns.GetUID())
+	}
+	if f.mapper.Version() == "" {
+		return f.mapper.Refresh(ctx)
+	}
+	return nil
+}
+
+func readyz(raw []byte, err error) string {
+	if len(raw) > 0 && len(raw) < 1024 {
+		return string(raw)
+	}
+	return fmt.Sprintf("not ready: %v", err)
+}
+
+// temporary says whether waiting may help.
+func temporary(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Offline || kind == fault.Internal
+}

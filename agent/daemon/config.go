@@ -1,0 +1,101 @@
+// Package daemon puts the agent together and runs it: inventory, engine,
+// watches, outbox and link. It is the only package that makes the others, and
+// it decides nothing itself. cmd and the integration tests call Run. While Run
+// works, what was accepted last is enforced, whether the hub is there or not.
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// Config is what an agent is started with.
+type Config struct {
+	// StateDir is where the agent keeps what it must not forget. It may be
+	// lost; the agent then asks the hub and the cluster again.
+	StateDir string
+	// Namespace is where the agent's Secret and Lease live.
+	Namespace string
+	// Kubeconfig is the file to reach the cluster with; empty: the rights of
+	// the pod that the agent runs in.
+	Kubeconfig string
+	// REST reaches the cluster instead of Kubeconfig, for tests.
+	REST *rest.Config
+	// JoinTokenFile holds the token of the first start. It may be empty or
+	// missing once the agent is enrolled.
+	JoinTokenFile string
+	// JoinToken is the token itself, for tests.
+	JoinToken string
+	// Log takes what happens.
+	Log *slog.Logger
+	// Dial opens connections to the hub; nil: TCP.
+	Dial tunnel.Dialer
+	// Wrap sees every request to the API server; nil: nobody does.
+	Wrap func(http.RoundTripper) http.RoundTripper
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	for name, missing := range map[string]bool{
+		"a state directory": c.StateDir == "", "a namespace": c.Namespace == "", "a logger": c.Log == nil,
+	} {
+		if missing {
+			errs = append(errs, fault.New(fault.Invalid, "the agent needs %s", name))
+		}
+	}
+	if c.StateDir != "" && !filepath.IsAbs(c.StateDir) {
+		errs = append(errs, fault.New(fault.Invalid, "the state directory %q is not an absolute path", c.StateDir))
+	}
+	return errors.Join(errs...)
+}
+
+// token reads the join token; empty: there is none.
+func (c Config) token() (string, error) {
+	if c.JoinToken != "" || c.JoinTokenFile == "" {
+		return strings.TrimSpace(c.JoinToken), nil
+	}
+	raw, err := os.ReadFile(c.JoinTokenFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "the join token cannot be read from %q", c.JoinTokenFile)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// rest finds out how to reach the cluster.
+func (c Config) rest() (*rest.Config, error) {
+	conf := c.REST
+	var err error
+	switch {
+	case conf != nil:
+		conf = rest.CopyConfig(conf)
+	case c.Kubeconfig != "":
+		if conf, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "the kubeconfig %q cannot be used", c.Kubeconfig)
+		}
+	default:
+		if conf, err = rest.InClusterConfig(); err != nil {
+			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the agent does not run in a pod and has no kubeconfig"), "", "give it --kubeconfig")
+		}
+	}
+	conf.QPS, conf.Burst = -1, -1 // the API server's own fairness is the limit
+	conf.UserAgent = fmt.Sprintf("capstan-agent/%s", userAgentVersion())
+	if c.Wrap != nil {
+		conf.Wrap(c.Wrap)
+	}
+	return conf, nil
+}

@@ -1,0 +1,222 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/agent/relay"
+	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/watch"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+// Run runs an agent until ctx ends, then stops it in order and returns nil.
+// An operation that is under way then goes on after the next start.
+func Run(ctx context.Context, c Config) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	conf, err := c.rest()
+	if err != nil {
+		return err
+	}
+	k, err := connect(conf)
+	if err != nil {
+		return err
+	}
+	defer k.http.CloseIdleConnections()
+	store, err := inventory.Open(c.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := store.Close(); err == nil && e != nil {
+			err = fmt.Errorf("close the inventory: %w", e)
+		}
+	}()
+	secret, err := openSecret(ctx, c, newVault(k.dynamic, c.Namespace))
+	if err != nil || secret == nil {
+		return err
+	}
+	store.Guard(secret.Cursor())
+	a := assemble(c, k, store, secret)
+	return run.Run(ctx, a.parts()...)
+}
+
+// openSecret reads the agent's Secret, and waits for an API server that is
+// away. It gives nil when ctx ends first.
+func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, error) {
+	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	for {
+		s, err := inventory.OpenSecret(ctx, v, c.Log)
+		if err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		if !temporary(err) {
+			return nil, err
+		}
+		c.Log.WarnContext(ctx, "waiting for the API server", logkey.Error, err)
+		if run.Sleep(ctx, run.System{}, back.Next()) != nil {
+			return nil, nil
+		}
+	}
+}
+
+// kubernetes is how the agent reaches its cluster: one connection pool for all.
+type kubernetes struct {
+	http      *http.Client
+	dynamic   dynamic.Interface
+	discovery *discovery.DiscoveryClient
+}
+
+func connect(conf *rest.Config) (kubernetes, error) {
+	conf.WarningHandler = rest.NoWarnings{}
+	client, err := rest.HTTPClientFor(conf)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
+	dyn, err := dynamic.NewForConfigAndClient(conf, client)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(conf, client)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
+	return kubernetes{http: client, dynamic: dyn, discovery: disco}, nil
+}
+
+// agent is the assembled parts.
+type agent struct {
+	Config
+	kube    kubernetes
+	store   *inventory.Store
+	secret  *inventory.Secret
+	mapper  *watch.Mapper
+	outbox  *report.Outbox
+	tree    *watch.Tree
+	engine  *apply.Engine
+	watcher *watch.Watcher
+	lease   *apply.Lease
+	epoch   string
+	link    atomic.Pointer[link.Client]
+	caught  atomic.Bool // the first barrier was reached
+}
+
+func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.Secret) *agent {
+	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.discovery)}
+	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
+	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
+	a.engine = apply.New(apply.Config{
+		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
+	})
+	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log)
+	return a
+}
+
+// parts are what runs, in the order in which it starts.
+func (a *agent) parts() []run.Part {
+	return []run.Part{
+		{Name: "inventory", Run: a.store.Run},
+		{Name: "secret", Run: a.secret.Run},
+		{Name: "lease", Run: a.lease.Run},
+		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
+		{Name: "watches", Run: a.watcher.Run},
+		{Name: "first picture", Run: a.firstPicture, Once: true},
+		{Name: "link", Run: a.attach},
+	}
+}
+
+// firstPicture lets the outbox begin its snapshot once the desired log was
+// followed to its end and everything in it was looked at.
+func (a *agent) firstPicture(ctx context.Context) error {
+	const look = 50 * time.Millisecond
+	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
+		if run.Sleep(ctx, run.System{}, look) != nil {
+			return nil
+		}
+	}
+	a.outbox.Ready()
+	return nil
+}
+
+// attach enrols if that is needed, and keeps the link to the hub.
+func (a *agent) attach(ctx context.Context) error {
+	token, err := a.token()
+	if err != nil {
+		return err
+	}
+	vault, facts := identities{a.secret}, &facts{kube: a.kube, mapper: a.mapper}
+	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Dial: a.Dial})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("enrol: %w", err)
+	}
+	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
+	client, err := link.New(link.Config{
+		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
+		Epoch: a.epoch, Log: a.Log, Version: version.String(), Dial: a.Dial,
+		Serve: func(r grpc.ServiceRegistrar) {
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.link.Store(client)
+	return client.Run(ctx)
+}
+
+func (a *agent) load() link.Load {
+	return link.Load{Backlog: a.outbox.Backlog(), Seq: a.store.Cursor().Seq}
+}
+
+// delivered hears that the hub has the result of an operation.
+func (a *agent) delivered(operation string) {
+	if _, err := a.store.Delivered(operation); err != nil {
+		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err) //nolint:sloglint // no context reaches here
+	}
+}
+
+// epoch names this life of the process.
+func epoch() string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// judge is the health of an object; an empty state means that no rule is for it.
+func judge(o *manifest.Object) (state, message string) {
+	s, ok := health.Of(o)
+	if !ok {
+		return "", ""
+	}
+	return s.State, s.Message
+}
+
+func userAgentVersion() string { return version.Number }

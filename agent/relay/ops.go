@@ -1,0 +1,128 @@
+// Package relay answers what the hub asks of single live objects for people
+// who look at them: one object, or how desired and live differ. It never
+// changes anything, gives only what belongs to the application that is asked
+// about, and no value of a Secret leaves it readable. The daemon serves it on
+// the link.
+package relay
+
+import (
+	"context"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// An Object is one managed object as it should be, as it is and as it was
+// applied last; any of the three may be nil.
+type Object struct {
+	Key                    manifest.Key
+	Version                string
+	Sync, Summary          string
+	Fields                 []string
+	Desired, Live, Applied *manifest.Object
+}
+
+// A Cluster is asked about live objects.
+type Cluster interface {
+	// Belongs says whether an application manages the object, or something
+	// that owns it.
+	Belongs(app string, key manifest.Key) bool
+	// Read gives a live object, without managedFields.
+	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
+	// Inspect gives the managed objects of an application that pick wants:
+	// all, or those that differ.
+	Inspect(ctx context.Context, app string, all bool, pick func(manifest.Key) bool) ([]Object, error)
+	// Refresh compares an application anew, or all for an empty id; false:
+	// there is none of that id.
+	Refresh(ctx context.Context, app string) bool
+}
+
+// A Server serves Ops.
+type Server struct {
+	linkv1.UnimplementedOpsServer
+
+	cluster Cluster
+	mask    func() []byte // key of the keyed hashes of Secret values; empty: there is none yet
+}
+
+// New makes a server.
+func New(cluster Cluster, mask func() []byte) *Server { return &Server{cluster: cluster, mask: mask} }
+
+// Get gives one live object.
+func (s *Server) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResponse, error) {
+	key := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
+	if r.GetAppId() == "" || r.GetVersion() == "" || key.Kind == "" || key.Name == "" {
+		return nil, fault.New(fault.Invalid, "an object is asked for by application, group, version, kind and name")
+	}
+	if !s.cluster.Belongs(r.GetAppId(), key) {
+		return nil, fault.With(fault.New(fault.Missing, "it does not belong to the application"), key.Describe(), "")
+	}
+	o, err := s.cluster.Read(ctx, key, r.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.text(o)
+	if err != nil {
+		return nil, err
+	}
+	return &linkv1.GetResponse{Json: text}, nil
+}
+
+// Diff gives desired and live of the objects of an application.
+func (s *Server) Diff(ctx context.Context, r *linkv1.DiffRequest) (*linkv1.DiffResponse, error) {
+	pick := func(manifest.Key) bool { return true }
+	if r.GetKind() != "" {
+		want := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
+		pick = func(k manifest.Key) bool { return k == want }
+	}
+	objects, err := s.cluster.Inspect(ctx, r.GetAppId(), r.GetAll() || r.GetKind() != "", pick)
+	if err != nil {
+		return nil, err
+	}
+	out := &linkv1.DiffResponse{}
+	for _, o := range objects {
+		d, err := s.difference(o)
+		if err != nil {
+			return nil, err
+		}
+		out.Objects = append(out.Objects, d)
+	}
+	return out, nil
+}
+
+func (s *Server) difference(o Object) (*linkv1.ObjectDiff, error) {
+	d := &linkv1.ObjectDiff{
+		Group: o.Key.Group, Version: o.Version, Kind: o.Key.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name,
+		Sync: o.Sync, Summary: o.Summary, Fields: o.Fields,
+	}
+	for from, to := range map[*manifest.Object]*[]byte{o.Desired: &d.Desired, o.Live: &d.Live, o.Applied: &d.Applied} {
+		if from == nil {
+			continue
+		}
+		text, err := s.text(from)
+		if err != nil {
+			return nil, err
+		}
+		*to = text
+	}
+	return d, nil
+}
+
+// Refresh compares anew.
+func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1.RefreshResponse, error) {
+	if !s.cluster.Refresh(ctx, r.GetAppId()) && r.GetAppId() != "" {
+		return nil, fault.New(fault.Missing, "the agent knows no such application")
+	}
+	return &linkv1.RefreshResponse{}, nil
+}
+
+// text writes an object with the values of a Secret masked. Without a key
+// nothing is written: an unkeyed hash could be guessed.
+func (s *Server) text(o *manifest.Object) ([]byte, error) {
+	key := s.mask()
+	if len(key) == 0 {
+		return nil, fault.New(fault.Offline, "the key that hides Secret values is not here yet")
+	}
+	return manifest.Canonical(manifest.Mask(o, key))
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// apply takes a stream of documents. The document says application/yaml;
+// JSON is taken as well.
+func (s *Server) apply(c echo.Context) error {
+	r := c.Request()
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		kind = ""
+	}
+	var isJSON bool
+	switch kind {
+	case "application/yaml", "application/x-yaml", "text/yaml":
+	case "application/json":
+		isJSON = true
+	default:
+		return fault.With(fault.New(fault.Invalid, "the content type of the request is not taken here"), "", "send application/yaml or application/json")
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return badRequest(err)
+	}
+	dryRun := r.URL.Query().Get("dryRun") == "true"
+	applied, err := s.Catalog.Apply(r.Context(), callerOf(r.Context()), text, isJSON, dryRun)
+	if err != nil {
+		return err
+	}
+	var out gen.ApplyResult
+	for _, a := range applied {
+		item := gen.ApplyResultItem{
+			Index: a.Index, ApiVersion: a.APIVersion, Kind: a.Kind, Namespace: a.Namespace, Name: a.Name,
+			Result: gen.ApplyResultItemResult(a.Outcome), Warnings: a.Warnings,
+		}
+		if a.Err != nil {
+			item.Result = gen.ApplyResultItemResultFailed
+			_, item.Error = s.present(c, a.Err)
+			s.noteInternal(c, a.Err)
+			out.Failed++
+		}
+		out.Results = append(out.Results, item)
+	}
+	return c.JSON(http.StatusOK, out)
+}
+
+// webhook takes a push event of a Git host.
+func (s *Server) webhook(c echo.Context) error {
+	r := c.Request()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return badRequest(err)
+	}
+	n, err := s.Webhook.Receive(r.Context(), r.Header, body)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, gen.WebhookAnswer{Repositories: n})
+}

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// seen is what the caller may see of the things that a batch of changes
+// names.
+type seen struct {
+	apps     map[hub.ApplicationID]catalog.View
+	ops      map[hub.OperationID]hub.Operation
+	clusters map[hub.ClusterID]hub.Cluster
+	repos    map[hub.RepositoryID]hub.Repository
+	projects map[hub.ProjectID]hub.Project
+}
+
+// look reads the things that changes name, a query for each kind.
+func (l *listener) look(ctx context.Context, changes []hub.Change) (seen, error) {
+	var s seen
+	var err error
+	if s.ops, err = l.operations(ctx, changes); err != nil {
+		return s, err
+	}
+	apps := idsOf[hub.ApplicationID](changes, "application", kindResources)
+	for _, op := range s.ops {
+		apps = append(apps, op.Application)
+	}
+	if len(apps) > 0 {
+		if s.apps, err = l.s.Catalog.ApplicationsByID(ctx, l.who, apps); err != nil {
+			return s, err
+		}
+	}
+	if ids := idsOf[hub.ClusterID](changes, "cluster"); len(ids) > 0 {
+		if s.clusters, err = l.s.Catalog.ClustersByID(ctx, l.who, ids); err != nil {
+			return s, err
+		}
+	}
+	if len(idsOf[hub.RepositoryID](changes, "repository")) > 0 {
+		if s.repos, err = l.repositories(ctx); err != nil {
+			return s, err
+		}
+	}
+	if len(idsOf[hub.ProjectID](changes, "project")) > 0 {
+		s.projects, err = l.projects(ctx)
+	}
+	return s, err
+}
+
+// operations reads operations; their rights are those of their applications.
+func (l *listener) operations(ctx context.Context, changes []hub.Change) (map[hub.OperationID]hub.Operation, error) {
+	ids := idsOf[hub.OperationID](changes, kindOperation)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out := map[hub.OperationID]hub.Operation{}
+	for _, id := range ids {
+		op, _, err := l.s.Catalog.OperationByID(ctx, l.who, id)
+		if fault.KindOf(err) == fault.Missing {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[id] = op
+	}
+	return out, nil
+}
+
+func (l *listener) repositories(ctx context.Context) (map[hub.RepositoryID]hub.Repository, error) {
+	all, _, err := l.s.Catalog.Repositories(ctx, l.who)
+	if fault.KindOf(err) == fault.Denied {
+		return nil, nil
+	}
+	out := make(map[hub.RepositoryID]hub.Repository, len(all))
+	for _, r := range all {
+		out[r.ID] = r
+	}
+	return out, err
+}
+
+func (l *listener) projects(ctx context.Context) (map[hub.ProjectID]hub.Project, error) {
+	all, _, err := l.s.Catalog.Projects(ctx, l.who)
+	if fault.KindOf(err) == fault.Denied {
+		return nil, nil
+	}
+	out := make(map[hub.ProjectID]hub.Project, len(all))
+	for _, p := range all {
+		out[p.ID] = p
+	}
+	return out, err
+}
+
+// idsOf gives the ids of the changes of some kinds, without those gone.
+func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
+	set := map[T]bool{}
+	for _, c := range changes {
+		if !c.Gone && slices.Contains(kinds, c.Kind) {
+			set[T(c.ID)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// event is one change as the stream tells it; false for what this stream
+// does not tell.
+func (s seen) event(c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
+	e := gen.StreamEvent{Kind: gen.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
+	if c.Gone {
+		return e, only == "" || string(only) == c.ID
+	}
+	switch c.Kind {
+	case "application", kindResources:
+		v, ok := s.apps[hub.ApplicationID(c.ID)]
+		if !ok || (only != "" && v.ID != only) {
+			return e, false
+		}
+		e.Namespace, e.Name = v.Namespace, v.Name
+		if c.Kind == "application" {
+			e.Application = presentApplication(v, true)
+		}
+		return e, true
+	case kindOperation:
+		op, ok := s.ops[hub.OperationID(c.ID)]
+		v, there := s.apps[op.Application]
+		if !ok || !there || (only != "" && v.ID != only) {
+			return e, false
+		}
+		e.Namespace, e.Name, e.Operation = v.Namespace, v.Name, presentOperation(op, only == "")
+		return e, true
+	}
+	return s.other(e, c, only)
+}
+
+func (s seen) other(e gen.StreamEvent, c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
+	if only != "" {
+		return e, false
+	}
+	switch c.Kind {
+	case "cluster":
+		cl, ok := s.clusters[hub.ClusterID(c.ID)]
+		e.Name, e.Cluster = cl.Name, presentCluster(cl, nil)
+		return e, ok
+	case "repository":
+		r, ok := s.repos[hub.RepositoryID(c.ID)]
+		e.Name, e.Repository = r.URL, presentRepository(r)
+		return e, ok
+	case "project":
+		p, ok := s.projects[hub.ProjectID(c.ID)]
+		e.Name = p.Name
+		return e, ok
+	}
+	return e, false
+}

@@ -1,0 +1,298 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+const defaultTenant = "default"
+
+// Login signs a person in.
+func (s *Server) Login(ctx context.Context, r gen.LoginRequestObject) (gen.LoginResponseObject, error) {
+	cred := identity.Credential{Tenant: r.Body.Tenant, Username: r.Body.Username, Password: r.Body.Password}
+	if cred.Tenant == "" {
+		cred.Tenant = defaultTenant
+	}
+	secret, who, expires, err := s.Identity.Login(ctx, from(ctx), cred)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.signIn(ctx, secret, who, expires, r.Body.Mode)
+	if err != nil {
+		return nil, err
+	}
+	return gen.Login200JSONResponse{SignedInAnswerJSONResponse: answer}, nil
+}
+
+// signIn answers a new session: in a cookie for browsers, else in the body.
+func (s *Server) signIn(ctx context.Context, secret string, who hub.Caller, expires time.Time, mode gen.SignInMode) (gen.SignedInAnswerJSONResponse, error) {
+	var answer gen.SignedInAnswerJSONResponse
+	me, err := s.me(ctx, who)
+	if err != nil {
+		return answer, err
+	}
+	answer.Body.Me, answer.Body.ExpiresAt = me, expires.UTC()
+	if mode == gen.SignInModeToken {
+		answer.Body.Token = secret
+		return answer, nil
+	}
+	answer.Headers.SetCookie = s.setCookie(secret, int(time.Until(expires).Seconds()))
+	return answer, nil
+}
+
+// me says who is calling and what they may do.
+func (s *Server) me(ctx context.Context, who hub.Caller) (gen.Me, error) {
+	rights, err := s.Catalog.Rights(ctx, who)
+	if err != nil {
+		return gen.Me{}, err
+	}
+	roles := who.Roles
+	if roles == nil {
+		roles = []string{}
+	}
+	return gen.Me{Username: who.Username, Tenant: who.TenantName, Roles: roles, Via: gen.MeVia(who.Via), Permissions: permissions(rights)}, nil
+}
+
+// permissions is what a face needs to show only what will work. The hub
+// checks again at every write.
+func permissions(rights *access.Index) []gen.Permission {
+	crud := []string{access.Get, access.Create, access.Update, access.Delete}
+	var out []gen.Permission
+	ask := func(resource string, byProject bool, actions ...string) {
+		for _, action := range actions {
+			if !rights.Any(resource, action) {
+				continue
+			}
+			p := gen.Permission{Resource: resource, Action: action, All: true, Projects: []string{}}
+			if byProject {
+				var projects []string
+				if p.All, projects = rights.AllowedProjects(resource, action); !p.All {
+					p.Projects = append(p.Projects, projects...)
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	ask(access.Applications, true, append(crud, access.Sync, access.Rollback)...)
+	ask(access.Projects, true, crud...)
+	ask(access.Repositories, false, crud...)
+	ask(access.Clusters, false, crud...)
+	ask(access.Accounts, false, crud...)
+	ask(access.Tenants, false, crud...)
+	ask(access.Audit, false, access.Get)
+	return out
+}
+
+// Logout ends the session of the caller. A token is not ended by it.
+func (s *Server) Logout(ctx context.Context, _ gen.LogoutRequestObject) (gen.LogoutResponseObject, error) {
+	who := callerOf(ctx)
+	if err := s.Catalog.SignedOut(ctx, who); err != nil {
+		return nil, err
+	}
+	if err := s.Identity.Logout(ctx, secretOf(ctx)); err != nil {
+		return nil, err
+	}
+	return signedOut{cookie: s.setCookie("", -1)}, nil
+}
+
+// GetMe answers who is calling.
+func (s *Server) GetMe(ctx context.Context, _ gen.GetMeRequestObject) (gen.GetMeResponseObject, error) {
+	me, err := s.me(ctx, callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetMe200JSONResponse(me), nil
+}
+
+// ChangePassword changes the caller's password. All sessions end; a browser
+// signs in again.
+func (s *Server) ChangePassword(ctx context.Context, r gen.ChangePasswordRequestObject) (gen.ChangePasswordResponseObject, error) {
+	who := callerOf(ctx)
+	if err := s.Identity.CheckPassword(ctx, who, r.Body.Current); err != nil {
+		return nil, err
+	}
+	hash, err := s.Passwords.Hash(ctx, r.Body.New)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Catalog.ChangePassword(ctx, who, hash); err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, who.Username)
+	return gen.ChangePassword204Response{}, nil
+}
+
+// CheckSetup says what a setup token is for.
+func (s *Server) CheckSetup(ctx context.Context, r gen.CheckSetupRequestObject) (gen.CheckSetupResponseObject, error) {
+	t, link, err := s.Catalog.CheckSetup(ctx, identity.Hash(r.Body.Token))
+	if err != nil {
+		return nil, err
+	}
+	return gen.CheckSetup200JSONResponse{Tenant: t.Name, Roles: link.Roles, ExpiresAt: link.ExpiresAt.UTC()}, nil
+}
+
+// Setup makes the account of a setup token, and signs it in.
+func (s *Server) Setup(ctx context.Context, r gen.SetupRequestObject) (gen.SetupResponseObject, error) {
+	link := identity.Hash(r.Body.Token)
+	if _, _, err := s.Catalog.CheckSetup(ctx, link); err != nil {
+		return nil, err // before a password is hashed for a stranger
+	}
+	hash, err := s.Passwords.Hash(ctx, r.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	t, u, err := s.Catalog.Setup(ctx, from(ctx), link, r.Body.Username, hash)
+	if err != nil {
+		return nil, err
+	}
+	secret, who, expires, err := s.Identity.Begin(ctx, from(ctx), t, u)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.signIn(ctx, secret, who, expires, r.Body.Mode)
+	if err != nil {
+		return nil, err
+	}
+	return gen.Setup200JSONResponse{SignedInAnswerJSONResponse: answer}, nil
+}
+
+// ListTokens answers the caller's API tokens.
+func (s *Server) ListTokens(ctx context.Context, _ gen.ListTokensRequestObject) (gen.ListTokensResponseObject, error) {
+	tokens, err := s.Catalog.Tokens(ctx, callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return gen.ListTokens200JSONResponse{Items: collect(tokens, presentToken)}, nil
+}
+
+// CreateToken makes an API token of the caller.
+func (s *Server) CreateToken(ctx context.Context, r gen.CreateTokenRequestObject) (gen.CreateTokenResponseObject, error) {
+	who := callerOf(ctx)
+	secret, token := identity.NewToken(who.Tenant, who.User, r.Body.Name)
+	token, err := s.Catalog.CreateToken(ctx, who, token, r.Body.ExpiresIn)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateToken201JSONResponse{Token: secret, Info: presentToken(token)}, nil
+}
+
+// DeleteToken revokes an API token of the caller.
+func (s *Server) DeleteToken(ctx context.Context, r gen.DeleteTokenRequestObject) (gen.DeleteTokenResponseObject, error) {
+	who := callerOf(ctx)
+	if err := s.Catalog.DeleteToken(ctx, who, hub.TokenID(r.Id)); err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, who.Username)
+	return gen.DeleteToken204Response{}, nil
+}
+
+// ListTenants answers all tenants.
+func (s *Server) ListTenants(ctx context.Context, _ gen.ListTenantsRequestObject) (gen.ListTenantsResponseObject, error) {
+	tenants, err := s.Catalog.Tenants(ctx, callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return gen.ListTenants200JSONResponse{Items: collect(tenants, presentTenant)}, nil
+}
+
+// GetTenant answers one tenant.
+func (s *Server) GetTenant(ctx context.Context, r gen.GetTenantRequestObject) (gen.GetTenantResponseObject, error) {
+	t, err := s.Catalog.Tenant(ctx, callerOf(ctx), r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetTenant200JSONResponse(presentTenant(t)), nil
+}
+
+// CreateTenant makes a tenant with a setup link.
+func (s *Server) CreateTenant(ctx context.Context, r gen.CreateTenantRequestObject) (gen.CreateTenantResponseObject, error) {
+	secret := identity.NewSecret(identity.SetupSecret)
+	t, until, err := s.Catalog.CreateTenant(ctx, callerOf(ctx), hub.Tenant{Name: r.Body.Name, DisplayName: r.Body.DisplayName}, identity.Hash(secret))
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateTenant201JSONResponse(s.newTenant(t, secret, until)), nil
+}
+
+// CreateSetupLink makes another setup link for a tenant.
+func (s *Server) CreateSetupLink(ctx context.Context, r gen.CreateSetupLinkRequestObject) (gen.CreateSetupLinkResponseObject, error) {
+	secret := identity.NewSecret(identity.SetupSecret)
+	t, until, err := s.Catalog.NewSetupLink(ctx, callerOf(ctx), r.Name, identity.Hash(secret))
+	if err != nil {
+		return nil, err
+	}
+	return gen.CreateSetupLink201JSONResponse(s.newTenant(t, secret, until)), nil
+}
+
+func (s *Server) newTenant(t hub.Tenant, secret string, until time.Time) gen.NewTenant {
+	return gen.NewTenant{Tenant: presentTenant(t), SetupToken: secret, SetupLink: SetupLink(s.cfg.ExternalURL, secret), ExpiresAt: until.UTC()}
+}
+
+// ListUsers answers the local accounts.
+func (s *Server) ListUsers(ctx context.Context, _ gen.ListUsersRequestObject) (gen.ListUsersResponseObject, error) {
+	users, err := s.Catalog.Users(ctx, callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return gen.ListUsers200JSONResponse{Items: collect(users, presentUser)}, nil
+}
+
+// CreateUser makes a local account.
+func (s *Server) CreateUser(ctx context.Context, r gen.CreateUserRequestObject) (gen.CreateUserResponseObject, error) {
+	hash, err := s.Passwords.Hash(ctx, r.Body.Password)
+	if err != nil {
+		return nil, err
+	}
+	u := hub.User{Name: r.Body.Name}
+	for _, role := range r.Body.Roles {
+		u.Roles = append(u.Roles, string(role))
+	}
+	if u, err = s.Catalog.CreateUser(ctx, callerOf(ctx), u, hash); err != nil {
+		return nil, err
+	}
+	return gen.CreateUser201JSONResponse(presentUser(u)), nil
+}
+
+// UpdateUser changes an account.
+func (s *Server) UpdateUser(ctx context.Context, r gen.UpdateUserRequestObject) (gen.UpdateUserResponseObject, error) {
+	who := callerOf(ctx)
+	ch := catalog.UserChange{Disabled: r.Body.Disabled}
+	if r.Body.Roles != nil {
+		roles := collect(*r.Body.Roles, func(v gen.UpdateUserJSONBodyRoles) string { return string(v) })
+		ch.Roles = &roles
+	}
+	if r.Body.Password != "" {
+		var err error
+		if ch.PasswordHash, err = s.Passwords.Hash(ctx, r.Body.Password); err != nil {
+			return nil, err
+		}
+	}
+	u, err := s.Catalog.UpdateUser(ctx, who, r.Username, ch)
+	if err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, u.Name)
+	return gen.UpdateUser200JSONResponse(presentUser(u)), nil
+}
+
+// DeleteUser deletes an account.
+func (s *Server) DeleteUser(ctx context.Context, r gen.DeleteUserRequestObject) (gen.DeleteUserResponseObject, error) {
+	who := callerOf(ctx)
+	if err := s.Catalog.DeleteUser(ctx, who, r.Username); err != nil {
+		return nil, err
+	}
+	s.Identity.Forget(who.Tenant, r.Username)
+	return gen.DeleteUser204Response{}, nil
+}
+
+// GetVersion answers which release this is.
+func (s *Server) GetVersion(context.Context, gen.GetVersionRequestObject) (gen.GetVersionResponseObject, error) {
+	return gen.GetVersion200JSONResponse{Version: version.String()}, nil
+}

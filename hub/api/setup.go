@@ -1,0 +1,50 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// SetupLink is the page on which a setup token is used. The token stands
+// behind the #, which browsers send to no server and write into no referrer.
+func SetupLink(externalURL, secret string) string {
+	return strings.TrimRight(externalURL, "/") + "/setup#" + secret
+}
+
+type secretKey struct{}
+
+// secretOf is the secret that the caller sent.
+func secretOf(ctx context.Context) string {
+	v, _ := ctx.Value(secretKey{}).(string)
+	return v
+}
+
+// signedOut is the answer that also takes the cookie back.
+type signedOut struct{ cookie string }
+
+// VisitLogoutResponse writes the answer.
+func (a signedOut) VisitLogoutResponse(w http.ResponseWriter) error {
+	w.Header().Set("Set-Cookie", a.cookie)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Healthz answers that the process runs.
+func (s *Server) Healthz(context.Context, gen.HealthzRequestObject) (gen.HealthzResponseObject, error) {
+	return gen.Healthz200JSONResponse{Status: gen.Ok}, nil
+}
+
+// Readyz answers whether the hub can serve.
+func (s *Server) Readyz(ctx context.Context, _ gen.ReadyzRequestObject) (gen.ReadyzResponseObject, error) {
+	if err := s.Ready(ctx); err != nil {
+		if fault.KindOf(err) == fault.Internal {
+			err = fault.Wrap(fault.Offline, err, "the hub is not ready")
+		}
+		return nil, err
+	}
+	return gen.Readyz200JSONResponse{Status: gen.Ok}, nil
+}

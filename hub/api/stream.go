@@ -1,0 +1,240 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/feed"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	heartbeat     = 15 * time.Second
+	writeTimeout  = 30 * time.Second
+	maxStreams    = 32 // of one session or token
+	retryMillis   = 1000
+	kindOperation = "operation"
+	kindResources = "resources"
+)
+
+// streams counts those that are open, by credential.
+type streams struct {
+	mu   sync.Mutex
+	held map[string]int
+}
+
+func (s *streams) enter(who string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[who] >= maxStreams {
+		return false
+	}
+	s.held[who]++
+	return true
+}
+
+func (s *streams) leave(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[who]--; s.held[who] <= 0 {
+		delete(s.held, who)
+	}
+}
+
+// stream follows the changes of the caller's tenant until the client goes or
+// may no longer listen.
+func (s *Server) stream(c echo.Context) error {
+	r := c.Request()
+	who := callerOf(r.Context())
+	if !s.streams.enter(who.Credential) {
+		return fault.With(fault.New(fault.Exceeded, "you have %d open streams", maxStreams), "", "close some of them")
+	}
+	defer s.streams.leave(who.Credential)
+	only, err := s.onlyApplication(r.Context(), who, r.URL.Query().Get("application"))
+	if err != nil {
+		return err
+	}
+	cursor := r.Header.Get("Last-Event-ID")
+	if cursor == "" {
+		cursor = r.URL.Query().Get("cursor")
+	}
+	l := &listener{s: s, who: who, only: only, w: c.Response(), control: http.NewResponseController(c.Response())}
+	reader, err := s.Feed.Read(r.Context(), who.Tenant, cursor)
+	if fault.KindOf(err) == fault.Missing {
+		l.begin()
+		return l.reset(r.Context())
+	}
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	l.begin()
+	return l.follow(r.Context(), reader)
+}
+
+// onlyApplication finds the application that a stream is about, if it is
+// about one.
+func (s *Server) onlyApplication(ctx context.Context, who hub.Caller, name string) (hub.ApplicationID, error) {
+	if name == "" {
+		return "", nil
+	}
+	namespace, bare, found := strings.Cut(name, "/")
+	if !found {
+		return "", fault.With(fault.New(fault.Invalid, "parameter application is not namespace/name"), "", "write it like argocd/web")
+	}
+	v, err := s.Catalog.Application(ctx, who, namespace, bare)
+	return v.ID, err
+}
+
+// A listener writes one stream.
+type listener struct {
+	s       *Server
+	who     hub.Caller
+	only    hub.ApplicationID
+	w       *echo.Response
+	control *http.ResponseController
+}
+
+func (l *listener) begin() {
+	h := l.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	l.w.WriteHeader(http.StatusOK)
+}
+
+// errOver ends a stream whose caller may no longer listen.
+var errOver = errors.New("the caller may no longer listen")
+
+// follow writes changes as they come. Between them it looks whether the
+// caller still may listen (SEC-D8), and shows that it is alive.
+func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
+	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, reader.Cursor())); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	said := time.Now()
+	for ctx.Err() == nil {
+		changes, err := l.next(ctx, reader)
+		if err == nil {
+			err = l.still(ctx)
+		}
+		switch {
+		case errors.Is(err, errOver) || ctx.Err() != nil:
+			return nil
+		case fault.KindOf(err) == fault.Missing:
+			return l.reset(ctx)
+		case err != nil:
+			return err
+		}
+		text, err := l.events(ctx, changes)
+		if err != nil {
+			return err
+		}
+		if text == "" && time.Since(said) >= heartbeat {
+			text = ": alive\n\n"
+		}
+		if text == "" {
+			continue
+		}
+		if err := l.write(ctx, text); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+		said = time.Now()
+	}
+	return nil
+}
+
+// next waits for changes, no longer than the caller's rights go unasked.
+func (l *listener) next(ctx context.Context, reader *feed.Reader) ([]hub.Change, error) {
+	waiting, cancel := context.WithTimeout(ctx, l.s.cfg.StreamCheck)
+	defer cancel()
+	changes, err := reader.Next(waiting)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, nil
+	}
+	return changes, err
+}
+
+// still asks again who is calling; roles may have changed.
+func (l *listener) still(ctx context.Context) error {
+	who, err := l.s.Identity.Authenticate(ctx, secretOf(ctx))
+	if fault.KindOf(err) == fault.Unknown {
+		return errOver
+	}
+	if err != nil {
+		return err
+	}
+	who.Address, who.Request = l.who.Address, l.who.Request
+	l.who = who
+	return nil
+}
+
+// reset tells the client to list again.
+func (l *listener) reset(ctx context.Context) error {
+	_ = l.write(ctx, "event: reset\ndata: {\"kind\":\"reset\",\"id\":\"\"}\n\n") // the client has gone otherwise
+	return nil
+}
+
+func (l *listener) write(ctx context.Context, text string) error {
+	if err := l.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := l.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	if err := l.control.Flush(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// latest keeps of each thing its last change, in order: what is sent is the
+// thing as it is now, so earlier changes say nothing more.
+func latest(changes []hub.Change) []hub.Change {
+	last := make(map[[2]string]int, len(changes))
+	for i, c := range changes {
+		last[[2]string{c.Kind, c.ID}] = i
+	}
+	out := make([]hub.Change, 0, len(last))
+	for i, c := range changes {
+		if last[[2]string{c.Kind, c.ID}] == i {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// events writes a batch of changes as server-sent events. What the caller may
+// not see is left out; that something is gone is told by its id alone.
+func (l *listener) events(ctx context.Context, changes []hub.Change) (string, error) {
+	changes = latest(changes)
+	if len(changes) == 0 {
+		return "", nil
+	}
+	known, err := l.look(ctx, changes)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, c := range changes {
+		e, ok := known.event(c, l.only)
+		if !ok {
+			continue
+		}
+		data, err := json.Marshal(e)
+		if err != nil {
+			return "", fmt.Errorf("write event: %w", err)
+		}
+		fmt.Fprintf(&b, "id: %s\nevent: %s\ndata: %s\n\n", c.Cursor, c.Kind, data)
+	}
+	return b.String(), nil
+}

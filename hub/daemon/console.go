@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/source/webhook"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/web"
+)
+
+const (
+	// headerTime bounds how long a client may take to send a request's head;
+	// bodies and answers are bounded by the API, because streams are long.
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	stopTime   = 10 * time.Second
+)
+
+// addConsole builds what people and programs talk to.
+func (p *parts) addConsole(ctx context.Context) error {
+	passwords, err := identity.NewPasswords(max(1, runtime.NumCPU()/2))
+	if err != nil {
+		return err
+	}
+	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
+	cat := catalog.New(catalog.Parts{
+		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Hints: hints{p},
+		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
+	})
+	secret, err := p.cfg.webhookSecret()
+	if err != nil {
+		return err
+	}
+	console, err := web.Console()
+	if err != nil {
+		return err
+	}
+	p.api, err = api.New(api.Config{
+		ExternalURL: p.cfg.publicURL(), Console: console,
+		Rates: p.cfg.Limits.rates(),
+	}, api.Parts{
+		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
+		Feed: p.feed, Relay: relay.New(p.fleet), Webhook: hooks{p, secret}, Ready: p.db.Ping, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	ln, err := listen(ctx, p.cfg.Listen.HTTP)
+	if err != nil {
+		return err
+	}
+	p.add("api", func(ctx context.Context) error { return p.serveHTTP(ctx, ln) })
+	return nil
+}
+
+// serveHTTP answers until ctx ends; requests under way may end in peace.
+func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
+	s := &http.Server{
+		Handler: p.api, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ln) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	if err := s.Shutdown(stop); err != nil {
+		_ = s.Close()
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// hooks takes webhooks. A webhook names a repository; every tenant that uses
+// it fetches with its own credential and finds out itself what changed.
+type hooks struct {
+	p      *parts
+	secret string
+}
+
+func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) (int, error) {
+	push, err := webhook.Parse(header, body, h.secret)
+	if err != nil {
+		return 0, err
+	}
+	tenants, err := h.p.db.System().Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found := 0
+	for _, t := range tenants {
+		n, err := h.fetch(ctx, t.ID, push.URLs)
+		if err != nil {
+			return found, err
+		}
+		found += n
+	}
+	if found > 0 {
+		h.p.queue.hint(hub.WorkFetch)
+	}
+	return found, nil
+}
+
+func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (int, error) {
+	found := 0
+	err := h.p.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		found = 0
+		seen := map[hub.RepositoryID]bool{}
+		for _, u := range urls {
+			r, err := t.RepositoryByURL(ctx, u)
+			if fault.KindOf(err) == fault.Missing {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if seen[r.ID] {
+				continue
+			}
+			seen[r.ID] = true
+			if err := t.Fetch(ctx, r.ID); err != nil {
+				return err
+			}
+			found++
+		}
+		return nil
+	})
+	return found, err
+}

@@ -1,0 +1,187 @@
+package render
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// turnsOf puts tickets into a pool that has one place, and gives the order in
+// which they are granted. No worker is started.
+func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.TenantID]error) []hub.TenantID {
+	t.Helper()
+	first, err := p.acquire(t.Context(), "running")
+	if err != nil || first.use != nil {
+		t.Fatalf("first grant %+v, %v", first, err)
+	}
+	var tickets []*ticket
+	p.mu.Lock()
+	for _, tenant := range order {
+		tk := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+		if len(p.waiting[tenant]) == 0 {
+			p.turns = append(p.turns, tenant)
+		}
+		p.waiting[tenant] = append(p.waiting[tenant], tk)
+		tickets = append(tickets, tk)
+	}
+	p.mu.Unlock()
+	p.release("running", nil, nil)
+	var got []hub.TenantID
+	for range order {
+		var granted *ticket
+		for i, tk := range tickets {
+			if tk != nil && len(tk.turn) == 1 {
+				if granted != nil {
+					t.Fatal("two tickets are granted at once")
+				}
+				granted, tickets[i] = tk, nil
+			}
+		}
+		if granted == nil {
+			t.Fatalf("nobody's turn after %v", got)
+		}
+		got = append(got, granted.tenant)
+		p.release(granted.tenant, nil, results[granted.tenant])
+	}
+	return got
+}
+
+func testPool(t *testing.T, workers int) *Pool {
+	t.Helper()
+	p, err := NewPool(Config{Log: slog.New(slog.DiscardHandler), Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	a, b, c := hub.TenantID("a"), hub.TenantID("b"), hub.TenantID("c")
+	got := turnsOf(t, testPool(t, 1), []hub.TenantID{a, a, a, a, b, c, b}, nil)
+	want := "a b c a b a a"
+	var text []string
+	for _, g := range got {
+		text = append(text, string(g))
+	}
+	if strings.Join(text, " ") != want {
+		t.Errorf("FT-G9 turns %v, want %s", text, want)
+	}
+}
+
+func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
+	t.Parallel()
+	p := testPool(t, 3)
+	now := time.Now()
+	if _, err := p.acquire(t.Context(), "bad"); err != nil {
+		t.Fatal(err)
+	}
+	p.release("bad", nil, fault.New(fault.Exceeded, "too slow"))
+	if _, err := p.acquire(t.Context(), "bad"); err != nil {
+		t.Fatal(err)
+	}
+	if p.mayStart("bad", now) {
+		t.Error("FT-G9 a tenant that just passed a limit gets a second place")
+	}
+	if !p.mayStart("good", now) {
+		t.Error("another tenant gets no place")
+	}
+	if !p.mayStart("bad", now.Add(2*penance)) {
+		t.Error("it is never forgiven")
+	}
+}
+
+func TestATicketThatIsGivenBackBlocksNobody(t *testing.T) {
+	t.Parallel()
+	p := testPool(t, 1)
+	if _, err := p.acquire(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	tk := &ticket{tenant: "b", turn: make(chan grant, 1)}
+	p.mu.Lock()
+	p.waiting["b"], p.turns = []*ticket{tk}, []hub.TenantID{"b"}
+	p.mu.Unlock()
+	p.release("a", nil, nil) // grants b, who is about to leave
+	p.leave(tk)
+	if p.working != 0 || len(p.turns) != 0 || len(p.waiting) != 0 || len(p.busy) != 0 {
+		t.Errorf("working %d, turns %v, waiting %v, busy %v; want nothing", p.working, p.turns, p.waiting, p.busy)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	for name, c := range map[string]Config{
+		"no log":            {},
+		"workers":           {Log: log, Workers: -1},
+		"processes":         {Log: log, Workers: 4, Processes: 2},
+		"a sandbox of jute": {Log: log, Sandbox: "jute"},
+		"too little memory": {Log: log, Limits: Limits{Memory: 1}},
+		"a negative limit":  {Log: log, Limits: Limits{Objects: -1}},
+		"idle":              {Log: log, Idle: -1},
+	} {
+		if _, err := NewPool(c); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: error %v, want one of kind %q", name, err, fault.Invalid)
+		}
+	}
+	err := Config{Workers: -1, Sandbox: "jute"}.Validate()
+	for _, says := range []string{"log is missing", "workers is -1", "jute"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("error %v does not say %q", err, says)
+		}
+	}
+}
+
+func TestRequestsThatCannotBeRendered(t *testing.T) {
+	t.Parallel()
+	p := testPool(t, 1)
+	for name, c := range map[string]struct {
+		req  Request
+		kind fault.Kind
+	}{
+		"no source":     {Request{}, fault.Invalid},
+		"no tree":       {Request{Sources: []hub.Source{{Path: "a"}}, Trees: []hub.Tree{nil}}, fault.Internal},
+		"fewer trees":   {Request{Sources: []hub.Source{{Path: "a"}}}, fault.Internal},
+		"a chart":       {Request{Sources: []hub.Source{{Chart: "x"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"an artifact":   {Request{Sources: []hub.Source{{RepoURL: "oci://x/y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+		"a ref twice":   {Request{Sources: []hub.Source{{Ref: "x", Chart: ""}, {Ref: "x"}}, Trees: []hub.Tree{fakeTree{}, fakeTree{}}}, fault.Invalid},
+		"chart and ref": {Request{Sources: []hub.Source{{Chart: "x", Ref: "y"}}, Trees: []hub.Tree{nil}}, fault.Invalid},
+	} {
+		if _, err := p.Render(t.Context(), c.req); fault.KindOf(err) != c.kind {
+			t.Errorf("%s: error %v, want one of kind %q", name, err, c.kind)
+		}
+	}
+}
+
+type fakeTree struct{ hub.Tree }
+
+func TestStderrForTheLogHoldsNoValues(t *testing.T) {
+	t.Parallel()
+	w := &tail{}
+	_, _ = w.Write([]byte("panic: the password is hunter2\n\ngoroutine 1 [running]:\nfatal error: all goroutines are asleep\nhunter2\n"))
+	for range 100 {
+		_, _ = w.Write([]byte(strings.Repeat("x", 1000)))
+	}
+	if s := w.safe(); strings.Contains(s, "hunter2") || !strings.Contains(s, "fatal error: all goroutines are asleep") {
+		t.Errorf("log text %q", s)
+	}
+	if n := len(w.String()); n > 8<<10 {
+		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+func TestAnErrorKeepsItsClassOnTheWay(t *testing.T) {
+	t.Parallel()
+	in := fault.With(fault.New(fault.Exceeded, "too large"), "a.yaml", "make it small")
+	if out := Fail(in).Err(); fault.Sentence(out) != fault.Sentence(in) || fault.KindOf(out) != fault.Exceeded {
+		t.Errorf("%v became %v", in, out)
+	}
+	if f := Fail(errors.New("ours")); f.Kind != fault.Internal {
+		t.Errorf("kind %q", f.Kind)
+	}
+}

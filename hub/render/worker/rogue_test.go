@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// rogue is a worker that a tenant has taken over: it speaks the protocol and
+// lies.
+func rogue(mode string) int {
+	wire, err := openWire()
+	if err != nil {
+		return 2
+	}
+	raw := os.NewFile(wireFile, "hub")
+	defer runtime.KeepAlive(raw) // its finalizer would close the wire
+	version := render.Version
+	if mode == "version" {
+		version = "0"
+	}
+	if mode == "mute" {
+		time.Sleep(time.Hour)
+	}
+	if err := wire.Send(render.FrameHello, render.Hello{Version: version, Sandbox: "rogue"}); err != nil {
+		return 1
+	}
+	if _, err := wire.Receive(1 << 20); err != nil {
+		return 1
+	}
+	ref := hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: "a"}
+	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`)
+	ask := func(q render.Question) render.Reply {
+		if err := wire.Send(render.FrameQuery, q); err != nil {
+			os.Exit(1)
+		}
+		f, err := wire.Receive(1 << 20)
+		if err != nil {
+			os.Exit(1)
+		}
+		r, _ := render.Decode[render.Reply](f, render.FrameReply)
+		return r
+	}
+	switch mode {
+	case "wrong-name":
+		ref.Kind = "ClusterRole"
+	case "wrong-namespace":
+		ref.Namespace = "kube-system"
+	case "not-json":
+		body = []byte("{")
+	case "no-name":
+		ref.Name, body = "", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`)
+	case "count":
+		_ = wire.Send(render.FrameFinished, render.Finished{Objects: 3})
+	case "endless":
+		for wire.Send(render.FrameMade, ref, body) == nil {
+			continue
+		}
+	case "huge-object":
+		_ = wire.Send(render.FrameMade, ref, make([]byte, 8<<20))
+	case "huge-frame":
+		head := []byte{byte(render.FrameMade), 0, 0, 0, 0, 0, 0, 0, 0}
+		binary.BigEndian.PutUint32(head[5:], 1<<31)
+		_, _ = raw.Write(head)
+	case "garbage":
+		_, _ = raw.Write([]byte(strings.Repeat("garbage", 1000)))
+	case "questions":
+		for {
+			ask(render.Question{Op: render.OpRead, Names: []string{"a.yaml"}})
+		}
+	case "half":
+		_, _ = raw.Write([]byte{byte(render.FrameMade), 0, 0})
+		time.Sleep(time.Hour)
+	case "deaf":
+		for range 100_000 {
+			_ = wire.Send(render.FrameQuery, render.Question{Op: render.OpRead, Names: []string{"large.bin"}})
+		}
+		time.Sleep(time.Hour)
+	case "gone":
+		return 0
+	case "blames-hub":
+		_ = wire.Send(render.FrameFailed, render.Failure{Kind: fault.Denied, Cause: "\x1b[31mthe hub is wrong"})
+	case "escapes":
+		if r := ask(render.Question{Op: render.OpRead, Names: []string{"../../etc/passwd"}}); r.Failure == nil {
+			return 0
+		}
+		if r := ask(render.Question{Op: render.OpRead, Source: 7, Names: []string{"a.yaml"}}); r.Failure == nil {
+			return 0
+		}
+		_ = wire.Send(render.FrameFailed, render.Failure{Kind: fault.Invalid, Cause: "refused twice"})
+	}
+	_ = wire.Send(render.FrameMade, ref, body)
+	_ = wire.Send(render.FrameFinished, render.Finished{Objects: 1, Warnings: []string{"\x1b]0;title\x07hello"}})
+	time.Sleep(time.Hour)
+	return 0
+}
+
+func TestAWorkerIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for mode, c := range map[string]struct {
+		kind fault.Kind
+		says string
+	}{
+		"wrong-name":      {fault.Internal, "under the name"},
+		"wrong-namespace": {fault.Internal, "under the name"},
+		"not-json":        {fault.Internal, "not JSON"},
+		"no-name":         {fault.Internal, "under the name"},
+		"count":           {fault.Internal, "made 3 objects and sent 0"},
+		"endless":         {fault.Exceeded, "more than"},
+		"huge-object":     {fault.Exceeded, "limit"},
+		"huge-frame":      {fault.Exceeded, "limit"},
+		"garbage":         {"", ""}, // whatever it says, it ends
+		"questions":       {fault.Exceeded, "took more than"},
+		"half":            {fault.Exceeded, "took more than"},
+		"deaf":            {fault.Exceeded, "took more than"},
+		"gone":            {fault.Exceeded, "broke off"},
+		"blames-hub":      {fault.Internal, "the hub is wrong"},
+		"escapes":         {fault.Invalid, "refused twice"},
+		"version":         {fault.Internal, `version "0"`},
+	} {
+		t.Run("SEC-A "+mode, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, func(cfg *render.Config) {
+				cfg.Arguments = []string{"rogue-worker", mode}
+				if cfg.Limits.Timeout = time.Second; raceDetector {
+					cfg.Limits.Timeout = 4 * time.Second // it sleeps before it exits
+				}
+				cfg.Limits.Objects = 1000
+			})
+			req := request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap, "large.bin": strings.Repeat("x", 1<<20)})
+			_, err := p.Render(t.Context(), req)
+			if err == nil || c.kind != "" && fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v (kind %q), want kind %q and %q", err, fault.KindOf(err), c.kind, c.says)
+			}
+			if err != nil && strings.ContainsRune(err.Error(), '\x1b') {
+				t.Errorf("error %q holds control characters", err)
+			}
+		})
+	}
+	t.Run("words for people are cleaned", func(t *testing.T) {
+		t.Parallel()
+		p := newPool(t, func(cfg *render.Config) { cfg.Arguments = []string{"rogue-worker", "honest"} })
+		res, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))
+		if err != nil || len(res.Warnings) != 1 || res.Warnings[0] != "]0;titlehello" {
+			t.Errorf("warnings %q, %v", res.Warnings, err)
+		}
+	})
+	t.Run("a binary that is no worker", func(t *testing.T) {
+		t.Parallel()
+		p := newPool(t, func(cfg *render.Config) { cfg.Executable = "/bin/true" })
+		_, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))
+		if fault.KindOf(err) != fault.Internal || !strings.Contains(err.Error(), "ended at once") {
+			t.Errorf("error %v", err)
+		}
+		p = newPool(t, func(cfg *render.Config) { cfg.Executable = "/nope" })
+		if _, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap})); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source"
+)
+
+// TestReadersBesideFetches reads old and new commits while packs come, are
+// merged and closed. It is worth most with the race detector.
+func TestReadersBesideFetches(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{MaxPacks: 3})
+	origin := s.repo("app")
+	repo := origin.hub()
+	all := files{}
+	for i := range 60 {
+		all[fmt.Sprintf("d%d/f%d", i/10, i)] = strings.Repeat(fmt.Sprintln("line", i), 50)
+	}
+	first := origin.commit("refs/heads/main", "base", all)
+	fetched(t, m, repo)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var readers sync.WaitGroup
+	commits := make(chan string, 1)
+	commits <- first
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				newest := <-commits
+				commits <- newest
+				for _, c := range []string{first, newest} {
+					if err := readAll(ctx, m, repo, c, 60); err != nil && ctx.Err() == nil {
+						t.Errorf("read %s: %v", c, err)
+						cancel()
+					}
+				}
+			}
+		})
+	}
+	for i := range 15 {
+		c := origin.commit("refs/heads/main", "next", files{"d0/f0": strings.Repeat(fmt.Sprintln("line", i), 60)})
+		fetched(t, m, repo)
+		<-commits
+		commits <- c
+		if i%4 == 3 {
+			closeMirrors(t, m) // everything is closed under the readers, and opened again
+		}
+	}
+	cancel()
+	readers.Wait()
+}
+
+func readAll(ctx context.Context, m *source.Mirrors, repo hub.Repository, commit string, want int) error {
+	tree, err := m.Tree(ctx, tenant, repo, commit)
+	if err != nil {
+		return err
+	}
+	n := 0
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		_, err = tree.ReadFile(name)
+		return err
+	})
+	if err == nil && n != want {
+		return fmt.Errorf("%d files, want %d", n, want)
+	}
+	return err
+}
+
+func TestOneFetchForManyReaders(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("app")
+	repo := origin.hub()
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			if got := content(t, m, repo, head, "f"); got != "x" {
+				t.Errorf("f = %q", got)
+			}
+		})
+	}
+	wait.Wait()
+	if s.packs.Load() != 1 {
+		t.Errorf("%d transfers for eight readers, want one", s.packs.Load())
+	}
+}
+
+func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("app")
+	repo := origin.hub()
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	fetched(t, m, repo)
+	s.set("closed", nil)
+	other := hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
+	if tree, err := m.Tree(testContext(t), other, repo, head); err == nil {
+		t.Errorf("SEC-A4 another tenant reads %v without a credential", tree)
+	}
+}
+
+func TestIdleMirrorsHoldNothing(t *testing.T) {
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("app")
+	repo := origin.hub()
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	fetched(t, m, repo)
+	content(t, m, repo, head, "f")
+	if open := mirrorFiles(t, repo); open == 0 {
+		t.Skip("open files cannot be listed here")
+	}
+	closeMirrors(t, m)
+	if open := mirrorFiles(t, repo); open != 0 {
+		t.Errorf("%d files of the mirror are still open", open)
+	}
+	if got := content(t, m, repo, head, "f"); got != "x" {
+		t.Errorf("f = %q", got)
+	}
+	runtime.KeepAlive(m)
+}
+
+// mirrorFiles counts the open files of a mirror.
+func mirrorFiles(t *testing.T, repo hub.Repository) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, e := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(to, string(repo.ID)) {
+			n++
+		}
+	}
+	return n
+}

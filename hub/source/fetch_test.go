@@ -1,0 +1,277 @@
+package source_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source"
+)
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("team/app.git")
+	repo := origin.hub()
+
+	first := origin.commit("refs/heads/main", "first", files{"a.yaml": "a: 1\n", "dir/b.yaml": "b: 1\n"})
+	origin.git("", "tag", "-a", "-m", "one", "v1.0.0", first)
+	origin.git("", "update-ref", "refs/pull/1/head", first)
+	got := fetched(t, m, repo)
+	want := map[string]string{"HEAD": first, "refs/heads/main": first, "refs/tags/v1.0.0": first}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("SRC-01 branches, peeled tags and HEAD, no pull requests:\n%s", diff)
+	}
+	if got := content(t, m, repo, first, "dir/b.yaml"); got != "b: 1\n" {
+		t.Fatalf("content = %q", got)
+	}
+
+	lists, packs := s.lists.Load(), s.packs.Load()
+	if fetched(t, m, repo); s.lists.Load() != lists+1 || s.packs.Load() != packs {
+		t.Errorf("nothing new costs %d listings and %d transfers, want 1 and 0", s.lists.Load()-lists, s.packs.Load()-packs)
+	}
+
+	lists, sent := s.lists.Load(), s.sent.Load()
+	second := origin.commit("refs/heads/main", "second", files{"a.yaml": "a: 2\n"})
+	if got := fetched(t, m, repo); got["refs/heads/main"] != second || got["HEAD"] != second {
+		t.Errorf("refs after a push = %v, want %s", got, second)
+	}
+	if s.lists.Load() != lists+1 || s.packs.Load() != packs+1 || s.sent.Load()-sent > 2000 {
+		t.Errorf("a push costs %d listings, %d transfers, %d bytes; want 1, 1 and little", s.lists.Load()-lists, s.packs.Load()-packs, s.sent.Load()-sent)
+	}
+	if got := content(t, m, repo, second, "a.yaml") + content(t, m, repo, first, "a.yaml"); got != "a: 2\na: 1\n" {
+		t.Errorf("content of the new and the old commit = %q", got)
+	}
+	if n := s.conns.Load(); n > 2 { // one for the 404 without .git may go its own way
+		t.Errorf("%d connections, want them to be kept", n)
+	}
+}
+
+func TestFetchFollowsWhatHappensToRefs(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("app")
+	repo := origin.hub()
+	base := origin.commit("refs/heads/main", "base", files{"f": "base", "big": strings.Repeat("0123456789abcdef\n", 4000)})
+	lost := origin.commit("refs/heads/main", "lost", files{"f": "lost"})
+	origin.git("", "tag", "stable", lost)
+	origin.git("", "branch", "feature", lost)
+	fetched(t, m, repo)
+
+	t.Run("FT-G1 a force push", func(t *testing.T) {
+		sent := s.sent.Load()
+		rewritten := origin.commitOn("refs/heads/main", base, "rewritten", files{"f": "rewritten"})
+		origin.git("", "tag", "-f", "stable", rewritten)
+		origin.git("", "branch", "-D", "feature")
+		origin.git("", "reflog", "expire", "--expire=now", "--all")
+		origin.git("", "gc", "--quiet", "--prune=now")
+		got := fetched(t, m, repo)
+		want := map[string]string{"HEAD": rewritten, "refs/heads/main": rewritten, "refs/tags/stable": rewritten}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("branch, tag and deleted branch:\n%s", diff)
+		}
+		if n := s.sent.Load() - sent; n > 1500 {
+			t.Errorf("%d bytes came; the common ancestor should have been offered", n)
+		}
+		if got := content(t, m, repo, lost, "f"); got != "lost" {
+			t.Errorf("the commit that no ref leads to any more has %q", got)
+		}
+	})
+	t.Run("a default branch of another name", func(t *testing.T) {
+		trunk := origin.commitOn("refs/heads/trunk", base, "trunk", files{"f": "trunk"})
+		origin.git("", "symbolic-ref", "HEAD", "refs/heads/trunk")
+		origin.git("", "branch", "-D", "main")
+		got := fetched(t, m, repo)
+		if got["HEAD"] != trunk || got["refs/heads/trunk"] != trunk || got["refs/heads/main"] != "" {
+			t.Errorf("refs = %v, want HEAD at %s", got, trunk)
+		}
+	})
+	t.Run("FT-G1 an emptied repository keeps the last refs", func(t *testing.T) {
+		origin.git("", "update-ref", "-d", "refs/heads/trunk")
+		origin.git("", "tag", "-d", "stable")
+		if refs, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{}); err == nil {
+			t.Errorf("Fetch() = %v, want an error so that nobody takes it for the truth", refs)
+		}
+	})
+}
+
+func TestFetchManyRefs(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	m := newMirrors(t, source.Config{})
+	origin := s.repo("app")
+	base := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, "create refs/heads/b%d %s\ncreate refs/tags/v0.%d.0 %s\n", i, base, i, base)
+	}
+	origin.git(b.String(), "update-ref", "--stdin")
+	repo := origin.hub()
+	if got := fetched(t, m, repo); len(got) != 2002 || s.packs.Load() != 1 {
+		t.Fatalf("%d refs in %d transfers, want 2002 in one", len(got), s.packs.Load())
+	}
+	next := origin.commit("refs/heads/b7", "next", files{"f": "y"})
+	if got := fetched(t, m, repo); got["refs/heads/b7"] != next {
+		t.Errorf("b7 = %s, want %s", got["refs/heads/b7"], next)
+	}
+}
+
+func TestFetchAfterRestart(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	dir := t.TempDir()
+	origin := s.repo("app")
+	repo := origin.hub()
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	old := newMirrors(t, source.Config{Dir: dir})
+	fetched(t, old, repo)
+	closeMirrors(t, old)
+	packs, lists := s.packs.Load(), s.lists.Load()
+
+	m := newMirrors(t, source.Config{Dir: dir})
+	if got := content(t, m, repo, head, "f"); got != "x" || s.lists.Load() != lists {
+		t.Errorf("content %q after %d listings, want it from disk", got, s.lists.Load()-lists)
+	}
+	if fetched(t, m, repo); s.packs.Load() != packs {
+		t.Error("unchanged refs cost a transfer after a restart")
+	}
+	if out := origin.git("", "--git-dir", filepath.Join(dir, string(tenant), string(repo.ID)), "fsck", "--full", "--strict"); strings.Contains(out, "error") {
+		t.Errorf("git finds fault with the mirror: %s", out)
+	}
+}
+
+func TestFetchHealsDamage(t *testing.T) {
+	t.Parallel()
+	damage := map[string]func(t *testing.T, pack string){
+		"FT-G5 a truncated pack": func(t *testing.T, pack string) {
+			t.Helper()
+			if err := os.Truncate(pack, 40); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"FT-G5 flipped bits": func(t *testing.T, pack string) {
+			t.Helper()
+			data, err := os.ReadFile(pack)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 20; i < len(data)-20; i++ {
+				data[i] ^= 0x55
+			}
+			if err := os.WriteFile(pack, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"FT-G5 a lost pack": func(t *testing.T, pack string) {
+			t.Helper()
+			if err := os.Remove(pack); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"FT-G5 a broken index": func(t *testing.T, pack string) {
+			t.Helper()
+			if err := os.WriteFile(strings.TrimSuffix(pack, "pack")+"idx", []byte("\xfftOc"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, harm := range damage {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newGitServer(t)
+			dir := t.TempDir()
+			origin := s.repo("app")
+			repo := origin.hub()
+			head := origin.commit("refs/heads/main", "base", files{"f": strings.Repeat("text ", 100)})
+			old := newMirrors(t, source.Config{Dir: dir})
+			fetched(t, old, repo)
+			closeMirrors(t, old)
+			folder := filepath.Join(dir, string(tenant), string(repo.ID), "objects", "pack")
+			packs, err := filepath.Glob(filepath.Join(folder, "*.pack"))
+			if err != nil || len(packs) != 1 {
+				t.Fatalf("packs = %v, %v", packs, err)
+			}
+			harm(t, packs[0])
+			leftover := filepath.Join(folder, "tmp_pack_1")
+			if err := os.WriteFile(leftover, []byte("half"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+
+			m := newMirrors(t, source.Config{Dir: dir})
+			tree, err := m.Tree(testContext(t), tenant, repo, head)
+			for try := 0; try < 2; try++ {
+				if err == nil {
+					_, err = tree.ReadFile("f")
+				}
+				if err == nil {
+					break
+				}
+				tree, err = m.Tree(testContext(t), tenant, repo, head)
+			}
+			if err != nil {
+				t.Fatalf("still damaged: %v", err)
+			}
+			if _, err := tree.ReadFile("f"); err != nil {
+				t.Fatalf("still damaged: %v", err)
+			}
+			if _, err := os.Stat(leftover); !os.IsNotExist(err) {
+				t.Errorf("FT-G6 the leftover of an interrupted fetch is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestFetchMergesPacks(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	dir := t.TempDir()
+	m := newMirrors(t, source.Config{Dir: dir, MaxPacks: 6})
+	origin := s.repo("app")
+	repo := origin.hub()
+	var commits []string
+	text := strings.Repeat("some lines that make a delta worth while\n", 60)
+	for i := range 30 {
+		commits = append(commits, origin.commit("refs/heads/main", "n", files{fmt.Sprint("f", i): fmt.Sprint(i), "long": fmt.Sprint(text, i)}))
+		if i%3 == 0 {
+			origin.git("", "repack", "-adq")
+		}
+		fetched(t, m, repo)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, string(tenant), string(repo.ID), "objects", "pack", "*"))
+	if err != nil || len(packs) > 2*6 {
+		t.Errorf("%d pack files, %v; want at most 12: %v", len(packs), err, packs)
+	}
+	for i, c := range commits {
+		if got := content(t, m, repo, c, "long"); got != fmt.Sprint(text, i) {
+			t.Fatalf("commit %d is damaged", i)
+		}
+	}
+	closeMirrors(t, m)
+	if got := content(t, m, repo, commits[3], "f2"); got != "2" {
+		t.Errorf("f2 after the files were opened again = %q", got)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	dir := t.TempDir()
+	m := newMirrors(t, source.Config{Dir: dir})
+	origin := s.repo("app")
+	repo := origin.hub()
+	origin.commit("refs/heads/main", "base", files{"f": "x"})
+	fetched(t, m, repo)
+	if err := m.Remove(testContext(t), tenant, repo.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, string(tenant), string(repo.ID))); !os.IsNotExist(err) {
+		t.Errorf("the mirror is still there: %v", err)
+	}
+}

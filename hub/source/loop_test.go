@@ -1,0 +1,245 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
+)
+
+// fakeWork is a work queue in memory. Every outcome is sent to results.
+type fakeWork struct {
+	due     chan hub.WorkItem
+	results chan outcome
+
+	mu    sync.Mutex
+	repos map[string]hub.Repository
+	creds map[string]hub.Credential
+	fail  error // of the next Claim
+}
+
+type outcome struct {
+	what     string
+	item     hub.WorkItem
+	refs     map[string]string
+	sentence string
+	next     time.Time
+}
+
+func newFakeWork() *fakeWork {
+	return &fakeWork{due: make(chan hub.WorkItem, 100), results: make(chan outcome, 100), repos: map[string]hub.Repository{}, creds: map[string]hub.Credential{}}
+}
+
+func (w *fakeWork) add(t hub.TenantID, repo hub.Repository, cred hub.Credential) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.repos[string(repo.ID)], w.creds[string(repo.ID)] = repo, cred
+	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: t, Key: string(repo.ID)}
+}
+
+func (w *fakeWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
+	w.mu.Lock()
+	err := w.fail
+	w.fail = nil
+	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var items []hub.WorkItem
+	select {
+	case item := <-w.due:
+		items = append(items, item)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for len(items) < limit {
+		select {
+		case item := <-w.due:
+			items = append(items, item)
+		default:
+			return items, nil
+		}
+	}
+	return items, nil
+}
+
+func (w *fakeWork) Load(_ context.Context, item hub.WorkItem) (hub.Repository, hub.Credential, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	repo, ok := w.repos[item.Key]
+	if !ok {
+		return repo, hub.Credential{}, fault.New(fault.Missing, "no repository %q", item.Key)
+	}
+	return repo, w.creds[item.Key], nil
+}
+
+func (w *fakeWork) Fetched(_ context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error {
+	w.results <- outcome{"fetched", item, byName(refs), "", next}
+	return nil
+}
+
+func (w *fakeWork) Failed(_ context.Context, item hub.WorkItem, sentence string, next time.Time) error {
+	w.results <- outcome{"failed", item, nil, sentence, next}
+	return nil
+}
+
+func (w *fakeWork) Later(_ context.Context, item hub.WorkItem, due time.Time) error {
+	w.results <- outcome{"later", item, nil, "", due}
+	return nil
+}
+
+func (w *fakeWork) Done(_ context.Context, item hub.WorkItem) error {
+	w.results <- outcome{"done", item, nil, "", time.Time{}}
+	return nil
+}
+
+// startLoop runs a loop until the test ends, or until stop is called.
+func startLoop(t *testing.T, cfg source.LoopConfig, w *fakeWork, m *source.Mirrors, clock run.Clock) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	loop := source.NewLoop(cfg, w, m, clock, slog.New(slog.DiscardHandler))
+	go func() { ended <- loop.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func (w *fakeWork) result(t *testing.T) outcome {
+	t.Helper()
+	select {
+	case o := <-w.results:
+		return o
+	case <-testContext(t).Done():
+		t.Fatal("no outcome")
+		return outcome{}
+	}
+}
+
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := newGitServer(t)
+	origin := s.repo("app")
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	w, clock := newFakeWork(), runtest.NewClock(now)
+	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), clock)
+	repo := origin.hub()
+
+	w.add(tenant, repo, hub.Credential{})
+	got := w.result(t)
+	if wait := got.next.Sub(now); got.what != "fetched" || got.refs["HEAD"] != head || wait < 144*time.Second || wait > 216*time.Second {
+		t.Errorf("outcome %+v after %v, want refs and three minutes give or take a fifth", got, got.next.Sub(now))
+	}
+
+	s.set(secret, nil)
+	var last time.Duration
+	for i := range 12 {
+		w.add(tenant, repo, hub.Credential{Username: "bob", Password: "wr0ng"})
+		got := w.result(t)
+		if got.what != "failed" || !strings.Contains(got.sentence, "does not accept the credentials") || strings.Contains(got.sentence, "wr0ng") || got.refs != nil {
+			t.Fatalf("outcome %+v, want the sentence and no refs", got)
+		}
+		wait := got.next.Sub(now)
+		if i == 0 && wait > 6*time.Second || wait > 12*time.Minute || i < 6 && wait < last {
+			t.Errorf("failure %d waits %v after %v", i+1, wait, last)
+		}
+		last = wait
+	}
+
+	s.set("", nil)
+	w.add(tenant, repo, hub.Credential{})
+	if got := w.result(t); got.what != "fetched" {
+		t.Errorf("outcome %+v", got)
+	}
+	s.set(secret, nil)
+	w.add(tenant, repo, hub.Credential{})
+	if got := w.result(t); got.what != "failed" || got.next.Sub(now) > 6*time.Second {
+		t.Errorf("outcome %+v, want the waits to start anew", got)
+	}
+
+	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: tenant, Key: string(hub.NewID[hub.RepositoryID]())}
+	if got := w.result(t); got.what != "done" {
+		t.Errorf("a repository that is gone: %+v", got)
+	}
+	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: tenant, Key: "../../etc"}
+	if got := w.result(t); got.what != "done" {
+		t.Errorf("a key that is no id: %+v", got)
+	}
+}
+
+func TestLoopIsFair(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	origin := s.repo("app")
+	origin.commit("refs/heads/main", "base", files{"f": "x"})
+	slow := newGitServer(t)
+	arrived := make(chan struct{}, 100)
+	release := make(chan struct{})
+	slow.set("", func(w http.ResponseWriter, r *http.Request) bool {
+		arrived <- struct{}{}
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	w := newFakeWork()
+	startLoop(t, source.LoopConfig{Parallel: 4}, w, newMirrors(t, source.Config{}), run.System{})
+	for range 8 {
+		repo := origin.hub()
+		repo.URL = slow.http.URL + "/app"
+		w.add(tenant, repo, hub.Credential{})
+	}
+	<-arrived
+	<-arrived
+	other := hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
+	for range 3 {
+		w.add(other, origin.hub(), hub.Credential{})
+		if got := w.result(t); got.what != "fetched" || got.item.Tenant != other {
+			t.Fatalf("outcome %+v, want that of the tenant whose server answers", got)
+		}
+	}
+	if n := len(arrived); n != 0 {
+		t.Errorf("%d more fetches of the tenant with the slow server, want two at once", n)
+	}
+	close(release)
+	for range 8 {
+		if got := w.result(t); got.what != "failed" {
+			t.Errorf("outcome %+v", got)
+		}
+	}
+}
+
+func TestLoopStopsAndOutlivesErrors(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	entered := make(chan struct{}, 1)
+	s.set("", func(_ http.ResponseWriter, r *http.Request) bool {
+		entered <- struct{}{}
+		<-r.Context().Done()
+		return true
+	})
+	w := newFakeWork()
+	w.fail = errors.New("the database is away")
+	stop := startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), run.System{})
+	w.add(tenant, s.repo("app").hub(), hub.Credential{})
+	<-entered
+	stop()
+	if got := w.result(t); got.what != "later" {
+		t.Errorf("outcome %+v, want the lease given back without a failure", got)
+	}
+}

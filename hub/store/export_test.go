@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Settings takes every connection of the tenants' pool at once and gives the
+// tenant setting of each.
+func (db *DB) Settings(ctx context.Context) ([]string, error) {
+	var out []string
+	var held []*pgxpool.Conn
+	defer func() {
+		for _, c := range held {
+			c.Release()
+		}
+	}()
+	for range db.app.Config().MaxConns {
+		c, err := db.app.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, c)
+		var setting string
+		if err := c.QueryRow(ctx, `SELECT coalesce(current_setting('app.tenant_id', true), '')`).Scan(&setting); err != nil {
+			return nil, err
+		}
+		out = append(out, setting)
+	}
+	return out, nil
+}

@@ -1,0 +1,138 @@
+package agenttest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+func TestCompare(t *testing.T) {
+	w := newWorld(t)
+	a := w.application()
+	a.policy = &linkv1.Policy{}
+	t.Run("CMPR a manual application that was never applied is Missing and OutOfSync, and nothing is written", func(t *testing.T) {
+		a.target = a.snapshot(configMap("web", "red"))
+		w.append(a.stateRow())
+		a.await("Missing", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" && r.GetHealth() == "Missing" })
+	})
+	t.Run("DIFF-03 a new target is compared by a dry run, without any change", func(t *testing.T) {
+		a.deploy(configMap("web", "red") + configMap("api", "red"))
+		a.synced()
+		version := w.get(configMaps, "web").GetResourceVersion()
+		a.target = a.snapshot(configMap("web", "blue") + configMap("api", "red"))
+		w.append(a.stateRow())
+		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
+		w.resource(nameOf("ConfigMap", w.namespace, "web"), func(r *linkv1.Resource) bool { return strings.Contains(r.GetDiff(), "data.color") })
+		w.resource(nameOf("ConfigMap", w.namespace, "api"), func(r *linkv1.Resource) bool { return r.GetSync() == "Synced" })
+		if got := w.get(configMaps, "web").GetResourceVersion(); got != version {
+			t.Error("comparing wrote the object")
+		}
+	})
+	t.Run("DIFF-03 an object that is already as a person would have it is Synced before it is applied", func(t *testing.T) {
+		w.apply(configMap("there", "red"))
+		a.target = a.snapshot(configMap("web", "red") + configMap("api", "red") + configMap("there", "red"))
+		w.append(a.stateRow())
+		a.synced()
+	})
+	t.Run("CMPR what a manifest no longer has is OutOfSync until it is pruned", func(t *testing.T) {
+		a.target = a.snapshot(configMap("web", "red"))
+		w.append(a.stateRow())
+		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
+		w.resource(nameOf("ConfigMap", w.namespace, "api"), func(r *linkv1.Resource) bool { return r.GetRequiresPrune() })
+	})
+}
+
+func TestIgnore(t *testing.T) {
+	w := newWorld(t)
+	a := w.application()
+	a.policy.Ignore = []*linkv1.IgnoreRule{{Group: "apps", Kind: "Deployment", JsonPointers: []string{"/spec/replicas"}}}
+	a.policy.SyncOptions = []string{"RespectIgnoreDifferences=true"}
+	deployment := func(image string) string {
+		return `---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NS}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "` + image + `"}]}
+`
+	}
+	replicas := func(want int64) {
+		t.Helper()
+		spec := w.get(deployments, "web").Object["spec"].(map[string]any)
+		if spec["replicas"] != want {
+			t.Errorf("replicas is %v, want %d", spec["replicas"], want)
+		}
+	}
+	a.deploy(deployment("nginx:1"))
+	t.Run("DIFF-06 an ignored field makes no difference and is not healed", func(t *testing.T) {
+		w.edit(deployments, "web", "autoscaler", `{"spec":{"replicas":10}}`)
+		w.edit(deployments, "web", "kubectl-edit", `{"metadata":{"labels":{"x":"y"}}}`)
+		a.synced()
+		replicas(10)
+	})
+	t.Run("DIFF-15 an ignored field that another manager owns survives an apply", func(t *testing.T) {
+		a.deploy(deployment("nginx:2"))
+		replicas(10)
+		a.synced()
+	})
+	t.Run("DIFF-15 an ignored field that only we own survives with its live value", func(t *testing.T) {
+		b := w.application()
+		b.policy = a.policy
+		manifests := strings.ReplaceAll(deployment("nginx:1"), "web", "solo")
+		b.deploy(manifests)
+		w.edit(deployments, "solo", "autoscaler", `{"spec":{"replicas":7}}`)
+		// The autoscaler goes: its entry is taken away, the value stays.
+		w.edit(deployments, "solo", "autoscaler", `{"metadata":{"managedFields":[{}]}}`)
+		b.deploy(strings.ReplaceAll(manifests, "nginx:1", "nginx:2"))
+		b.deploy(strings.ReplaceAll(manifests, "nginx:1", "nginx:3"))
+		spec := w.get(deployments, "solo").Object["spec"].(map[string]any)
+		if spec["replicas"] != int64(7) {
+			t.Errorf("replicas is %v, want 7", spec["replicas"])
+		}
+	})
+	t.Run("DIFF-06 a rule that changes is taken at once", func(t *testing.T) {
+		a.policy = &linkv1.Policy{Automated: true}
+		w.append(a.stateRow())
+		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
+	})
+	t.Run("DIFF-06 a rule that cannot be read is told", func(t *testing.T) {
+		a.policy = &linkv1.Policy{Ignore: []*linkv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Jq: []string{".spec["}}}}
+		w.append(a.stateRow())
+		a.await("Unknown", func(r *linkv1.AppReport) bool { return r.GetSync() == "Unknown" && strings.Contains(r.GetError(), ".spec[") })
+	})
+}
+
+func TestIdle(t *testing.T) {
+	w := newWorld(t)
+	a := w.application()
+	a.deploy(configMap("web", "red"))
+	a.synced()
+	t.Run("B12 an agent at rest sends nothing but lease renewals", func(t *testing.T) {
+		var others []string
+		renewals := make(chan struct{}, 8)
+		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/leases/") {
+				if r.Method == http.MethodPut {
+					renewals <- struct{}{}
+				}
+			} else {
+				w.change(func() { others = append(others, r.Method+" "+r.URL.Path) })
+			}
+			return next.RoundTrip(r)
+		})
+		<-renewals
+		others = nil
+		<-renewals
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(others) > 0 {
+			t.Errorf("requests between two renewals: %v", others)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+// Command bench measures the product against real parts on this machine and
+// prints a table with exact counts beside times. The observer is this program:
+// it pushes, holds watches of its own on the cluster, and stamps when a new
+// value is there; no report of the product decides. Times start when git push
+// has returned.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+func main() {
+	bin := flag.String("bin", "bin", "folder with the built binaries")
+	only := flag.String("run", "", "comma-separated benchmarks; empty: all")
+	idle := flag.Duration("idle", 5*time.Minute, "how long B13 watches an idle installation")
+	apps := flag.Int("apps", 200, "applications of B02, B09 and B13")
+	rounds := flag.Int("rounds", 20, "pushes of B01 and edits of B04")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, only: map[string]bool{}}
+	for _, name := range strings.Split(*only, ",") {
+		if name != "" {
+			b.only[strings.ToUpper(name)] = true
+		}
+	}
+	if err := b.run(ctx, *bin); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is one run of the suite.
+type bench struct {
+	apps   int
+	rounds int
+	idle   time.Duration
+	only   map[string]bool
+
+	s     *stack.Stack
+	table []row
+}
+
+type row struct{ id, what, value, counts string }
+
+func (b *bench) add(id, what, value, counts string) {
+	b.table = append(b.table, row{id, what, value, counts})
+	fmt.Printf("%-5s %-58s %-34s %s\n", id, what, value, counts)
+}
+
+func (b *bench) wants(ids ...string) bool {
+	return len(b.only) == 0 || slices.ContainsFunc(ids, func(id string) bool { return b.only[id] })
+}
+
+func (b *bench) run(ctx context.Context, bin string) (err error) {
+	if bin, err = filepath.Abs(bin); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "capstan-bench-")
+	if err != nil {
+		return err
+	}
+	b.s, err = stack.Start(ctx, stack.Options{
+		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Nodes: true, Durable: true,
+		Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopped := b.s.Stop(); err == nil {
+			err = stopped
+		}
+		if err == nil {
+			_ = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintln(os.Stderr, "logs are kept in", dir)
+		}
+	}()
+	for _, part := range []struct {
+		ids []string
+		do  func(context.Context) error
+	}{
+		{[]string{"B01", "B04"}, b.single},
+		{[]string{"B02", "B09", "B13"}, b.many},
+	} {
+		if !b.wants(part.ids...) {
+			continue
+		}
+		if err := part.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(part.ids, ", "), err)
+		}
+	}
+	return nil
+}
+
+// spread shows the middle and the ends of a series.
+func spread(d []time.Duration) string {
+	s := slices.Clone(d)
+	slices.Sort(s)
+	return fmt.Sprintf("median %s ms, min %s, max %s", ms(s[len(s)/2]), ms(s[0]), ms(s[len(s)-1]))
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d.Microseconds())/1000) }

@@ -1,0 +1,48 @@
+// Command prepare builds what the tests, the demo and the generated code need
+// from source, once, into the user's cache. "prepare cluster" makes the
+// programs of a local Kubernetes cluster, "prepare tools" the code
+// generators; what it prints on standard output is where they are. The
+// Makefile calls it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := prepare(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "prepare:", err)
+		os.Exit(1)
+	}
+}
+
+func prepare(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("say what to prepare: cluster or tools")
+	}
+	switch args[0] {
+	case "cluster":
+		made, err := harness.BuildBinaries(ctx, os.Stderr)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\n%s\n", made.ControlPlane, made.Kwok)
+	case "tools":
+		folder, err := harness.BuildTools(ctx, os.Stderr)
+		if err != nil {
+			return err
+		}
+		fmt.Println(folder)
+	default:
+		return fmt.Errorf("%q cannot be prepared: say cluster or tools", args[0])
+	}
+	return nil
+}
