@@ -38,10 +38,11 @@ type app struct {
 	untaken    bool     // the newest state could not be resolved yet; it is tried again
 	queue      []string // operations that wait
 	running    *running
-	deleting   bool   // a delete operation began; nothing is healed any more
-	rebuild    bool   // its records were lost with the state directory
-	healthy    string // operation whose health is waited for
-	stale      bool   // some object must be compared by a dry run or read
+	deleting   bool                    // a delete operation began; nothing is healed any more
+	rebuild    bool                    // its records were lost with the state directory
+	healthy    *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
+	gone       bool                    // a delete operation has succeeded
+	stale      bool                    // some object must be compared by a dry run or read
 	working    bool
 	namespaces map[string]struct{} // made sure of by this process
 	told       *linkv1.AppReport   // newest report; nil: none yet
@@ -58,16 +59,20 @@ type running struct {
 }
 
 func newApp(e *Engine, id string) *app {
-	a := &app{
+	return &app{
 		e: e, id: id, generation: e.Secret.Generation(id),
 		objects: map[manifest.Key]*object{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
 	}
-	records := e.Inventory.Owned(id)
-	a.rebuild = e.lost && len(records) == 0 && a.generation > 0
+}
+
+// adoptAll takes up what the inventory has of the application. The caller
+// holds mu.
+func (a *app) adoptAll() {
+	records := a.e.Inventory.Owned(a.id)
+	a.rebuild = a.e.lost && len(records) == 0 && a.generation > 0
 	for _, r := range records {
 		a.adopt(r)
 	}
-	return a
 }
 
 // adopt takes up a record of the inventory.

@@ -232,12 +232,17 @@ func (e *Engine) Retain() {
 // app finds an application or makes it.
 func (e *Engine) app(id string) *app {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	a, ok := e.apps[id]
-	if !ok {
-		a = newApp(e, id)
-		e.apps[id] = a
+	if ok {
+		e.mu.Unlock()
+		return a
 	}
+	a = newApp(e, id)
+	a.mu.Lock() // nobody sees it before its records are taken up
+	defer a.mu.Unlock()
+	e.apps[id] = a
+	e.mu.Unlock()
+	a.adoptAll()
 	return a
 }
 

@@ -96,7 +96,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
 		a.deleting = true
 	} else {
-		a.deleting = false
+		a.deleting, a.gone = false, false
 	}
 	a.mu.Unlock()
 	p.say(phaseRunning, "preparing")
@@ -188,12 +188,10 @@ func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.
 	defer a.mu.Unlock()
 	deleted := o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
 	if out.GetPhase() == phaseSucceeded {
-		a.healthy = ""
-		if !deleted {
-			a.healthy = o.ID
-		}
+		a.healthy, a.gone = out, deleted
 	}
-	if deleted && out.GetPhase() == phaseSucceeded {
+	if a.gone {
+		a.healthy = nil
 		a.e.Reports.App(&linkv1.AppReport{AppId: a.id, Generation: a.state.GetGeneration(), Gone: true, ComparedUnixNano: a.e.Clock.Now().UnixNano()})
 		return
 	}

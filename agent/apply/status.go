@@ -42,6 +42,9 @@ func (a *app) tell() {
 
 // sum looks at the whole application and reports what is new of it.
 func (a *app) sum(now time.Time) {
+	if a.gone {
+		return
+	}
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
@@ -157,19 +160,11 @@ func (a *app) sentences() []string {
 
 // tellHealthy says once when what an operation has applied became healthy.
 func (a *app) tellHealthy(r *linkv1.AppReport) {
-	if a.healthy == "" || r.GetHealth() != health.Healthy || a.running != nil {
+	if a.healthy == nil || r.GetHealth() != health.Healthy || a.running != nil {
 		return
 	}
-	id := a.healthy
-	a.healthy = ""
-	o, ok := a.e.Inventory.Operation(id)
-	if !ok {
-		return
-	}
-	report := &linkv1.OperationReport{OperationId: id, AppId: a.id, Phase: phaseSucceeded}
-	if o.Result != nil {
-		report = proto.CloneOf(o.Result)
-	}
+	report := proto.CloneOf(a.healthy)
+	a.healthy = nil
 	report.HealthyUnixNano = a.e.Clock.Now().UnixNano()
 	a.e.Reports.Operation(report)
 }

@@ -214,8 +214,12 @@ func (c *Client) heard(sent time.Time, hub int64) {
 	}
 }
 
-// interval is how often the hub wants a beat, within reason.
+// interval is how often the hub wants a beat, within reason; a hub that does
+// not say means 10 s.
 func interval(hello *linkv1.HelloResponse) time.Duration {
+	if hello.GetHeartbeatSeconds() == 0 {
+		return 10 * time.Second
+	}
 	s := time.Duration(hello.GetHeartbeatSeconds()) * time.Second
 	return min(max(s, time.Second), 5*time.Minute)
 }

@@ -314,7 +314,10 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 	case !seen:
 		return a, "", w.refuse(access.Applications, access.Update, objectOf(old), missing(access.Applications, name))
 	case !o.Update:
-		return a, "", fault.With(fault.New(fault.Conflict, "it is there already"), "application "+name, "change it instead, or choose another name")
+		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+			return a, "", err
+		}
+		return a, "", taken("application " + name)
 	}
 	if err := w.need(access.Applications, access.Update, objectOf(old)); err != nil {
 		return a, "", err
@@ -507,6 +510,11 @@ func sameMap(a, b map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// taken is the answer to making what the caller may see that there is.
+func taken(object string) error {
+	return fault.With(fault.New(fault.Conflict, "it is there already"), object, "change it instead, or choose another name")
 }
 
 // CodeStale is the code of the error for a version that is no longer the

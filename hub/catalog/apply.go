@@ -55,13 +55,19 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	if len(objects) == 0 {
 		return nil, fault.With(fault.New(fault.Invalid, "there is no object in it"), "manifest", "send Application or AppProject objects as YAML or JSON")
 	}
+	// The pipeline starts when all is accepted: begun with the first object,
+	// it would work in crumbs and hold up the rest.
+	gathered := &gatheredHints{}
+	batch := *c
+	batch.Hints = gathered
+	defer gathered.give(c.Hints)
 	out := make([]Applied, len(objects))
 	for i, o := range objects {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		a := Applied{Index: i + 1, APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
-		a.Outcome, a.Warnings, a.Err = c.applyOne(ctx, by, o, dryRun)
+		a.Outcome, a.Warnings, a.Err = batch.applyOne(ctx, by, o, dryRun)
 		if a.Err != nil {
 			a.Outcome = ""
 		}

@@ -93,7 +93,10 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	case !seen:
 		return p, "", w.refuse(access.Projects, access.Create, p.Name, denied(access.Rule{Resource: access.Projects, Action: access.Create, Object: p.Name}))
 	case !o.Update:
-		return p, "", fault.With(fault.New(fault.Conflict, "it is there already"), "project "+p.Name, "change it instead, or choose another name")
+		if err := w.need(access.Projects, access.Create, p.Name); err != nil {
+			return p, "", err
+		}
+		return p, "", taken("project " + p.Name)
 	}
 	if err := w.need(access.Projects, access.Update, p.Name); err != nil {
 		return p, "", err

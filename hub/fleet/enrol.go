@@ -17,14 +17,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// How far an attempt to enrol came; the words of hub.Attempt.Stage.
+// How far a failed attempt to enrol came; the words of hub.Attempt.Stage. One
+// that went well is "issued".
 const (
 	stageToken   = "token"
 	stageExpired = "expired"
 	stageUsed    = "used"
 	stageCSR     = "csr"
 	stageStore   = "store"
-	stageIssued  = "issued"
 )
 
 // Bounds of what an agent says of itself.
@@ -56,19 +56,20 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 		return nil, errToken()
 	}
 	res, stage, err := i.enroll(ctx, secret, session.Address(), req)
-	i.record(ctx, secret[:prefixLength], session.Address(), stage, err)
+	if err != nil {
+		i.record(ctx, secret[:prefixLength], session.Address(), stage, err)
+	}
 	return res, err
 }
 
-// record notes an attempt. That it cannot be noted is no reason to fail it.
+// record notes a failed attempt; the store notes one that went well together
+// with the redemption.
 func (i *identity) record(ctx context.Context, prefix, address, stage string, why error) {
 	at := i.s.cfg.Clock.Now()
 	if err := i.s.cfg.Enrolments.Attempted(ctx, prefix, hub.Attempt{At: at, Address: address, Stage: stage}); err != nil {
 		i.s.cfg.Log.ErrorContext(ctx, "an attempt to enrol was not recorded", logkey.Stage, stage, logkey.Error, err)
 	}
-	if why != nil {
-		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why)
-	}
+	i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why)
 }
 
 func (i *identity) enroll(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, string, error) {
@@ -114,7 +115,7 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	return &linkv1.EnrollResponse{
 		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: agent,
 		ClusterName: inv.ClusterName, NotAfterUnix: cert.NotAfter.Unix(),
-	}, stageIssued, nil
+	}, "", nil
 }
 
 // agentFor gives the id of the agent that an invitation makes. One that was

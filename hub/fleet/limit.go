@@ -26,6 +26,7 @@ type enrolLimit struct {
 
 	mu    sync.Mutex
 	hosts map[string]*rate.Limiter
+	tidy  time.Time // when hosts was last looked through
 }
 
 func newEnrolLimit() *enrolLimit {
@@ -50,13 +51,15 @@ func (l *enrolLimit) host(host string, now time.Time) *rate.Limiter {
 	if h := l.hosts[host]; h != nil {
 		return h
 	}
-	if len(l.hosts) >= enrolHosts {
+	if len(l.hosts) >= enrolHosts && now.Sub(l.tidy) >= time.Minute {
+		l.tidy = now
 		for name, h := range l.hosts {
 			if h.TokensAt(now) >= enrolHostBurst { // as good as new
 				delete(l.hosts, name)
 			}
 		}
 	}
+	// With no room left, the limit for everyone has to do.
 	h := rate.NewLimiter(enrolHostPerSecond, enrolHostBurst)
 	if len(l.hosts) < enrolHosts {
 		l.hosts[host] = h

@@ -23,11 +23,11 @@ type Enrolments interface {
 	// EnrolmentByHash finds an invitation, used or expired ones too. The
 	// error is fault.Missing if there is none.
 	EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invitation, error)
-	// Redeem stores the redemption in one transaction. The error is
-	// fault.Conflict if another key used the invitation first. The same key
+	// Redeem stores the redemption in one transaction, with an attempt of
+	// the stage "issued". The error is fault.Conflict if another key used the invitation first. The same key
 	// may redeem again: its first answer was lost.
 	Redeem(ctx context.Context, r hub.Redemption) error
-	// Attempted notes one use of a token and how far it came, on the
+	// Attempted notes one failed use of a token and how far it came, on the
 	// enrolments with that prefix.
 	Attempted(ctx context.Context, prefix string, a hub.Attempt) error
 	// Renewed notes a further certificate of an agent.

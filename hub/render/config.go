@@ -45,7 +45,7 @@ type Limits struct {
 	ObjectBytes int64         `json:"objectBytes"` // canonical JSON of one object; default 3 MiB
 	OutputBytes int64         `json:"outputBytes"` // of all objects, and of rendered text; default 64 MiB
 	FileBytes   int64         `json:"fileBytes"`   // one file that is read; default 32 MiB
-	InputBytes  int64         `json:"inputBytes"`  // all files that are read; default 256 MiB
+	InputBytes  int64         `json:"inputBytes"`  // all files that are read; default 128 MiB
 	Inputs      int           `json:"inputs"`      // files, directories and names looked at; default 100,000
 	Depth       int           `json:"depth"`       // nesting of one object; default 256
 	// DirectoryBytes bounds the manifests of a plain directory (DIR-07);
@@ -60,7 +60,7 @@ func (l Limits) withDefaults() Limits {
 	setDefault(&l.ObjectBytes, 3<<20)
 	setDefault(&l.OutputBytes, 64<<20)
 	setDefault(&l.FileBytes, 32<<20)
-	setDefault(&l.InputBytes, 256<<20)
+	setDefault(&l.InputBytes, 128<<20)
 	setDefault(&l.Inputs, 100_000)
 	setDefault(&l.Depth, 256)
 	setDefault(&l.DirectoryBytes, 10<<20)

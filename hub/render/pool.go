@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// penance is how long a tenant whose render passed a limit gets one worker at
+// penance is how long a tenant whose worker had to be ended gets one worker at
 // a time, so that a bad template tried again and again leaves room for others.
 const penance = 5 * time.Minute
 
@@ -235,7 +235,7 @@ func (p *Pool) release(tenant hub.TenantID, w *process, err error) {
 	if p.busy[tenant]--; p.busy[tenant] == 0 {
 		delete(p.busy, tenant)
 	}
-	if fault.KindOf(err) == fault.Exceeded {
+	if w == nil && fault.KindOf(err) == fault.Exceeded {
 		p.slow[tenant] = now.Add(penance)
 	}
 	if w != nil {

@@ -83,17 +83,16 @@ func ParamsHash(r Request) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// check refuses what cannot be rendered before a worker is bothered.
-func (r Request) check() error {
-	if len(r.Sources) == 0 {
+// CheckSources refuses sources that cannot be rendered, whatever is in them:
+// contradictory ones, and kinds that are not served. It needs no tree, so it
+// can be asked before anything is fetched.
+func CheckSources(sources []hub.Source) error {
+	if len(sources) == 0 {
 		return fault.New(fault.Invalid, "the application has no source")
 	}
-	if len(r.Trees) != len(r.Sources) {
-		return fmt.Errorf("render: %d sources, but %d trees", len(r.Sources), len(r.Trees))
-	}
 	refs := map[string]bool{}
-	for i, s := range r.Sources {
-		if err := checkSource(s, r.Trees[i] != nil); err != nil {
+	for i, s := range sources {
+		if err := checkSource(s); err != nil {
 			return fault.With(err, SourceName(i, s), "")
 		}
 		if s.Ref == "" {
@@ -107,7 +106,7 @@ func (r Request) check() error {
 	return nil
 }
 
-func checkSource(s hub.Source, hasTree bool) error {
+func checkSource(s hub.Source) error {
 	const unserved = "chart repositories are not served yet"
 	switch {
 	case s.Chart != "" && s.Path != "":
@@ -120,8 +119,22 @@ func checkSource(s hub.Source, hasTree bool) error {
 		return fault.With(fault.New(fault.Invalid, "an OCI artifact cannot be rendered: %s", unserved), "", "commit the manifests to a Git repository and set path")
 	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
 		return fault.New(fault.Invalid, "config management plugins are not served yet")
-	case !hasTree:
-		return fmt.Errorf("render: no tree for a Git source")
+	}
+	return nil
+}
+
+// check refuses what cannot be rendered before a worker is bothered.
+func (r Request) check() error {
+	if err := CheckSources(r.Sources); err != nil {
+		return err
+	}
+	if len(r.Trees) != len(r.Sources) {
+		return fmt.Errorf("render: %d sources, but %d trees", len(r.Sources), len(r.Trees))
+	}
+	for i, tree := range r.Trees {
+		if tree == nil {
+			return fmt.Errorf("render: no tree for source %d", i+1)
+		}
 	}
 	return nil
 }

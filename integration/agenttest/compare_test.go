@@ -104,7 +104,9 @@ spec:
 	t.Run("DIFF-06 a rule that cannot be read is told", func(t *testing.T) {
 		a.policy = &linkv1.Policy{Ignore: []*linkv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Jq: []string{".spec["}}}}
 		w.append(a.stateRow())
-		a.await("Unknown", func(r *linkv1.AppReport) bool { return r.GetSync() == "Unknown" && strings.Contains(r.GetError(), ".spec[") })
+		a.await("Unknown", func(r *linkv1.AppReport) bool {
+			return r.GetSync() == "Unknown" && strings.Contains(r.GetError(), ".spec[")
+		})
 	})
 }
 

@@ -118,6 +118,7 @@ func (d *directory) Redeem(_ context.Context, r hub.Redemption) error {
 			m.AgentID, m.Fingerprint = i.AgentID, r.Fingerprint
 			d.members[i.Cluster] = m
 			d.serials = append(d.serials, r.Certificate.Serial)
+			d.attempts[i.Prefix] = append(d.attempts[i.Prefix], "issued")
 			return nil
 		}
 		return fault.New(fault.Missing, "no enrolment")

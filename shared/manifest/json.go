@@ -113,7 +113,7 @@ func (r jsonReader) object(depth int) (any, error) {
 		if !ok {
 			return nil, r.p.fail(fault.Invalid, r.line(), "not JSON: a key is not text")
 		}
-		if _, twice := out[key]; twice {
+		if _, twice := out[key]; twice && !r.p.limits.LastKeyWins {
 			return nil, r.p.fail(fault.Invalid, r.line(), "key %q is given twice in the same map", key)
 		}
 		if out[key], err = r.value(depth + 1); err != nil {

@@ -140,7 +140,7 @@ func laterKindOrder(kind string) int {
 	return LastKind
 }
 
-// nested reads one field of the object's metadata without copying it.
+// metadata reads one field of the object's metadata without copying it.
 func metadata(o *Object, field string) any {
 	meta, ok := o.Object["metadata"].(map[string]any)
 	if !ok {

@@ -19,6 +19,10 @@ type Limits struct {
 	MaxDepth          int   // of nesting; default 256
 	MaxAliasExpansion int   // values that aliases may add in one text; default 50,000
 
+	// LastKeyWins takes the last value of a key that a map gives twice, as
+	// Helm and kubectl do, instead of refusing the map.
+	LastKeyWins bool
+
 	// Strict refuses documents that are no Kubernetes objects, and broken
 	// text of any kind. It is for text that a template engine made. Without
 	// it such documents are passed over if they name none of apiVersion, kind
@@ -45,7 +49,8 @@ func (l Limits) withDefaults() Limits {
 // Parse reads all Kubernetes objects of one file: a stream of YAML documents,
 // or, for a name that ends in .json, one JSON object (DIR-05). Lists are
 // opened into their items. Scalars mean what they mean to kubectl (YAML 1.1:
-// "on" is a boolean), with one difference: keys given twice are an error.
+// "on" is a boolean), with one difference: keys given twice are an
+// error unless LastKeyWins is set.
 // Whole numbers become int64, others float64; a whole number that neither
 // holds exactly is an error. Errors name file, document and line and have
 // kind Invalid, or Exceeded where a limit was passed; they never quote values.

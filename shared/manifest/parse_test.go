@@ -142,6 +142,19 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestLastKeyWins(t *testing.T) {
+	t.Parallel()
+	for file, text := range map[string]string{"x.yaml": head + "data: {x: a, z: b, x: c}\n", "x.json": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"a","z":"b","x":"c"}}`} {
+		objs, err := manifest.Parse(file, []byte(text), manifest.Limits{LastKeyWins: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]any{"x": "c", "z": "b"}, objs[0].Object["data"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
 func TestErrorsHoldNoValues(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -80,7 +80,7 @@ func (p *parser) mapping(n *yaml.Node, depth int, open []*yaml.Node) (any, error
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := out[key]; twice {
+		if _, twice := out[key]; twice && !p.limits.LastKeyWins {
 			return nil, p.fail(fault.Invalid, k.Line, "key %q is given twice in the same map", key)
 		}
 		if out[key], err = p.value(v, depth+1, open); err != nil {

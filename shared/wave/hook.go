@@ -138,12 +138,22 @@ func (r *run) abort(ctx context.Context) string {
 		}
 	}
 	var stuck []string
-	each(r.config.Parallel, open, func(it Item) error { return r.stop(ctx, it) }, func(it Item, err error) {
-		if err != nil {
-			stuck = append(stuck, fmt.Sprintf("%s could not be stopped: %s", it.Key.Describe(), fault.Sentence(err)))
+	type stopped struct {
+		ours bool
+		err  error
+	}
+	each(r.config.Parallel, open, func(it Item) stopped {
+		ours, err := r.stop(ctx, it)
+		return stopped{ours, err}
+	}, func(it Item, s stopped) {
+		if s.err != nil {
+			stuck = append(stuck, fmt.Sprintf("%s could not be stopped: %s", it.Key.Describe(), fault.Sentence(s.err)))
 			return
 		}
 		r.hookOver(it, HookFailed, "terminated")
+		if !s.ours {
+			delete(r.progress.Hooks, it.ID()) // what stands there is of an older operation and is left alone
+		}
 	})
 	_ = r.cleanUp(ctx) // only time can run out; the next operation goes on from there
 	slices.Sort(stuck)
@@ -151,16 +161,16 @@ func (r *run) abort(ctx context.Context) string {
 }
 
 // stop deletes a hook of this operation, and nothing else of its name.
-func (r *run) stop(ctx context.Context, it Item) error {
+func (r *run) stop(ctx context.Context, it Item) (ours bool, err error) {
 	s, err := r.target.State(ctx, it)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !s.Found || !s.Ours {
-		return nil
+		return false, nil
 	}
 	_, err = r.target.Delete(ctx, it)
-	return err
+	return true, err
 }
 
 // lasting says whether asking again would not help.

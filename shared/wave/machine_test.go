@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -276,6 +275,14 @@ func TestMachine(t *testing.T) {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 Job fail", hook("SyncFail"))}, world: func(w *world) { w.failSave = fault.New(fault.Offline, "disk full") },
 			result: result{wave.Errored, "the progress of the operation cannot be stored: disk full", -1},
 		},
+		"ENG-11 what else is not healthy is then not waited for": {
+			objects: []wave.Object{obj("0 Deployment a"), obj("0 Deployment b"), obj("1 Deployment c")},
+			world: func(w *world) {
+				w.behaviours["Sync|/Deployment/shop/a"] = behaviour{end: "Degraded"}
+				w.behaviours["Sync|/Deployment/shop/b"] = behaviour{takes: -1}
+			},
+			want: []string{"apply Deployment/a", "apply Deployment/b"}, result: result{wave.Failed, "Deployment shop/a: degraded", 0},
+		},
 		"nothing to do": {result: result{wave.Succeeded, "applied 0 objects", 0}},
 	}
 	for name, c := range cases {
@@ -332,215 +339,6 @@ func TestResults(t *testing.T) {
 		if !w.released[obj("0 Job h").Key] {
 			t.Error("HOOK-09: the finalizer of a hook that stays is not removed")
 		}
-	})
-}
-
-func TestParallel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var objects []wave.Object
-		for i := range 50 {
-			objects = append(objects, obj(fmt.Sprintf("0 ConfigMap c%d", i)))
-		}
-		c := &counter{}
-		res := wave.New(mustBuild(objects, nil), c, nil, wave.Config{Parallel: 8}).Run(t.Context())
-		if res.Phase != wave.Succeeded || len(res.Items) != 50 || c.most != 8 {
-			t.Errorf("ENG-06: %d results, %d at the same time, want 50 and 8", len(res.Items), c.most)
-		}
-	})
-}
-
-// counter is a target whose applies take a second.
-type counter struct {
-	session
-	now, most int
-}
-
-func (c *counter) Apply(context.Context, wave.Item) (wave.Outcome, error) {
-	if c.world == nil {
-		c.world = newWorld()
-	}
-	c.mu.Lock()
-	c.now++
-	c.most = max(c.most, c.now)
-	c.mu.Unlock()
-	time.Sleep(time.Second)
-	c.mu.Lock()
-	c.now--
-	c.mu.Unlock()
-	return wave.Outcome{Changed: true}, nil
-}
-
-func TestPreflight(t *testing.T) {
-	t.Parallel()
-	objects := []wave.Object{obj("0 ConfigMap a"), obj("1 Deployment b"), obj("0 Job fail", hook("SyncFail"))}
-	prunes := []wave.Object{obj("0 ConfigMap old")}
-	check := func(bad string) func([]wave.Item) []wave.Check {
-		return func(items []wave.Item) []wave.Check {
-			out := make([]wave.Check, len(items))
-			for i, it := range items {
-				out[i].Message = "would be configured"
-				if it.Key.Name == bad {
-					out[i].Err = fault.New(fault.Invalid, "unknown field")
-				}
-			}
-			return out
-		}
-	}
-	t.Run("ENG-08 a failure ends the operation before any change", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.is(obj("0 ConfigMap old"), nil)
-			w.preflight = check("b")
-			res := w.run(t.Context(), mustBuild(objects, prunes), wave.Config{})
-			if res.Phase != wave.Failed || res.Message != "one or more objects failed to apply (dry run): Deployment shop/b: unknown field" || len(w.log) > 0 {
-				t.Errorf("result %+v, changes %v", res, w.done())
-			}
-			if len(res.Items) != 1 || res.Items[0].Status != wave.SyncFailed {
-				t.Errorf("results %+v", res.Items)
-			}
-		})
-	})
-	t.Run("ENG-08 it is made once and not again after a restart", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.preflight = check("")
-			w.behaviours["Sync|/ConfigMap/shop/a"] = behaviour{takes: 10 * time.Second}
-			plan := mustBuild(append(slices.Clone(objects), obj("0 Job h", hook("PreSync"))), nil)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			if res := w.run(ctx, plan, wave.Config{}); res.Phase != wave.Running {
-				t.Errorf("first run: %+v", res)
-			}
-			if res := w.run(t.Context(), plan, wave.Config{}); res.Phase != wave.Succeeded || w.calls["Preflight"] != 1 {
-				t.Errorf("second run: %+v, %d pre-flights", res, w.calls["Preflight"])
-			}
-		})
-	})
-	t.Run("SYNC-04 a dry run changes nothing", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.is(obj("0 ConfigMap old"), nil)
-			w.preflight = check("")
-			res := w.run(t.Context(), mustBuild(objects, prunes, func(o *wave.Options) { o.DryRun = true }), wave.Config{})
-			if res.Phase != wave.Succeeded || len(w.log) > 0 || w.saves > 0 || len(w.calls) != 1 || len(res.Items) != 4 {
-				t.Errorf("result %+v, changes %v, calls %v", res, w.done(), w.calls)
-			}
-		})
-	})
-	t.Run("SYNC-04 a target that cannot try things out says so", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			res := w.run(t.Context(), mustBuild(objects, nil, func(o *wave.Options) { o.DryRun = true }), wave.Config{})
-			if res.Phase != wave.Failed || len(w.log) > 0 {
-				t.Errorf("result %+v", res)
-			}
-		})
-	})
-	t.Run("an answer that does not fit is an error", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.preflight = func([]wave.Item) []wave.Check { return nil }
-			if res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{}); res.Phase != wave.Errored || len(w.log) > 0 {
-				t.Errorf("result %+v", res)
-			}
-		})
-	})
-}
-
-func TestTerminate(t *testing.T) {
-	t.Parallel()
-	objects := []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 ConfigMap a"), obj("0 Job fail", hook("SyncFail"))}
-	long := func(w *world) { w.behaviours["PreSync|/Job/shop/h"] = behaviour{takes: -1} }
-	t.Run("SYNC-09 INV-10 running hooks go, the result is Failed", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			long(w)
-			start := time.Now()
-			res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{}, func(m *wave.Machine) {
-				time.AfterFunc(time.Minute, func() { m.Terminate("terminated by alice"); m.Terminate("twice") })
-			})
-			if res.Phase != wave.Failed || !res.Terminated || !strings.HasPrefix(res.Message, "terminated by alice; it was step 1 of 2 (PreSync, wave 0): waiting for hook Job shop/h") {
-				t.Errorf("result %+v", res)
-			}
-			if diff := cmp.Diff([]string{"create Job/h", "delete Job/h"}, w.done()); diff != "" {
-				t.Errorf("changes (-want +got):\n%s", diff)
-			}
-			if took := time.Since(start); took > time.Minute+10*time.Second {
-				t.Errorf("it took %s", took)
-			}
-			if last := res.Items[len(res.Items)-1]; last.HookPhase != "Failed" || last.Message != "terminated" {
-				t.Errorf("the hook's result is %+v", last)
-			}
-		})
-	})
-	t.Run("SYNC-10 the deadline does the same", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			long(w)
-			res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{Deadline: time.Now().Add(time.Minute)})
-			if res.Phase != wave.Failed || !res.Terminated || !strings.HasPrefix(res.Message, "the operation's deadline has passed") || len(w.log) != 2 {
-				t.Errorf("result %+v, changes %v", res, w.done())
-			}
-		})
-	})
-	t.Run("SYNC-09 before it begins", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{}, func(m *wave.Machine) { m.Terminate("terminated by alice") })
-			if res.Phase != wave.Failed || !res.Terminated || len(w.log) > 0 {
-				t.Errorf("result %+v, changes %v", res, w.done())
-			}
-		})
-	})
-	t.Run("SYNC-09 through the context", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			long(w)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Second, func() { cancel(&wave.Terminated{Why: "superseded"}) })
-			if res := w.run(ctx, mustBuild(objects, nil), wave.Config{}); res.Phase != wave.Failed || !strings.HasPrefix(res.Message, "superseded") {
-				t.Errorf("result %+v", res)
-			}
-		})
-	})
-	t.Run("SYNC-09 a hook that cannot be stopped is named", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			long(w)
-			w.behaviours["delete /Job/shop/h"] = behaviour{refuse: fault.New(fault.Denied, "forbidden")}
-			res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{}, func(m *wave.Machine) { time.AfterFunc(time.Second, func() { m.Terminate("stop") }) })
-			if !strings.HasSuffix(res.Message, "Job shop/h could not be stopped: forbidden") {
-				t.Errorf("result %+v", res)
-			}
-		})
-	})
-	t.Run("details 12: a shutdown only interrupts", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld()
-			w.behaviours["PreSync|/Job/shop/h"] = behaviour{takes: time.Minute}
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			plan := mustBuild(objects, nil)
-			if res := w.run(ctx, plan, wave.Config{}); res.Phase != wave.Running || res.Terminated {
-				t.Errorf("first run: %+v", res)
-			}
-			res := w.run(t.Context(), plan, wave.Config{})
-			if diff := cmp.Diff([]string{"create Job/h", "apply ConfigMap/a"}, w.done()); diff != "" || res.Phase != wave.Succeeded || len(res.Items) != 2 {
-				t.Errorf("second run: %+v (-want +got):\n%s", res, diff)
-			}
-		})
 	})
 }
 

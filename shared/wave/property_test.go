@@ -63,8 +63,11 @@ func drawScenario(t *rapid.T) scenario {
 		s.objects = append(s.objects, o)
 		for _, p := range []wave.Phase{wave.PreSync, wave.Sync, wave.PostSync, wave.SyncFail} {
 			b := behaviour{takes: seconds("takes"), deletion: seconds("deletion")}
-			if rapid.IntRange(0, 8).Draw(t, "fails") == 0 {
+			switch rapid.IntRange(0, 10).Draw(t, "fate") {
+			case 0:
 				b.end = "Degraded"
+			case 1:
+				b.refuse = fault.New(fault.Invalid, "refused")
 			}
 			s.world.behaviours[string(p)+"|"+o.Key.String()] = b
 		}
@@ -146,7 +149,7 @@ func checkRun(t *rapid.T, s scenario, full wave.Plan, res wave.Result) {
 	} else {
 		checkFailed(t, s, full)
 	}
-	checkCleanUp(t, s, full)
+	checkCleanUp(t, s)
 }
 
 // checkOnce: INV-2, each hook instance is created and each object changed at
@@ -292,12 +295,13 @@ func checkFailed(t *rapid.T, s scenario, full wave.Plan) {
 	}
 	for _, step := range full.OnFailure {
 		for _, it := range slices.Concat(step.Groups...) {
-			if !created[it.ID()] && it.Has(manifest.BeforeHookCreation) {
+			if !created[it.ID()] && it.Has(manifest.BeforeHookCreation) && s.world.behaviours[it.ID()].refuse == nil {
 				t.Fatalf("ENG-18: %s did not run", it.ID())
 			}
 		}
 		if slices.ContainsFunc(slices.Concat(step.Groups...), func(it wave.Item) bool {
-			return s.world.behaviours[it.ID()].end == "Degraded" || s.kept(it)
+			b := s.world.behaviours[it.ID()]
+			return b.end == "Degraded" || b.refuse != nil || s.kept(it)
 		}) {
 			return
 		}
@@ -308,7 +312,7 @@ func checkFailed(t *rapid.T, s scenario, full wave.Plan) {
 func (s scenario) kept(it wave.Item) bool { return it.Hook && !it.Has(manifest.BeforeHookCreation) }
 
 // checkCleanUp: HOOK-07 and HOOK-09, finished hooks are gone or released.
-func checkCleanUp(t *rapid.T, s scenario, full wave.Plan) {
+func checkCleanUp(t *rapid.T, s scenario) {
 	for _, e := range s.world.log {
 		th := s.world.things[e.item.Key]
 		if e.what != "create" || th == nil || th.deleting || th.instance != e.item.Instance {
@@ -321,7 +325,6 @@ func checkCleanUp(t *rapid.T, s scenario, full wave.Plan) {
 			t.Fatalf("HOOK-07: %s should have been deleted by %s", e.item.ID(), policy)
 		}
 	}
-	_ = full
 }
 
 // TestCrashAtEveryCall crashes one rich operation before and after each of its

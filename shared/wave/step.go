@@ -91,8 +91,8 @@ func (r *run) steps(ctx context.Context) error {
 		s.Prunes = slices.Concat(left, s.Prunes)
 		left = nil
 		follows := i+1 < len(r.plan.Steps)
-		if i > 0 {
-			r.progress.Phase, r.progress.Wave = s.Phase, s.Wave
+		r.progress.Phase, r.progress.Wave = s.Phase, s.Wave
+		if i > 0 && !s.hooks() { // a step with hooks is written down together with them
 			if err := r.save(ctx); err != nil {
 				return err
 			}

@@ -47,6 +47,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 		if w.empty() {
 			break
 		}
+		first = orElse(first, "the cluster to tell how things are")
 		if n := len(w.hooks) + len(w.healthy) + len(w.gone) - 1; n > 0 {
 			first += fmt.Sprintf(", and %d more", n)
 		}

@@ -44,7 +44,9 @@ type world struct {
 	saves      int
 	released   map[manifest.Key]bool
 	failSave   error
-	total      int // calls of any kind
+	failState  func() error
+	asked      []string // items of Apply calls, by id
+	total      int      // calls of any kind
 	crash      func(n int) (before, after bool)
 }
 
@@ -95,7 +97,7 @@ func (s *session) do(name string, call func()) error {
 }
 
 func (s *session) Apply(_ context.Context, it wave.Item) (out wave.Outcome, err error) {
-	if e := s.do("Apply", func() { out, err = s.apply(it) }); e != nil {
+	if e := s.do("Apply", func() { s.asked = append(s.asked, it.ID()); out, err = s.apply(it) }); e != nil {
 		return wave.Outcome{}, e
 	}
 	return out, err
@@ -186,6 +188,9 @@ func (t *thing) health() string {
 func (s *session) State(_ context.Context, it wave.Item) (st wave.State, err error) {
 	if e := s.do("State", func() { st = s.state(it) }); e != nil {
 		return wave.State{}, e
+	}
+	if s.failState != nil {
+		err = s.failState()
 	}
 	return st, err
 }

@@ -98,7 +98,7 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 	}
 	for _, t := range texts {
 		parsed, err := manifest.Parse(yamlName(t.file), t.data, manifest.Limits{
-			MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true,
+			MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true, LastKeyWins: true,
 		})
 		if err != nil {
 			return out, fault.With(err, "", "helm template shows the text that the chart makes") //nolint:wrapcheck // names file and line

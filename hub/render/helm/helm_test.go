@@ -351,6 +351,15 @@ func TestValuesFromAnotherSource(t *testing.T) {
 	}
 }
 
+func TestALabelPrintedTwiceIsTakenAsHelmTakesIt(t *testing.T) {
+	t.Parallel()
+	files := with(web(), map[string]string{"charts/web/templates/show.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: one\n  k: two\n"})
+	out, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "charts/web"}, files))
+	if err != nil || data(t, out)["k"] != "two" {
+		t.Errorf("data %v, %v", out, err)
+	}
+}
+
 func TestCustomResourceDefinitionsAndHooks(t *testing.T) {
 	t.Parallel()
 	files := with(web(), map[string]string{

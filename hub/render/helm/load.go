@@ -85,7 +85,7 @@ func (l *loading) chart(dir string) (*loaded, error) {
 		files = append(files, more...)
 	}
 	if c.Chart, err = loader.LoadFiles(files); err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the chart cannot be loaded: %s", err), dir, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the chart cannot be loaded: %s", err), path.Join(dir, "Chart.yaml"), "") //nolint:wrapcheck // classified
 	}
 	return c, nil
 }

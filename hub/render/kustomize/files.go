@@ -69,11 +69,11 @@ func (f *files) Exists(p string) bool { return f.kind(p) != hub.InputMissing }
 // CleanedAbs implements filesys.FileSystem. Kustomize compares what it gives
 // with the directory that a kustomization may read from, so links are resolved.
 func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
-	real, kind, err := f.tree.Real(f.ctx, name(p))
+	resolved, kind, err := f.tree.Real(f.ctx, name(p))
 	if err != nil {
 		return "", "", f.refuse(err)
 	}
-	abs := path.Join("/", real)
+	abs := path.Join("/", resolved)
 	switch kind {
 	case hub.InputMissing:
 		return "", "", &fs.PathError{Op: "open", Path: name(p), Err: fs.ErrNotExist}

@@ -46,7 +46,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 				job.Dir, "choose fewer files with directory.include or directory.exclude")
 		}
 		objects, err := manifest.Parse(names[i], f.Data, manifest.Limits{
-			MaxBytes: job.Limits.DirectoryBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth,
+			MaxBytes: job.Limits.DirectoryBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, LastKeyWins: true,
 		})
 		if err != nil {
 			return render.Output{}, err //nolint:wrapcheck // names file, document and line

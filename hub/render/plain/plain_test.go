@@ -84,6 +84,10 @@ func TestContentsOfFiles(t *testing.T) {
 			files: map[string]string{"a.yaml": cm("a") + "---\n" + cm("b") + "---\n---\n# only a comment\n"},
 			want:  []string{"ConfigMap a", "ConfigMap b"},
 		},
+		"a key given twice is taken as kubectl takes it": {
+			files: map[string]string{"a.yaml": cm("a") + "data: {k: one}\ndata: {k: two}\n"},
+			want:  []string{"ConfigMap a"},
+		},
 		"DIR-06 YAML that is no manifest": {
 			files: map[string]string{"values.yaml": "replicas: 3\n", "a.yaml": cm("a")},
 			want:  []string{"ConfigMap a"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/sandbox"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -27,8 +28,9 @@ func rogue(mode string) int {
 	if mode == "version" {
 		version = "0"
 	}
-	if mode == "mute" {
-		time.Sleep(time.Hour)
+	if mode == "uncaged" {
+		_ = wire.Send(render.FrameFailed, render.Fail(uncaged(sandbox.ErrUnsupported)))
+		return 1
 	}
 	if err := wire.Send(render.FrameHello, render.Hello{Version: version, Sandbox: "rogue"}); err != nil {
 		return 1
@@ -151,6 +153,17 @@ func TestAWorkerIsNotBelieved(t *testing.T) {
 		res, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))
 		if err != nil || len(res.Warnings) != 1 || res.Warnings[0] != "]0;titlehello" {
 			t.Errorf("warnings %q, %v", res.Warnings, err)
+		}
+	})
+	t.Run("without Landlock nothing is rendered, and the status says why", func(t *testing.T) {
+		t.Parallel()
+		p := newPool(t, func(cfg *render.Config) { cfg.Arguments = []string{"rogue-worker", "uncaged"} })
+		_, err := p.Render(t.Context(), request(hub.Source{Path: "."}, map[string]string{"a.yaml": configMap}))
+		if _, status := p.Status(t.Context()); status == nil || status.Error() != err.Error() {
+			t.Errorf("status %v, render %v", status, err)
+		}
+		if fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "Landlock") || !strings.Contains(fault.Sentence(err), "none") {
+			t.Errorf("error %v", err)
 		}
 	})
 	t.Run("a binary that is no worker", func(t *testing.T) {

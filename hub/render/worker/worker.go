@@ -121,6 +121,9 @@ func cage(o options) (string, error) {
 	// Landlock and seccomp hold one thread and what it becomes; it is this
 	// thread that becomes the new program. It is never unlocked.
 	runtime.LockOSThread()
+	// If the machine runs out of memory, a renderer goes before the hub. A
+	// kernel that has no such file kills by its own choice.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	limits := sandbox.Limits{Data: uint64(2*o.memory + roomForRuntime), Files: openFiles} //nolint:gosec // checked by the pool
 	if raceDetector {
 		limits.Data = 0 // it maps terabytes

@@ -728,7 +728,7 @@ export interface paths {
          * Takes a stream of YAML or JSON documents and makes or changes the objects in it
          * @description Application, AppProject, and Secrets labelled
          *     argocd.argoproj.io/secret-type (repository, repo-creds, cluster) are
-         *     taken. Each document has its own result; one that is refused does not
+         *     taken; application/json is taken as well. Each document has its own result; one that is refused does not
          *     stop the others. The rights are those of each object.
          */
         post: operations["apply"];
@@ -921,8 +921,6 @@ export interface components {
             generation?: number;
             creationTimestamp?: string;
             deletionTimestamp?: string;
-        } & {
-            [key: string]: unknown;
         };
         AppProject: {
             apiVersion: string;
@@ -1064,8 +1062,6 @@ export interface components {
             /** @description Oldest first, the last ten; not in lists. */
             history?: components["schemas"]["HistoryEntry"][];
             capstan?: components["schemas"]["HubStatus"];
-        } & {
-            [key: string]: unknown;
         };
         /** @description What Capstan knows beyond Argo CD's status. */
         HubStatus: {
@@ -1190,7 +1186,7 @@ export interface components {
             name: string;
         };
         SyncRequest: {
-            /** @description Instead of the target revision; needs the right `override` too. */
+            /** @description Refuse unless the target stands at this revision; the first digits are enough. */
             revision?: string;
             /** @description Delete what is no longer in the target. */
             prune?: boolean;
@@ -1384,18 +1380,19 @@ export interface components {
         ApplyResult: {
             /** @description How many documents were refused. */
             failed: number;
-            results: {
-                /** @description Which document of the stream, from 1. */
-                index: number;
-                apiVersion?: string;
-                kind?: string;
-                namespace?: string;
-                name?: string;
-                /** @enum {string} */
-                result: "created" | "configured" | "unchanged" | "failed";
-                warnings?: string[];
-                error?: components["schemas"]["Error"];
-            }[];
+            results: components["schemas"]["ApplyResultItem"][];
+        };
+        ApplyResultItem: {
+            /** @description Which document of the stream, from 1. */
+            index: number;
+            apiVersion?: string;
+            kind?: string;
+            namespace?: string;
+            name?: string;
+            /** @enum {string} */
+            result: "created" | "configured" | "unchanged" | "failed";
+            warnings?: string[];
+            error?: components["schemas"]["Error"];
         };
         StreamEvent: {
             /** @enum {string} */
@@ -2023,7 +2020,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    roles?: components["schemas"]["Roles"];
+                    roles?: ("platform-admin" | "tenant-admin" | "readonly")[];
                     disabled?: boolean;
                     password?: components["schemas"]["NewPassword"];
                 };

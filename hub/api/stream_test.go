@@ -1,0 +1,161 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// An event as it arrives.
+type event struct {
+	ID, Name string
+	Data     struct {
+		Kind, ID, Namespace, Name string
+		Gone                      bool
+		Application               struct {
+			Metadata struct{ Name string }
+		}
+		Cluster struct{ Name string }
+	}
+}
+
+// listen opens a stream. The channel closes when the stream ends.
+func (w *world) listen(t *testing.T, secret, query string) <-chan event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/api/v1/stream"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	resp, err := w.http.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("the stream answers %d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
+	}
+	out := make(chan event, 100) // more than any test sends
+	go func() {
+		defer close(out)
+		defer resp.Body.Close()
+		var e event
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			key, value, _ := strings.Cut(lines.Text(), ": ")
+			switch key {
+			case "id":
+				e.ID = value
+			case "event":
+				e.Name = value
+			case "data":
+				_ = json.Unmarshal([]byte(value), &e.Data)
+			case "":
+				if e.Name != "" {
+					out <- e
+				}
+				e = event{}
+			}
+		}
+	}()
+	return out
+}
+
+// until waits for the first event that fits.
+func until(t *testing.T, events <-chan event, what string, fits func(event) bool) event {
+	t.Helper()
+	for e := range events {
+		if fits(e) {
+			return e
+		}
+	}
+	t.Fatalf("the stream ended before %s", what)
+	return event{}
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.admin("acme")
+	w.call(admin, "POST", "/api/v1/applications", application("first")).ok(201)
+	var list struct{ Cursor string }
+	w.call(admin, "GET", "/api/v1/applications", nil).ok(200).into(&list)
+	var resume string
+	t.Run("UX-API-4 what happens after a list arrives with the object", func(t *testing.T) {
+		events := w.listen(t, admin, "?cursor="+list.Cursor)
+		w.call(admin, "POST", "/api/v1/applications", application("second")).ok(201)
+		e := until(t, events, "application second", func(e event) bool { return e.Name == "application" && e.Data.Name == "second" })
+		if e.Data.Application.Metadata.Name != "second" || e.ID == "" {
+			t.Errorf("the event is %+v", e)
+		}
+		resume = e.ID
+		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+		until(t, events, "cluster prod", func(e event) bool { return e.Name == "cluster" && e.Data.Cluster.Name == "prod" })
+		w.call(admin, "DELETE", "/api/v1/applications/argocd/second", nil).ok(204)
+		until(t, events, "the deletion", func(e event) bool { return e.Name == "application" && e.Data.Gone })
+	})
+	t.Run("UX-API-4 a stream goes on where it broke off", func(t *testing.T) {
+		events := w.listen(t, admin, "?cursor="+resume)
+		until(t, events, "cluster prod again", func(e event) bool { return e.Data.Cluster.Name == "prod" })
+	})
+	t.Run("a cursor that is none is refused", func(t *testing.T) {
+		w.call(admin, "GET", "/api/v1/stream?cursor=nonsense", nil).fails(400)
+		w.call("", "GET", "/api/v1/stream", nil).fails(401)
+	})
+	t.Run("ISO-5 another tenant's changes do not arrive", func(t *testing.T) {
+		events := w.listen(t, w.admin("bolt"), "")
+		w.call(admin, "POST", "/api/v1/applications", application("hidden")).ok(201)
+		w.call(w.admin("bolt"), "POST", "/api/v1/applications", application("own")).ok(201)
+		until(t, events, "the own application", func(e event) bool {
+			if e.Data.Name == "hidden" {
+				t.Error("the stream shows another tenant's application")
+			}
+			return e.Data.Name == "own"
+		})
+	})
+	t.Run("a stream of one application tells of it alone", func(t *testing.T) {
+		events := w.listen(t, admin, "?application=argocd/first")
+		w.call(admin, "POST", "/api/v1/applications", application("noise")).ok(201)
+		w.call(admin, "PUT", "/api/v1/applications/argocd/first", application("first", func(s map[string]any) { s["revisionHistoryLimit"] = 3 })).ok(200)
+		e := until(t, events, "application first", func(e event) bool { return e.Name == "application" })
+		if e.Data.Name != "first" {
+			t.Errorf("the event is %+v", e)
+		}
+		w.call(admin, "GET", "/api/v1/stream?application=argocd/none", nil).fails(404)
+		w.call(admin, "GET", "/api/v1/stream?application=none", nil).fails(400)
+	})
+	t.Run("SEC-F2 SEC-D8 a stream ends with the session, and rights are asked again", func(t *testing.T) {
+		w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "rob", "password": password, "roles": []string{"readonly"}}).ok(201)
+		var in struct{ Token string }
+		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "rob", "password": password, "mode": "token"}).ok(200).into(&in)
+		events := w.listen(t, in.Token, "")
+		w.call(admin, "POST", "/api/v1/applications", application("shown")).ok(201)
+		until(t, events, "application shown", func(e event) bool { return e.Data.Name == "shown" })
+		w.call(admin, "PUT", "/api/v1/users/rob", map[string]any{"roles": []string{}}).ok(200)
+		w.call(admin, "POST", "/api/v1/applications", application("unseen")).ok(201)
+		w.call(admin, "PUT", "/api/v1/users/rob", map[string]any{"disabled": true}).ok(200)
+		for e := range events { // ends only because the stream does
+			if e.Data.Name == "unseen" {
+				t.Error("the stream shows what the account may no longer see")
+			}
+		}
+	})
+	t.Run("a role that may see nothing hears nothing of applications", func(t *testing.T) {
+		events := w.listen(t, w.user("acme", "blind"), "")
+		w.call(admin, "POST", "/api/v1/applications", application("dark")).ok(201)
+		w.user("acme", "late", hub.RoleReadOnly)
+		select {
+		case e := <-events:
+			if e.Data.Name != "" {
+				t.Errorf("the stream shows %+v", e)
+			}
+		default:
+		}
+	})
+}

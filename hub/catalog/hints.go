@@ -1,0 +1,45 @@
+package catalog
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// gatheredHints keeps hints until many writes are done, each of them once.
+type gatheredHints struct {
+	mu      sync.Mutex
+	wakes   map[hub.ClusterID]bool
+	changed map[hub.TenantID]bool
+	due     map[string]bool
+}
+
+func (g *gatheredHints) Wake(cluster hub.ClusterID)  { note(g, &g.wakes, cluster) }
+func (g *gatheredHints) Changed(tenant hub.TenantID) { note(g, &g.changed, tenant) }
+func (g *gatheredHints) Due(kind string)             { note(g, &g.due, kind) }
+
+func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if *set == nil {
+		*set = map[K]bool{}
+	}
+	(*set)[key] = true
+}
+
+// give passes them on.
+func (g *gatheredHints) give(to Hints) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, kind := range slices.Sorted(maps.Keys(g.due)) {
+		to.Due(kind)
+	}
+	for cluster := range g.wakes {
+		to.Wake(cluster)
+	}
+	for tenant := range g.changed {
+		to.Changed(tenant)
+	}
+}

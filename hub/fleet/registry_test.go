@@ -1,0 +1,215 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testConn is a connection over a pipe that nobody speaks on.
+func testConn(t *testing.T, p tunnel.Peer, lane tunnel.Lane, epoch string) *conn {
+	t.Helper()
+	here, there := net.Pipe()
+	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: run.System{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(errors.New("the test is over")); _ = there.Close() })
+	return &conn{session: s, peer: p, epoch: epoch}
+}
+
+func mustAdd(t *testing.T, r *registry, c *conn) *conn {
+	t.Helper()
+	if err := r.add(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRegistry(t *testing.T) {
+	p := agentPeer()
+	r := newRegistry()
+	one := mustAdd(t, r, testConn(t, p, tunnel.Control(), "epoch-1"))
+	cluster := one.cluster()
+	if r.current(cluster) != nil {
+		t.Error("a connection counts before Hello")
+	}
+	if old, ok := r.attach(one); old != nil || !ok || r.current(cluster) != one {
+		t.Errorf("attach() = %v, %v", old, ok)
+	}
+	two := mustAdd(t, r, testConn(t, p, tunnel.Control(), "epoch-1"))
+	if old, _ := r.attach(two); old != one || r.mayAttach(cluster, "epoch-1") != nil {
+		t.Error("a process may not replace its own connection")
+	}
+	three := mustAdd(t, r, testConn(t, p, tunnel.Control(), "epoch-2"))
+	r.attach(three)
+	if fault.KindOf(r.mayAttach(cluster, "epoch-1")) != fault.Conflict {
+		t.Error("FT-L8 a process that was replaced may attach again")
+	}
+	if r.mayAttach(cluster, "epoch-3") != nil {
+		t.Error("FT-L8 a new process may not attach")
+	}
+	bulk := mustAdd(t, r, testConn(t, p, tunnel.Bulk(), ""))
+	if with := r.remove(two); with != nil || r.current(cluster) != three {
+		t.Error("FT-L4 the end of an old connection touched the new one")
+	}
+	if with := r.remove(three); len(with) != 1 || with[0] != bulk {
+		t.Errorf("the bulk connection does not end with its attachment: %v", with)
+	}
+	if r.mayAttach(cluster, "epoch-1") != nil {
+		t.Error("the older process may not come back after the newer has gone")
+	}
+	if _, ok := r.attach(three); ok {
+		t.Error("a connection that has ended was attached")
+	}
+	r.remove(one)
+	r.remove(bulk)
+	if len(r.all()) != 0 || len(r.agents) != 0 || len(r.clusters) != 0 {
+		t.Errorf("INV-9 left behind: %d connections, %d agents, %d clusters", len(r.conns), len(r.agents), len(r.clusters))
+	}
+}
+
+func TestRegistryBounds(t *testing.T) {
+	r := newRegistry()
+	p := agentPeer()
+	for range mostOfAgent {
+		mustAdd(t, r, testConn(t, p, tunnel.Control(), "e"))
+	}
+	if err := r.add(testConn(t, p, tunnel.Bulk(), "e")); err == nil {
+		t.Error("FT-L13 an agent may have any number of connections")
+	}
+	mustAdd(t, r, testConn(t, agentPeer(), tunnel.Control(), "e"))
+	for i := range 3 * mostStale {
+		c := testConn(t, agentPeer(), tunnel.Control(), fmt.Sprint(i))
+		c.peer.Cluster = p.Cluster
+		mustAdd(t, r, c)
+		r.attach(c)
+	}
+	if n := len(r.clusters[hub.ClusterID(p.Cluster)].stale); n > mostStale {
+		t.Errorf("INV-9 %d replaced processes are remembered", n)
+	}
+}
+
+func TestPartWhileBusy(t *testing.T) {
+	c := testConn(t, agentPeer(), tunnel.Control(), "e")
+	c.sending.Lock() // an answer that the agent does not read
+	reason := fault.New(fault.Denied, "enough")
+	c.part(reason)
+	c.part(fault.New(fault.Denied, "later"))
+	if !errors.Is(c.ending(), reason) {
+		t.Errorf("ending() = %v, want the first reason", c.ending())
+	}
+	<-c.session.Done() // nothing that the agent does keeps it open
+	c.sending.Unlock()
+}
+
+// fixed is a set of revocations.
+type fixed struct {
+	version int64
+	all     []hub.Revocation
+	err     error
+	loads   int
+}
+
+func (f *fixed) RevocationVersion(context.Context) (int64, error) { return f.version, f.err }
+func (f *fixed) Revocations(context.Context, time.Time) ([]hub.Revocation, error) {
+	f.loads++
+	return f.all, f.err
+}
+
+func TestRevoked(t *testing.T) {
+	t.Parallel()
+	var r revoked
+	p := tunnel.Peer{AgentID: "a", Serial: "1"}
+	if fault.KindOf(r.check(p)) != fault.Offline {
+		t.Error("INV-12 an agent is let in before revocations are known")
+	}
+	from := &fixed{err: errors.New("away")}
+	if _, err := r.refresh(t.Context(), from, time.Now); err == nil || r.set.Load() != nil {
+		t.Error("INV-12 an outage counts as an empty set")
+	}
+	from.err = nil
+	refresh := func() bool {
+		moved, err := r.refresh(t.Context(), from, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return moved
+	}
+	if !refresh() || r.check(p) != nil {
+		t.Error("nobody is revoked and the agent is not let in")
+	}
+	if refresh() || from.loads != 1 {
+		t.Errorf("an unchanged version loads the set: %d loads", from.loads)
+	}
+	for name, v := range map[string]hub.Revocation{"Agent": {AgentID: "a"}, "Serial": {Serial: "1"}} {
+		from.version++
+		from.all = []hub.Revocation{v}
+		if !refresh() || fault.KindOf(r.check(p)) != fault.Denied {
+			t.Errorf("SEC-K5 %s: a revoked agent is let in", name)
+		}
+		if r.check(tunnel.Peer{AgentID: "b", Serial: "2"}) != nil {
+			t.Errorf("%s: another agent is not let in", name)
+		}
+	}
+	from.version++
+	from.all = []hub.Revocation{{}}
+	if refresh(); r.check(tunnel.Peer{}) != nil {
+		t.Error("an empty revocation covers something")
+	}
+}
+
+func TestEnrolLimit(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := newEnrolLimit()
+	for i := range enrolHostBurst {
+		if err := l.check("192.0.2.1:1000", now); err != nil {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+	}
+	if err := l.check("192.0.2.1:2000", now); fault.KindOf(err) != fault.Exceeded {
+		t.Errorf("SEC-K2 one attempt too many = %v", err)
+	}
+	if err := l.check("192.0.2.2:1000", now); err != nil {
+		t.Errorf("another host pays for it: %v", err)
+	}
+	if err := l.check("192.0.2.1:3000", now.Add(time.Minute)); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+	for i := range 2 * enrolHosts {
+		_ = l.check(fmt.Sprintf("[2001:db8::%x]:1", i), now)
+	}
+	if len(l.hosts) > enrolHosts {
+		t.Errorf("INV-9 %d hosts are remembered", len(l.hosts))
+	}
+	if err := l.check("192.0.2.9:1", now); fault.KindOf(err) != fault.Exceeded {
+		t.Errorf("SEC-K2 many hosts together are not limited: %v", err)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]bool{
+		"": true, "v1.35.4": true, "größe": true, "a b": true,
+		"a\nb": false, "a\x1b[0m": false, "a\x00": false, "\xff": false, "\u202e": false, "12345678901": false,
+	} {
+		if got := plain(s, 10); got != want {
+			t.Errorf("SEC-L1 plain(%q) = %v", s, got)
+		}
+	}
+}
