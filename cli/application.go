@@ -237,6 +237,9 @@ func (a *app) appSync() *cobra.Command {
 				Prune: ref(prune), DryRun: ref(dryRun), Force: ref(force), SkipHooks: ref(skipHooks),
 				Revision: ref(revision), Reason: ref(reason), SyncOptions: list(options), Resources: selected,
 			}
+			if err := a.awaitTarget(cmd.Context(), api, namespace, name, w); err != nil {
+				return err
+			}
 			op, raw, err := call[client.Operation](api.SyncApplication(cmd.Context(), namespace, name, nil, req))
 			if err != nil {
 				return err

@@ -97,6 +97,18 @@ func (a *app) await(ctx context.Context, api *client.Client, namespace, name str
 	return err
 }
 
+// awaitTarget waits until an application that was just made has been
+// rendered, or says why it cannot be.
+func (a *app) awaitTarget(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	defer cancel()
+	return a.watch(ctx, api, namespace, name, func(x client.Application, _ []byte) (bool, error) {
+		st := deref(x.Status)
+		rendered := st.Capstan != nil && deref(st.Capstan.Target) != ""
+		return rendered || len(deref(st.Conditions)) > 0, nil
+	})
+}
+
 // awaitGone waits until an application no longer exists.
 func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)

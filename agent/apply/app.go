@@ -40,6 +40,7 @@ type app struct {
 	running    *running
 	deleting   bool                    // a delete operation began; nothing is healed any more
 	rebuild    bool                    // its records were lost with the state directory
+	reclaimed  bool                    // with rebuild: its tombstones were looked up
 	healthy    *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
 	gone       bool                    // a delete operation has succeeded
 	stale      bool                    // some object must be compared by a dry run or read
@@ -151,6 +152,8 @@ func (a *app) next() func(ctx context.Context) {
 	case a.fresh:
 		a.fresh = false
 		return a.take
+	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
+		return a.reclaimAll
 	case len(a.queue) > 0 && !a.untaken:
 		id := a.queue[0]
 		return func(ctx context.Context) { a.turn(ctx, id) }
@@ -207,6 +210,9 @@ func (a *app) take(ctx context.Context) {
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
 	a.align()
+	if a.rebuild {
+		a.reclaimed, a.stale = false, true
+	}
 	a.rejudge(ctx)
 	a.stones()
 	a.tell()

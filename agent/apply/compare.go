@@ -47,9 +47,7 @@ func (a *app) compare(ctx context.Context) {
 		})
 	}
 	wait.Wait()
-	if a.rebuilding() {
-		a.recover(ctx)
-	}
+	a.rebuilt(ctx)
 }
 
 // examine reads one object and tries its desired content out.
@@ -114,7 +112,7 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	}
 	s.body, s.options = body, a.options(body)
 	a.mu.Lock()
-	a.prepare(body, x.key)
+	body.SetNamespace(x.key.Namespace) // without a tracking id: that it is missing makes no difference (TRK-08)
 	s.ignore = a.ignore
 	if x.record != nil {
 		s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
@@ -232,16 +230,10 @@ func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 	x.record = &r
 }
 
-func (a *app) rebuilding() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.rebuild
-}
-
-// recover finishes the rebuilding of lost records: tombstones whose objects
-// carry our tracking id are ours, and may be pruned by the next operation
-// that prunes; nothing else is taken for ours.
-func (a *app) recover(ctx context.Context) {
+// reclaimAll finds out which objects of tombstones are ours, before any
+// operation could pass them over: those that carry our tracking id. Nothing
+// else is taken for ours.
+func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
 	stones := slices.Clone(a.state.GetTombstones())
 	a.mu.Unlock()
@@ -251,17 +243,26 @@ func (a *app) recover(ctx context.Context) {
 			if ctx.Err() == nil {
 				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
-			a.mu.Lock()
-			a.compareLater(5 * comparePause)
-			a.mu.Unlock()
+			_ = run.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
 			return
 		}
 	}
 	a.mu.Lock()
+	a.reclaimed = true
+	a.mu.Unlock()
+}
+
+// rebuilt ends the rebuilding of lost records once every object was looked at.
+func (a *app) rebuilt(ctx context.Context) {
+	a.mu.Lock()
 	defer a.mu.Unlock()
+	if !a.rebuild || !a.reclaimed {
+		return
+	}
 	for _, x := range a.objects {
-		if x.unsure() {
-			return // some object is still to be looked at
+		if x.unsure() || !x.live.known {
+			a.compareLater(comparePause)
+			return
 		}
 	}
 	a.rebuild = false

@@ -28,6 +28,7 @@ type fight struct {
 	times []time.Time // of our healings, newest last
 	delay time.Duration
 	until time.Time
+	owed  bool // the healing at until is still to be done
 }
 
 // heal brings an object back to what was accepted, if that is what the
@@ -95,6 +96,10 @@ func (x *object) patience(now time.Time) time.Duration {
 	if now.Before(f.until) {
 		return f.until.Sub(now)
 	}
+	if f.owed {
+		f.owed, f.times = false, append(f.times, now)
+		return 0
+	}
 	if n := len(f.times); n > 0 && now.Sub(f.times[n-1]) > 2*f.delay+fightWindow {
 		f.delay, f.times = 0, nil
 		x.app.unwarn("fight " + x.key.String())
@@ -105,7 +110,7 @@ func (x *object) patience(now time.Time) time.Duration {
 		return 0
 	}
 	f.delay = min(max(f.delay*fightFactor, fightFirst), fightMost)
-	f.until = now.Add(f.delay)
+	f.until, f.owed = now.Add(f.delay), true
 	x.app.warn("fight "+x.key.String(), foughtOver(x.key, who, what))
 	return f.delay
 }

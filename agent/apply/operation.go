@@ -27,6 +27,10 @@ const (
 // on after the next start.
 func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	started := a.e.Clock.Now()
+	if ended, phase := a.e.Secret.Ended(a.id); ended == o.ID {
+		a.end(ctx, o, result(o, ending{phase, "it had ended before the agent's state was lost; what it did is still there"}, started))
+		return
+	}
 	if why := a.refuses(o, started); why != nil {
 		a.end(ctx, o, result(o, errored(why), started))
 		return
@@ -46,6 +50,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	if ctx.Err() != nil && out.GetFinishedUnixNano() == 0 {
 		return
 	}
+	a.e.Secret.SetEnded(a.id, o.ID, out.GetPhase())
 	a.end(ctx, o, out)
 	a.aftermath(ctx, o, out)
 }

@@ -34,12 +34,12 @@ type Vault interface {
 
 // The entries of the Secret.
 const (
-	entryIdentity    = "identity"
-	entryKeys        = "keys"
-	entryCursor      = "cursor"
-	entryGenerations = "generations"
-	entryLedgers     = "ledgers"
-	entryRecordKey   = "recordKey"
+	entryIdentity  = "identity"
+	entryKeys      = "keys"
+	entryCursor    = "cursor"
+	entryApps      = "applications"
+	entryLedgers   = "ledgers"
+	entryRecordKey = "recordKey"
 )
 
 // Keys are what the hub entrusts to the agent for its tenant and cluster.
@@ -56,17 +56,25 @@ type Secret struct {
 	log   *slog.Logger
 	wake  chan struct{}
 
-	mu          sync.Mutex
-	identity    []byte
-	recordKey   []byte
-	keys        Keys
-	cursor      Cursor
-	generations map[string]uint64
-	ledgers     map[string]json.RawMessage
-	written     map[string][]byte
-	version     uint64   // counts changes
-	flushed     uint64   // newest change that is stored
-	waiters     []waiter // of Flush
+	mu        sync.Mutex
+	identity  []byte
+	recordKey []byte
+	keys      Keys
+	cursor    Cursor
+	apps      map[string]mark
+	ledgers   map[string]json.RawMessage
+	written   map[string][]byte
+	version   uint64   // counts changes
+	flushed   uint64   // newest change that is stored
+	waiters   []waiter // of Flush
+}
+
+// A mark is what must be known of an application even if the directory is
+// lost: what is older than it is refused, and what has ended is not run again.
+type mark struct {
+	Generation uint64 `json:"g"`
+	Ended      string `json:"o,omitempty"` // newest operation that ended
+	Phase      string `json:"p,omitempty"` // how
 }
 
 type waiter struct {
@@ -78,7 +86,7 @@ type waiter struct {
 func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, error) {
 	s := &Secret{
 		vault: vault, log: log, wake: make(chan struct{}, 1),
-		generations: map[string]uint64{}, ledgers: map[string]json.RawMessage{},
+		apps: map[string]mark{}, ledgers: map[string]json.RawMessage{},
 	}
 	data, err := vault.Read(ctx)
 	if fault.KindOf(err) == fault.Missing {
@@ -90,7 +98,7 @@ func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, er
 	s.written = data
 	s.identity, s.recordKey = data[entryIdentity], data[entryRecordKey]
 	for name, into := range map[string]any{
-		entryKeys: &s.keys, entryCursor: &s.cursor, entryGenerations: &s.generations, entryLedgers: &s.ledgers,
+		entryKeys: &s.keys, entryCursor: &s.cursor, entryApps: &s.apps, entryLedgers: &s.ledgers,
 	} {
 		if len(data[name]) == 0 {
 			continue
@@ -182,7 +190,7 @@ func (s *Secret) encode() (map[string][]byte, error) {
 	}
 	size := len(s.identity)
 	for name, v := range map[string]any{
-		entryKeys: s.keys, entryCursor: s.cursor, entryGenerations: s.generations, entryLedgers: s.ledgers,
+		entryKeys: s.keys, entryCursor: s.cursor, entryApps: s.apps, entryLedgers: s.ledgers,
 	} {
 		raw, err := json.Marshal(v)
 		if err != nil {
@@ -192,9 +200,9 @@ func (s *Secret) encode() (map[string][]byte, error) {
 		size += len(raw)
 	}
 	if size > maxSecret*9/10 {
-		// The generations are the only part that grows with the number of
+		// These marks are the only part that grows with the number of
 		// applications; without them the hub's own guard still stands.
-		delete(data, entryGenerations)
+		delete(data, entryApps)
 	}
 	return data, nil
 }
@@ -276,21 +284,41 @@ func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
 func (s *Secret) Generation(app string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.generations[app]
+	return s.apps[app].Generation
 }
 
 // Raise keeps a generation if it is the highest so far.
 func (s *Secret) Raise(app string, generation uint64) {
 	s.mu.Lock()
-	higher := generation > s.generations[app]
+	higher := generation > s.apps[app].Generation
 	s.mu.Unlock()
 	if higher {
-		s.change(func() { s.generations[app] = max(generation, s.generations[app]) })
+		s.change(func() {
+			m := s.apps[app]
+			m.Generation = max(generation, m.Generation)
+			s.apps[app] = m
+		})
 	}
 }
 
+// Ended is the newest operation of an application that ended, and how.
+func (s *Secret) Ended(app string) (operation, phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.apps[app].Ended, s.apps[app].Phase
+}
+
+// SetEnded keeps the newest operation of an application that ended.
+func (s *Secret) SetEnded(app, operation, phase string) {
+	s.change(func() {
+		m := s.apps[app]
+		m.Ended, m.Phase = operation, phase
+		s.apps[app] = m
+	})
+}
+
 // Forget drops what is kept of an application.
-func (s *Secret) Forget(app string) { s.change(func() { delete(s.generations, app) }) }
+func (s *Secret) Forget(app string) { s.change(func() { delete(s.apps, app) }) }
 
 // Ledger gives the open steps of an operation.
 func (s *Secret) Ledger(operation string) ([]byte, bool) {

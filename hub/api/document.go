@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/labstack/echo/v4"
+
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // Names of the extensions in the document.
@@ -75,11 +78,41 @@ func (s *Server) known(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		o := s.operations[c.Request().Method+" "+c.Path()]
 		if o == nil {
-			return errNoOperation()
+			return s.noOperation(c)
 		}
 		c.Set(keyOperation, o)
 		return next(c)
 	}
+}
+
+// noOperation tells a wrong method from a wrong address.
+func (s *Server) noOperation(c echo.Context) error {
+	asked := strings.Split(c.Request().URL.Path, "/")
+	var methods []string
+	for _, o := range s.operations {
+		if fits(strings.Split(o.route.Path, "/"), asked) {
+			methods = append(methods, o.route.Method)
+		}
+	}
+	if len(methods) == 0 {
+		return errNoOperation()
+	}
+	slices.Sort(methods)
+	c.Response().Header().Set("Allow", strings.Join(methods, ", "))
+	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(c.Request().Method)), codeMethod)
+}
+
+// fits says whether a path is one of a template.
+func fits(template, path []string) bool {
+	if len(template) != len(path) {
+		return false
+	}
+	for i, part := range template {
+		if part != path[i] && !strings.HasPrefix(part, "{") {
+			return false
+		}
+	}
+	return true
 }
 
 // valid checks a request against the document.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -125,7 +126,7 @@ func TestFrontDoor(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/clusters/enroll", []int{1}).fails(400)
 		w.call(admin, "GET", "/api/v1/repositories/..%2f..%2fx", nil).fails(404)
 		w.call(admin, "GET", "/api/v1/repositories/%00", nil).fails(404)
-		w.call(admin, "GET", "/api/v1/applications/argocd/%00", nil).fails(404)
+		w.call(admin, "GET", "/api/v1/applications/argocd/%00", nil).fails(400)
 	})
 	t.Run("no refusal repeats a password", func(t *testing.T) {
 		p := w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "x", "password": "hunter2"}).fails(400)
@@ -164,13 +165,40 @@ func TestFrontDoor(t *testing.T) {
 	t.Run("API-19 a database that is away is one clear sentence", func(t *testing.T) {
 		away := newWorld(t)
 		secret := away.admin("acme")
-		away.db.Close()
+		back := away.breakDatabase(t)
 		if p := away.call(secret, "GET", "/api/v1/applications", nil).fails(503); !p.Retryable {
 			t.Errorf("the error is %+v", p)
 		}
 		away.call("", "GET", "/readyz", nil).fails(503)
+		away.call("", "POST", "/api/v1/login", map[string]any{"username": "x", "password": "y"}).fails(503)
 		away.call("", "GET", "/healthz", nil).ok(200)
+		back()
+		away.call(secret, "GET", "/api/v1/applications", nil).ok(200)
 	})
+}
+
+// breakDatabase takes the database away, and gives what brings it back.
+func (w *world) breakDatabase(t *testing.T) func() {
+	t.Helper()
+	u, err := url.Parse(w.super)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres"
+	conn := storetest.Connect(t, u.String())
+	run := func(statement string) {
+		if _, err := conn.Exec(context.Background(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false")
+	run("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '" + name + "'")
+	run("ALTER DATABASE " + name + " RENAME TO " + name + "_away")
+	return func() {
+		run("ALTER DATABASE " + name + "_away RENAME TO " + name)
+		run("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true")
+	}
 }
 
 func TestRates(t *testing.T) {

@@ -37,12 +37,13 @@ const password = "correct horse battery"
 
 // A world is one hub's HTTP face on a real store, without agents.
 type world struct {
-	t    *testing.T
-	db   *store.DB
-	cat  *catalog.Catalog
-	url  string
-	http *http.Client
-	log  *buffer
+	t     *testing.T
+	db    *store.DB
+	super string // URL of the database for its superuser
+	cat   *catalog.Catalog
+	url   string
+	http  *http.Client
+	log   *buffer
 
 	mu    sync.Mutex
 	users map[string]string // bearer secret by "tenant/name"
@@ -140,8 +141,9 @@ func (pushes) Receive(_ context.Context, header http.Header, body []byte) (int, 
 
 func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	t.Helper()
-	db := storetest.Open(t)
-	w := &world{t: t, db: db, users: map[string]string{}, log: &buffer{}}
+	urls := storetest.Database(t)
+	db := storetest.OpenURLs(t, urls.Config())
+	w := &world{t: t, db: db, super: urls.Superuser, users: map[string]string{}, log: &buffer{}}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	passwords, err := identity.NewPasswords(4)
 	if err != nil {

@@ -144,7 +144,7 @@ func (l *library) take(ctx context.Context, s *spool, dir string, limits packLim
 	ix := &indexer{ctx: ctx, src: s.reader(), size: s.size, limits: limits, inflaters: &l.inflaters, waiting: map[plumbing.Hash][]int32{}}
 	sum, err := ix.run()
 	if err != nil {
-		return nil, err
+		return nil, blame(ctx, err)
 	}
 	entries := make([]idxEntry, len(ix.objects))
 	for i, o := range ix.objects {
@@ -158,6 +158,15 @@ func (l *library) take(ctx context.Context, s *spool, dir string, limits packLim
 		return nil, errors.Join(err, p.file.Close(), os.Remove(p.name+".pack"))
 	}
 	return p, nil
+}
+
+// blame marks an error as the server's unless a limit, the end of the context
+// or the hub's own disk made it.
+func blame(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.As(err, new(limitError)) || errors.As(err, new(*os.PathError)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errProtocol, err)
 }
 
 // An indexer finds out the name of every object in a pack. All work on bytes

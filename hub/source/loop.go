@@ -100,9 +100,22 @@ func (l *Loop) claim(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
-		l.queue.add(items)
-		return nil
+		return l.handBack(ctx, l.queue.add(items), len(items))
 	})
+}
+
+// handBack puts off what a tenant has over its share. A claim that brought
+// nothing else is not followed by the next one at once.
+func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) error {
+	for _, item := range over {
+		if err := l.work.Later(ctx, item, l.clock.Now().Add(5*time.Second)); err != nil {
+			return fmt.Errorf("hand back: %w", err)
+		}
+	}
+	if len(over) > 0 && len(over) == claimed {
+		return run.Sleep(ctx, l.clock, time.Second) //nolint:wrapcheck // only the end of ctx
+	}
+	return nil
 }
 
 // worker takes repositories out of the queue.
@@ -130,6 +143,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
 	}
 	refs, err := l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	item = l.queue.newest(item)
 	if ctx.Err() != nil {
 		// The replica stops: another one takes over at once.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -181,86 +195,4 @@ func (l *Loop) count(repo hub.RepositoryID, failed bool) int {
 	}
 	l.failures[repo]++
 	return l.failures[repo]
-}
-
-// A queue holds claimed items until a worker is free and their tenant has
-// fewer running than it may. It is never longer than twice the workers.
-type queue struct {
-	parallel, perTenant int
-
-	mu      sync.Mutex
-	changed *sync.Cond
-	waiting []hub.WorkItem
-	running map[hub.TenantID]int
-	busy    int
-}
-
-func newQueue(cfg LoopConfig) *queue {
-	q := &queue{parallel: cfg.Parallel, perTenant: cfg.PerTenant, running: map[hub.TenantID]int{}}
-	q.changed = sync.NewCond(&q.mu)
-	return q
-}
-
-// wait holds until ready says so or ctx ends. The caller holds the lock.
-func (q *queue) wait(ctx context.Context, ready func() bool) error {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.changed.Broadcast()
-	})
-	defer stop()
-	for !ready() {
-		if ctx.Err() != nil {
-			return ctx.Err() //nolint:wrapcheck // only tells the end
-		}
-		q.changed.Wait()
-	}
-	return ctx.Err() //nolint:wrapcheck // as above
-}
-
-// room waits for room and says how much there is.
-func (q *queue) room(ctx context.Context) (n int, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err = q.wait(ctx, func() bool {
-		n = min(q.parallel-q.busy, 2*q.parallel-q.busy-len(q.waiting))
-		return n > 0
-	})
-	return n, err
-}
-
-func (q *queue) add(items []hub.WorkItem) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, items...)
-	q.changed.Broadcast()
-}
-
-// next waits for an item that may run now.
-func (q *queue) next(ctx context.Context) (item hub.WorkItem, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err = q.wait(ctx, func() bool {
-		for i, w := range q.waiting {
-			if q.running[w.Tenant] < q.perTenant {
-				item = w
-				q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-				q.running[w.Tenant]++
-				q.busy++
-				return true
-			}
-		}
-		return false
-	})
-	return item, err
-}
-
-func (q *queue) done(item hub.WorkItem) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.busy--
-	if q.running[item.Tenant]--; q.running[item.Tenant] == 0 {
-		delete(q.running, item.Tenant)
-	}
-	q.changed.Broadcast()
 }

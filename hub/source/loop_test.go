@@ -199,6 +199,7 @@ func TestLoopIsFair(t *testing.T) {
 	})
 	w := newFakeWork()
 	startLoop(t, source.LoopConfig{Parallel: 4}, w, newMirrors(t, source.Config{}), run.System{})
+	t.Cleanup(func() { close(release) })
 	for range 8 {
 		repo := origin.hub()
 		repo.URL = slow.http.URL + "/app"
@@ -209,18 +210,51 @@ func TestLoopIsFair(t *testing.T) {
 	other := hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
 	for range 3 {
 		w.add(other, origin.hub(), hub.Credential{})
-		if got := w.result(t); got.what != "fetched" || got.item.Tenant != other {
-			t.Fatalf("outcome %+v, want that of the tenant whose server answers", got)
+	}
+	putOff, done := 0, 0
+	for done < 3 || putOff < 6 {
+		switch got := w.result(t); {
+		case got.what == "later" && got.item.Tenant == tenant:
+			putOff++
+		case got.what == "fetched" && got.item.Tenant == other:
+			done++
+		default:
+			t.Fatalf("outcome %+v, want six items of the slow tenant put off and those of the other one fetched", got)
 		}
 	}
 	if n := len(arrived); n != 0 {
 		t.Errorf("%d more fetches of the tenant with the slow server, want two at once", n)
 	}
+}
+
+func TestLoopGoesOnUnderANewLease(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	origin := s.repo("app")
+	origin.commit("refs/heads/main", "base", files{"f": "x"})
+	entered, release := make(chan struct{}, 10), make(chan struct{})
+	s.set("", func(http.ResponseWriter, *http.Request) bool {
+		entered <- struct{}{}
+		<-release
+		return false
+	})
+	w := newFakeWork()
+	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), run.System{})
+	repo := origin.hub()
+	w.add(tenant, repo, hub.Credential{})
+	<-entered
+	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: tenant, Key: string(repo.ID), Token: 7}
+	// The same claimer takes this one after the one before.
+	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: "018f3c6e-0000-7000-8000-000000000002", Key: string(hub.NewID[hub.RepositoryID]())}
+	if got := w.result(t); got.what != "done" {
+		t.Errorf("outcome %+v", got)
+	}
 	close(release)
-	for range 8 {
-		if got := w.result(t); got.what != "failed" {
-			t.Errorf("outcome %+v", got)
-		}
+	if got := w.result(t); got.what != "fetched" || got.item.Token != 7 {
+		t.Errorf("outcome %+v, want one fetch, given back under the newest lease", got)
+	}
+	if len(w.results) != 0 {
+		t.Error("it was fetched twice")
 	}
 }
 

@@ -37,17 +37,21 @@ const (
 		                   AND o.phase IN ('Pending', 'Running', 'Terminating'))`
 	// The date is looked at again under the row's lock, so that an object
 	// that is being used at this moment stays.
-	collectObjects = `
+	collectObjects = usedObjects + `
 		DELETE FROM object o
 		WHERE  o.tenant_id = $1 AND o.kept_until < $2
 		  AND  o.digest IN (
 		         SELECT x.digest FROM object x WHERE x.tenant_id = $1 AND x.kept_until < $2 ORDER BY x.kept_until LIMIT $3 FOR UPDATE SKIP LOCKED)
-		  AND  NOT EXISTS (SELECT FROM snapshot s WHERE s.tenant_id = $1 AND (o.digest = ANY (s.digests) OR o.digest = s.list_digest))`
+		  AND  NOT EXISTS (SELECT FROM used u WHERE u.digest = o.digest)`
 	// Objects that snapshots still use are not looked at again for a while.
-	keepUsedObjects = `
+	keepUsedObjects = usedObjects + `
 		UPDATE object o SET kept_until = $3
-		WHERE  o.tenant_id = $1 AND o.kept_until < $2
-		  AND  EXISTS (SELECT FROM snapshot s WHERE s.tenant_id = $1 AND (o.digest = ANY (s.digests) OR o.digest = s.list_digest))`
+		WHERE  o.tenant_id = $1 AND o.kept_until < $2 AND EXISTS (SELECT FROM used u WHERE u.digest = o.digest)`
+	usedObjects = `
+		WITH used AS (
+			SELECT unnest(s.digests) AS digest FROM snapshot s WHERE s.tenant_id = $1
+			UNION
+			SELECT l.list_digest FROM snapshot l WHERE l.tenant_id = $1)`
 	// The hash of a row proves the past; its body matters only while it is
 	// the newest.
 	collectRows = `

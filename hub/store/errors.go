@@ -68,7 +68,7 @@ func classify(err error) error {
 	case refused(err):
 		return fault.Wrap(fault.Conflict, err, "others kept changing the same things")
 	case c == queryCanceled:
-		return fault.Wrap(fault.Exceeded, err, "the database took too long to answer")
+		return fault.With(fault.Wrap(fault.Offline, err, "the database took too long to answer"), "", "try again in a moment")
 	case c == notInEncoding:
 		return fault.Wrap(fault.Invalid, err, "a text holds a character that cannot be stored, such as NUL")
 	case c == limitExceeded:

@@ -57,10 +57,11 @@ const (
 	// What an agent may ask for: objects of what its applications compare
 	// with and enforce, and of operations that are not over.
 	selectReachable = `
-		SELECT DISTINCT w.digest
-		FROM   unnest($3::bytea[]) AS w (digest)
-		JOIN   snapshot s ON s.tenant_id = $1 AND (w.digest = ANY (s.digests) OR w.digest = s.list_digest)
-		WHERE  s.id IN (
+		SELECT DISTINCT d.digest
+		FROM   snapshot s
+		CROSS  JOIN LATERAL unnest(s.digests || s.list_digest) AS d (digest)
+		WHERE  s.tenant_id = $1 AND d.digest = ANY ($3::bytea[])
+		  AND  s.id IN (
 		         SELECT unnest(ARRAY[st.target_id, st.accepted_id])
 		         FROM   application a
 		         JOIN   application_status st ON st.tenant_id = a.tenant_id AND st.application_id = a.id

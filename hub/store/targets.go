@@ -146,6 +146,9 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
 		micro(time.Now()), generation)
+	if code(err) == foreignKeyViolation {
+		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
+	}
 	if err != nil {
 		return err
 	}

@@ -65,9 +65,12 @@ const (
 	// Tenants take turns: the oldest item of each comes before the second
 	// oldest of any. The tenants are found by jumping through the index, so
 	// the cost goes with their number and not with the length of the queue.
+	// While nothing is due, it is one look into another index.
 	claimWork = `
 		WITH RECURSIVE waiting AS (
-			(SELECT tenant_id FROM work.item WHERE kind = $1 ORDER BY tenant_id LIMIT 1)
+			(SELECT i.tenant_id FROM work.item i
+			 WHERE  i.kind = $1 AND EXISTS (SELECT FROM work.item r WHERE r.kind = $1 AND r.ready <= now())
+			 ORDER  BY i.tenant_id LIMIT 1)
 			UNION ALL
 			SELECT (SELECT i.tenant_id FROM work.item i WHERE i.kind = $1 AND i.tenant_id > w.tenant_id ORDER BY i.tenant_id LIMIT 1)
 			FROM   waiting w

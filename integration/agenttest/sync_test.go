@@ -1,6 +1,9 @@
 package agenttest_test
 
 import (
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -22,9 +25,16 @@ func TestSync(t *testing.T) {
 		w.resource(nameOf("ConfigMap", w.namespace, "web"), func(r *linkv1.Resource) bool { return r.GetSync() == "Synced" && r.GetUid() == string(o.GetUID()) })
 	})
 	t.Run("B12 an operation that changes nothing sends nothing", func(t *testing.T) {
-		before := w.faults.requests.Load()
+		var sent atomic.Int32
+		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/configmaps") {
+				sent.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+		defer w.faults.set(nil)
 		op := a.deploy(configMap("web", "red"))
-		if n := w.faults.requests.Load() - before; n != 0 {
+		if n := sent.Load(); n != 0 {
 			t.Errorf("%d requests were sent", n)
 		}
 		if got := op.GetResults()[0].GetMessage(); got != "unchanged" {

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,9 +88,8 @@ func (w *world) run() {
 
 // faults stands between the agent and the API server.
 type faults struct {
-	requests atomic.Int64
-	mu       sync.Mutex
-	rule     func(r *http.Request, next http.RoundTripper) (*http.Response, error) // nil: pass on
+	mu   sync.Mutex
+	rule func(r *http.Request, next http.RoundTripper) (*http.Response, error) // nil: pass on
 }
 
 func (f *faults) set(rule func(*http.Request, http.RoundTripper) (*http.Response, error)) {
@@ -105,7 +104,6 @@ func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r
 
 func (f *faults) wrap(next http.RoundTripper) http.RoundTripper {
 	return tripper(func(r *http.Request) (*http.Response, error) {
-		f.requests.Add(1)
 		f.mu.Lock()
 		rule := f.rule
 		f.mu.Unlock()
@@ -349,4 +347,22 @@ func data(key, want string) func(*unstructured.Unstructured) error {
 
 func configMap(name, color string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: NS}\ndata: {color: %q}\n", name, color)
+}
+
+//nolint:gochecknoglobals // empty, never changed
+var metav1Get = metav1.GetOptions{}
+
+// asList moves the target's references into a blob, as the hub does with many.
+func (a *application) asList() {
+	text, err := proto.Marshal(&linkv1.ObjectList{Objects: a.target.GetObjects()})
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	digest := seal.Digest(digestKey(), text)
+	sealed, err := seal.SealBlob(objectKey(), digest, text)
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	a.w.change(func() { a.w.blobs[string(digest[:])] = sealed })
+	a.target.Objects, a.target.List = nil, digest[:]
 }

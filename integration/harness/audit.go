@@ -107,9 +107,11 @@ func (e auditEvent) counts() bool {
 	if e.Stage == "ResponseStarted" {
 		return true
 	}
-	long := e.Verb == "watch" && e.ResponseStatus.Code < 300
-	long = long || e.ObjectRef.Subresource == "log" || e.ObjectRef.Subresource == "exec" || e.ObjectRef.Subresource == "attach" || e.ObjectRef.Subresource == "portforward" || e.ObjectRef.Subresource == "proxy"
-	return !long
+	switch e.ObjectRef.Subresource {
+	case "log", "exec", "attach", "portforward", "proxy":
+		return e.ResponseStatus.Code >= 300
+	}
+	return e.Verb != "watch" || e.ResponseStatus.Code >= 300
 }
 
 // CountByUser adds requests up.

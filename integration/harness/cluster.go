@@ -51,8 +51,9 @@ type Cluster struct {
 	binaries  Binaries
 	dir       *scratch
 	authority *authority
-	port      int // of the API server
-	kubelet   int // of the fake kubelets
+	socket    string // of etcd, as an address
+	port      int    // of the API server
+	kubelet   int    // of the fake kubelets
 	clients   *clients
 
 	etcd, api, controllers, scheduler, kwok *process
@@ -117,17 +118,20 @@ func (c *Cluster) boot(ctx context.Context) error {
 // startEtcd starts the database on a socket that only we can reach. The API
 // server waits for it.
 func (c *Cluster) startEtcd() error {
-	socket := "unix://" + c.file("etcd.sock")
+	folder, err := c.dir.socketFolder()
+	if err != nil {
+		return err
+	}
+	c.socket = "unix://" + filepath.Join(folder, "etcd.sock")
 	args := []string{
 		"--name=default", "--data-dir=" + c.file("etcd-data"), "--log-level=warn", "--logger=zap",
-		"--listen-client-urls=" + socket, "--advertise-client-urls=http://127.0.0.1:1",
+		"--listen-client-urls=" + c.socket, "--advertise-client-urls=http://127.0.0.1:1",
 		"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls=http://127.0.0.1:1",
 		"--initial-cluster=default=http://127.0.0.1:1", "--quota-backend-bytes=8589934592",
 	}
 	if !c.options.Durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	var err error
 	c.etcd, err = c.spawn("etcd", c.binaries.ControlPlane, args...)
 	return err
 }
@@ -157,7 +161,7 @@ func (c *Cluster) runAPI(ctx context.Context) error {
 		return fmt.Errorf("write its kubeconfig files: %w", err)
 	}
 	args := []string{
-		"--etcd-servers=unix://" + c.file("etcd.sock"), "--etcd-prefix=/registry",
+		"--etcd-servers=" + c.socket, "--etcd-prefix=/registry",
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.port),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),
@@ -283,7 +287,7 @@ func (c *Cluster) Stop() error {
 // spawn starts one part, with its log beside the others.
 func (c *Cluster) spawn(name, path string, args ...string) (*process, error) {
 	return start(command{
-		name: name, path: path, args: args, dir: c.dir.path, log: c.LogFile(name),
+		name: name, path: path, argv0: name, args: args, dir: c.dir.path, log: c.LogFile(name),
 		env: []string{"KWOK_WORKDIR=" + c.file("kwok"), "GOMEMLIMIT=", "GOTRACEBACK="}, orphan: syscall.SIGKILL,
 	})
 }

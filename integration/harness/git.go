@@ -89,14 +89,16 @@ func (g *Git) listen(ctx context.Context, o GitOptions) error {
 	if err != nil {
 		return err
 	}
-	g.server = &http.Server{Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 30 * time.Second}
 	g.url = "http://" + l.Addr().String()
 	if o.TLS {
 		g.url = "https://" + l.Addr().String()
-		if l, err = g.secure(l); err != nil {
-			return err
+		secured, err := g.secure(l)
+		if err != nil {
+			return errors.Join(err, l.Close())
 		}
+		l = secured
 	}
+	g.server = &http.Server{Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 30 * time.Second}
 	go func() { g.serving <- g.server.Serve(l) }()
 	return nil
 }
@@ -126,7 +128,7 @@ func (g *Git) Stop() error {
 	}
 	g.cancel()
 	var err error
-	if g.server != nil && g.url != "" {
+	if g.server != nil {
 		err = g.server.Close()
 		if served := <-g.serving; !errors.Is(served, http.ErrServerClosed) {
 			err = errors.Join(err, served)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The roles of a database, as the hub expects them.
@@ -27,11 +24,10 @@ const (
 )
 
 const (
-	superuser       = "postgres"
-	postgresStart   = 60 * time.Second
-	postgresGrace   = 20 * time.Second
-	portAttempts    = 5
-	maxSocketFolder = 80 // bytes; a socket's whole path must stay below 108
+	superuser     = "postgres"
+	postgresStart = 60 * time.Second
+	postgresGrace = 20 * time.Second
+	portAttempts  = 5
 )
 
 // PostgresOptions say how a server is run. The zero value is right for tests.
@@ -114,8 +110,9 @@ func (p *Postgres) prepare() error {
 		}
 		p.as = as
 	}
-	if err := p.makeSocketFolder(); err != nil {
-		return fmt.Errorf("make the socket folder of Postgres: %w", err)
+	var err error
+	if p.sockets, err = p.dir.socketFolder(); err != nil {
+		return err
 	}
 	if err := os.Mkdir(p.data(), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the data folder of Postgres: %w", err)
@@ -129,22 +126,6 @@ func (p *Postgres) prepare() error {
 		}
 	}
 	return p.reachable()
-}
-
-// makeSocketFolder makes a private folder whose name is short enough for a
-// socket in it.
-func (p *Postgres) makeSocketFolder() error {
-	if path := filepath.Join(p.dir.path, "socket"); len(path) <= maxSocketFolder {
-		p.sockets = path
-		err := os.Mkdir(path, 0o700)
-		if errors.Is(err, os.ErrExist) { // from an earlier start in a kept folder
-			return nil
-		}
-		return err
-	}
-	var err error
-	p.sockets, err = os.MkdirTemp("/tmp", scratchPrefix+"pg-")
-	return err
 }
 
 // reachable checks that the other user gets to the data at all.
@@ -309,69 +290,6 @@ func (p *Postgres) createRoles(ctx context.Context) error {
 	return nil
 }
 
-// CreateDatabase makes an empty database that OwnerRole owns.
-func (p *Postgres) CreateDatabase(ctx context.Context, name string) (URLs, error) {
-	return p.CloneDatabase(ctx, name, "template1")
-}
-
-// CloneDatabase makes a database as a copy of another one, to which nobody
-// may be connected. It is how tests get a migrated database in no time.
-func (p *Postgres) CloneDatabase(ctx context.Context, name, from string) (URLs, error) {
-	quoted := pgx.Identifier{name}.Sanitize()
-	return p.URLs(name), p.admin(ctx,
-		"CREATE DATABASE "+quoted+" OWNER "+OwnerRole+" TEMPLATE "+pgx.Identifier{from}.Sanitize(),
-		"REVOKE ALL ON DATABASE "+quoted+" FROM PUBLIC",
-		"GRANT CONNECT ON DATABASE "+quoted+" TO "+AppRole+", "+SystemRole,
-	)
-}
-
-// DropDatabase removes a database and disconnects whoever uses it.
-func (p *Postgres) DropDatabase(ctx context.Context, name string) error {
-	return p.admin(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
-}
-
-// Disconnect ends every connection to a database, as a failing network or a
-// failover would.
-func (p *Postgres) Disconnect(ctx context.Context, name string) error {
-	conn, err := p.super(ctx)
-	if err != nil {
-		return p.process.explain(err)
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name); err != nil {
-		return fmt.Errorf("disconnect the users of database %q: %w", name, err)
-	}
-	return nil
-}
-
-// HasDatabase tells whether a database is there, which matters to callers
-// that keep their Dir.
-func (p *Postgres) HasDatabase(ctx context.Context, name string) (bool, error) {
-	conn, err := p.super(ctx)
-	if err != nil {
-		return false, p.process.explain(err)
-	}
-	defer conn.Close(ctx)
-	var there bool
-	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there)
-	return there, err
-}
-
-// URLs are the ways into a database through the private socket.
-func (p *Postgres) URLs(database string) URLs {
-	return URLs{Owner: p.socketURL(OwnerRole, database), App: p.socketURL(AppRole, database), System: p.socketURL(SystemRole, database)}
-}
-
-// NetworkURLs are the ways into a database through TCP, with a password; for
-// tests that put something between the hub and the server.
-func (p *Postgres) NetworkURLs(database string) URLs {
-	return URLs{Owner: p.networkURL(OwnerRole, database), App: p.networkURL(AppRole, database), System: p.networkURL(SystemRole, database)}
-}
-
-// Superuser is the way into a database past all rights, for tests that check
-// what the roles cannot see.
-func (p *Postgres) Superuser(database string) string { return p.socketURL(superuser, database) }
-
 // Address is where the server listens, as host:port.
 func (p *Postgres) Address() string { return "127.0.0.1:" + strconv.Itoa(p.port) }
 
@@ -412,46 +330,12 @@ func (p *Postgres) Stop(mode StopMode) error {
 	if p.dir == nil {
 		return nil
 	}
-	err := p.Halt(mode)
-	if p.sockets != "" {
-		err = errors.Join(err, os.RemoveAll(p.sockets))
-	}
-	err = errors.Join(err, p.dir.close())
+	err := errors.Join(p.Halt(mode), p.dir.close())
 	p.dir, p.process = nil, nil
 	return err
 }
 
-// admin runs statements as the superuser, outside transactions.
-func (p *Postgres) admin(ctx context.Context, statements ...string) error {
-	conn, err := p.super(ctx)
-	if err != nil {
-		return p.process.explain(err)
-	}
-	defer conn.Close(ctx)
-	for _, text := range statements {
-		if _, err := conn.Exec(ctx, text); err != nil {
-			return fmt.Errorf("run %q: %w", text, err)
-		}
-	}
-	return nil
-}
-
-func (p *Postgres) super(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.Connect(ctx, p.Superuser("postgres"))
-}
-
 func (p *Postgres) data() string { return filepath.Join(p.dir.path, "data") }
-
-func (p *Postgres) socketURL(role, database string) string {
-	query := url.Values{"host": {p.sockets}, "port": {strconv.Itoa(p.port)}, "sslmode": {"disable"}}
-	u := url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: query.Encode()}
-	return u.String()
-}
-
-func (p *Postgres) networkURL(role, database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, p.password), Host: p.Address(), Path: "/" + database, RawQuery: "sslmode=disable"}
-	return u.String()
-}
 
 // postgresBinaries finds the folder of initdb and postgres: that of the PATH,
 // or the newest that Debian has installed outside of it.

@@ -25,8 +25,9 @@ const (
 
 // A command says how to start one process.
 type command struct {
-	name   string   // what people call it; also its argv[0]
+	name   string   // what people call it
 	path   string   // the binary
+	argv0  string   // the name it is started under; empty: path
 	args   []string // without argv[0]
 	env    []string // added to the environment of this process
 	dir    string   // working folder; empty: that of this process
@@ -60,7 +61,10 @@ func start(c command) (*process, error) {
 		return nil, fmt.Errorf("open the log of %s: %w", c.name, err)
 	}
 	cmd := exec.Command(c.path)
-	cmd.Args = append([]string{c.name}, c.args...)
+	if c.argv0 != "" {
+		cmd.Args[0] = c.argv0
+	}
+	cmd.Args = append(cmd.Args, c.args...)
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.Dir = c.dir
 	cmd.Stdout, cmd.Stderr = out, out

@@ -25,7 +25,13 @@ type scratch struct {
 	path string
 	lock *os.File
 	keep bool // the folder was given by the caller and is not ours to remove
+
+	sockets string // see socketFolder
 }
+
+// maxSocketFolder is the longest name, in bytes, of a folder for sockets: the
+// whole path of a socket must stay below 108.
+const maxSocketFolder = 80
 
 // newScratch makes a folder. With a dir of the caller's choice it uses that
 // one and leaves it there when it is closed.
@@ -60,11 +66,29 @@ func newScratch(kind, dir string) (*scratch, error) {
 	return s, nil
 }
 
+// socketFolder makes a private folder whose name is short enough for sockets.
+func (s *scratch) socketFolder() (string, error) {
+	if path := filepath.Join(s.path, "run"); len(path) <= maxSocketFolder {
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("make a folder for sockets: %w", err)
+		}
+		return path, nil
+	}
+	var err error
+	if s.sockets, err = os.MkdirTemp("/tmp", scratchPrefix+"run-"); err != nil {
+		return "", fmt.Errorf("make a folder for sockets: %w", err)
+	}
+	return s.sockets, nil
+}
+
 // close gives up the lock and removes the folder unless the caller chose it.
 func (s *scratch) close() error {
 	var err error
+	if s.sockets != "" {
+		err = os.RemoveAll(s.sockets)
+	}
 	if !s.keep {
-		err = os.RemoveAll(s.path)
+		err = errors.Join(err, os.RemoveAll(s.path))
 	}
 	return errors.Join(err, s.lock.Close())
 }

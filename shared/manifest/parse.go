@@ -12,7 +12,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Limits bound what Parse takes in. A zero field means its default.
+// Limits bound what Parse takes in. A zero field means its default. Text made
+// to hurt can take some hundred times its size in memory while it is read, so
+// a process without limits of its own should set MaxBytes to what it can bear.
 type Limits struct {
 	MaxBytes          int64 // of one text; default 10 MiB
 	MaxDocs           int   // documents in one text, and objects after lists are opened; default 20,000

@@ -23,7 +23,8 @@ CREATE TABLE work.item (
     attempts    integer NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, tenant_id, key)
 );
-CREATE INDEX item_ready ON work.item (kind, tenant_id, ready);
+CREATE INDEX item_turn ON work.item (kind, tenant_id, ready);
+CREATE INDEX item_ready ON work.item (kind, ready);
 
 -- +goose StatementBegin
 -- Keys are taken in order, so that two transactions that enqueue the same

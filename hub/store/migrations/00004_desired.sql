@@ -41,6 +41,13 @@ ALTER TABLE snapshot ALTER COLUMN objects SET STORAGE EXTERNAL;
 ALTER TABLE snapshot ALTER COLUMN inputs SET STORAGE EXTERNAL;
 CREATE INDEX snapshot_recent ON snapshot (tenant_id, application_id, created_at DESC);
 
+-- A snapshot that is compared with or enforced cannot be collected.
+ALTER TABLE application_status
+    ADD FOREIGN KEY (tenant_id, target_id) REFERENCES snapshot,
+    ADD FOREIGN KEY (tenant_id, accepted_id) REFERENCES snapshot;
+CREATE INDEX application_status_target ON application_status (tenant_id, target_id);
+CREATE INDEX application_status_accepted ON application_status (tenant_id, accepted_id);
+
 CREATE TABLE log_head (
     tenant_id   uuid NOT NULL,
     cluster_id  uuid NOT NULL,

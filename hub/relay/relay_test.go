@@ -1,0 +1,101 @@
+package relay_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/relay"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// agent answers like one.
+type agent struct {
+	linkv1.UnimplementedOpsServer
+}
+
+func (agent) Get(_ context.Context, r *linkv1.GetRequest) (*linkv1.GetResponse, error) {
+	switch r.GetName() {
+	case "broken":
+		return &linkv1.GetResponse{Json: []byte("{")}, nil
+	case "crash":
+		return nil, context.Canceled
+	}
+	return &linkv1.GetResponse{Json: []byte(`{"kind":"` + r.GetKind() + `"}`)}, nil
+}
+
+func (agent) Diff(_ context.Context, r *linkv1.DiffRequest) (*linkv1.DiffResponse, error) {
+	return &linkv1.DiffResponse{Objects: []*linkv1.ObjectDiff{{Kind: "ConfigMap", Name: r.GetAppId(), Sync: "OutOfSync", Fields: []string{"data.a"}, Live: []byte(`{}`)}}}, nil
+}
+
+func (agent) Refresh(context.Context, *linkv1.RefreshRequest) (*linkv1.RefreshResponse, error) {
+	return &linkv1.RefreshResponse{}, nil
+}
+
+type attached map[hub.ClusterID]grpc.ClientConnInterface
+
+func (a attached) Conn(c hub.ClusterID) (grpc.ClientConnInterface, bool) {
+	conn, ok := a[c]
+	return conn, ok
+}
+
+func connect(t *testing.T) *relay.Relay {
+	t.Helper()
+	ln := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	linkv1.RegisterOpsServer(server, agent{})
+	go func() { _ = server.Serve(ln) }()
+	conn, err := grpc.NewClient("passthrough:///agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(); server.Stop() })
+	return relay.New(attached{"c1": conn})
+}
+
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	r := connect(t)
+	here := hub.Cluster{ID: "c1", Meta: hub.Meta{Name: "prod"}, AgentID: "a1"}
+	t.Run("reads pass through", func(t *testing.T) {
+		live, err := r.Get(t.Context(), here, "app", hub.ObjectRef{Kind: "Pod", Name: "x"})
+		if err != nil || string(live) != `{"kind":"Pod"}` {
+			t.Errorf("Get() = %s, %v", live, err)
+		}
+		diffs, err := r.Diff(t.Context(), here, "app", false, hub.ObjectRef{})
+		if err != nil || len(diffs) != 1 || diffs[0].Name != "app" || diffs[0].Sync != hub.OutOfSync || diffs[0].Desired != nil {
+			t.Errorf("Diff() = %+v, %v", diffs, err)
+		}
+		if err := r.Refresh(t.Context(), here, "app"); err != nil {
+			t.Errorf("Refresh() = %v", err)
+		}
+	})
+	t.Run("what is no JSON is left out", func(t *testing.T) {
+		if live, err := r.Get(t.Context(), here, "app", hub.ObjectRef{Name: "broken"}); live != nil || err != nil {
+			t.Errorf("Get() = %s, %v", live, err)
+		}
+	})
+	t.Run("an agent that is away or breaks is one clear sentence", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			cluster hub.Cluster
+			object  string
+		}{
+			"NeverInstalled": {hub.Cluster{ID: "c2", Meta: hub.Meta{Name: "new"}}, "x"},
+			"Disconnected":   {hub.Cluster{ID: "c3", Meta: hub.Meta{Name: "off"}, AgentID: "a3"}, "x"},
+			"Crash":          {here, "crash"},
+		} {
+			_, err := r.Get(t.Context(), c.cluster, "app", hub.ObjectRef{Kind: "Pod", Name: c.object})
+			e, ok := fault.As(err)
+			if !ok || e.Kind != fault.Offline || e.Object != "cluster "+c.cluster.Name || e.Fix == "" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package stories_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+// says waits until a condition of an application contains all of the words.
+func says(t *testing.T, app string, words ...string) {
+	t.Helper()
+	condition(t, app, func(x stack.App) error {
+		for _, c := range x.Status.Conditions {
+			found := true
+			for _, w := range words {
+				found = found && strings.Contains(strings.ToLower(c.Message), strings.ToLower(w))
+			}
+			if found {
+				return nil
+			}
+		}
+		return fmt.Errorf("no condition says %q: %+v", words, x.Status.Conditions)
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	good := repository(t, "good", map[string]string{"app/a.yaml": configMap("a", "one")})
+	deploy(t, "good", good.URL(), "app", "")
+	settled(t, "good")
+
+	t.Run("REPO-01 a wrong repository URL is a sentence on the application and the repository", func(t *testing.T) {
+		deploy(t, "bad-url", s.Git.URL()+"/nothing-here.git", "app", "")
+		says(t, "bad-url", "nothing-here")
+		out, err := s.API.CLI(t.Context(), "", "repo", "list", "-o", "wide")
+		if err != nil || !strings.Contains(out, "Failed") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	t.Run("CRED-01 a wrong password is said, never shown", func(t *testing.T) {
+		private, err := s.Repository(t.Context(), "private", harness.RepositoryOptions{Username: "bot", Password: "right-password"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := private.Commit(t.Context(), "begin", map[string]string{"app/a.yaml": configMap("a", "one")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.API.CLI(t.Context(), "wrong-password\n", "repo", "add", private.URL(), "--username", "bot", "--password-stdin"); err != nil {
+			t.Fatal(err)
+		}
+		deploy(t, "bad-password", private.URL(), "app", "")
+		says(t, "bad-password", "credential")
+		x, err := s.API.Get(t.Context(), "bad-password")
+		if err != nil || strings.Contains(fmt.Sprint(x), "wrong-password") {
+			t.Errorf("%v, the password is shown: %+v", err, x.Status.Conditions)
+		}
+		if _, err := s.API.CLI(t.Context(), "right-password\n", "repo", "add", private.URL(), "--username", "bot", "--password-stdin"); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "bad-password")
+	})
+	t.Run("APP-06 a missing project is said", func(t *testing.T) {
+		manifest := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: no-project, namespace: argocd}\nspec:\n  project: nowhere\n  source: {repoURL: %q, path: app}\n  destination: {name: in-cluster, namespace: x}\n", good.URL())
+		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "no-project", "nowhere", "does not exist")
+	})
+
+	bad := repository(t, "bad", map[string]string{
+		"keep/a.yaml":             configMap("kept", "one"),
+		"broken/Chart.yaml":       "apiVersion: v2\nname: broken\nversion: 1.0.0\n",
+		"broken/templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.name | nosuchfunction }}}\n",
+		"invalid/a.yaml":          "apiVersion: v1\nkind: ConfigMap\nmetadata: just a word\n",
+		"bomb/a.yaml":             bomb(),
+		"large/a.yaml":            configMap("large", "x") + "# " + strings.Repeat("x", 100<<20),
+		"wave/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: w, annotations: {argocd.argoproj.io/sync-wave: first}}\n",
+		"rejected/a.yaml":         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n",
+		"unknown/a.yaml":          "apiVersion: example.com/v1\nkind: Unheard\nmetadata: {name: x}\n",
+	})
+	for _, c := range []struct {
+		app, path, title string
+		words            []string
+	}{
+		{"missing-path", "no/such/path", "SRC-01 a missing path is said", []string{"no/such/path"}},
+		{"broken-chart", "broken", "HELM-01 a broken chart names the template and the cause", []string{"templates/a.yaml", "nosuchfunction"}},
+		{"invalid-object", "invalid", "DIR-06 YAML with kind and metadata that is no object names the file", []string{"a.yaml", "metadata"}},
+		{"alias-bomb", "bomb", "SEC-B1 a YAML alias bomb fails alone and says so", []string{"a.yaml", "alias"}},
+		{"large-file", "large", "DIR-07 a file of 100 MB fails alone and says so", []string{"a.yaml"}},
+		{"bad-wave", "wave", "ENG-02 a wave that is no number names the object", []string{"first"}},
+	} {
+		t.Run(c.title, func(t *testing.T) {
+			deploy(t, c.app, bad.URL(), c.path, "")
+			says(t, c.app, c.words...)
+		})
+	}
+	t.Run("SEC-A3 a link out of the tree names the file", func(t *testing.T) {
+		link, err := s.Repository(t.Context(), "link", harness.RepositoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pushLink(t, link, "app/passwd.yaml", "../../../../../../etc/passwd")
+		deploy(t, "link-out", link.URL(), "app", "")
+		says(t, "link-out", "passwd.yaml")
+	})
+	for _, c := range []struct{ app, path, title, word string }{
+		{"rejected", "rejected", "APP-16 an object that the API server refuses is named in the operation", "Not_A_Name"},
+		{"unknown-kind", "unknown", "ENG-15 a kind that is not served is named in the operation", "Unheard"},
+	} {
+		t.Run(c.title, func(t *testing.T) {
+			deploy(t, c.app, bad.URL(), c.path, "")
+			condition(t, c.app, func(x stack.App) error {
+				if op := x.Status.OperationState; op != nil && strings.Contains(fmt.Sprintf("%s %+v", op.Message, op.SyncResult), c.word) {
+					return nil
+				}
+				return fmt.Errorf("operation %+v", x.Status.OperationState)
+			})
+		})
+	}
+	t.Run("INV-3 a render that breaks deletes nothing", func(t *testing.T) {
+		deploy(t, "keep", bad.URL(), "keep", "")
+		settled(t, "keep")
+		if _, err := bad.Commit(t.Context(), "break it", map[string]string{"keep/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: [1, 2"}); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "keep", "b.yaml")
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, 10*time.Second), configMaps, "keep", "kept", value("one")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("INV-13 everything else went on", func(t *testing.T) {
+		if _, err := good.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, 30*time.Second), configMaps, "good", "a", value("two")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// bomb is nine levels of nine references.
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\nx0: &x0 [a,a,a,a,a,a,a,a,a]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&b, "x%d: &x%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d,", i-1), 9), ","))
+	}
+	return b.String()
+}
+
+// pushLink commits a symbolic link with git itself.
+func pushLink(t *testing.T, r *harness.Repository, name, target string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"git", "init", "-q", "-b", "main", "."},
+		{"mkdir", "-p", filepath.Dir(name)},
+		{"ln", "-s", target, name},
+		{"git", "add", "."},
+		{"git", "-c", "user.name=story", "-c", "user.email=story@example.com", "commit", "-q", "-m", "link"},
+		{"git", "push", "-q", r.URL(), "main"},
+	} {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+func TestSignInAndRequestsRefused(t *testing.T) {
+	t.Run("AUTH-01 a wrong password is one sentence and needs a sign-in", func(t *testing.T) {
+		_, err := s.API.CLI(t.Context(), "not the password\n", "login", s.Hub.URL, "--username", "admin", "--password-stdin")
+		var e *stack.CLIError
+		if !errors.As(err, &e) || e.Code != 4 {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("UX-CLI-5 an application that is not there answers with exit code 6", func(t *testing.T) {
+		_, err := s.API.CLI(t.Context(), "", "app", "get", "nowhere")
+		var e *stack.CLIError
+		if !errors.As(err, &e) || e.Code != 6 {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("HOOKW-02 a webhook with a wrong signature is refused", func(t *testing.T) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Hub.URL+"/api/webhook", bytes.NewReader([]byte(`{"repository":{"clone_url":"https://git.example.com/x.git"}}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-GitHub-Event", "push")
+		req.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+			t.Errorf("status %s", res.Status)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+// Package stories_test runs the product as its users do: real binaries, a
+// real API server, real Git over HTTP, Postgres. One installation serves all
+// stories, which run one after the other where they stop parts of it.
+package stories_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+// s is the installation of all stories.
+var s *stack.Stack
+
+var (
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "capstan-stories-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
+	defer cancel()
+	if s, err = begin(ctx, dir); err != nil {
+		fmt.Fprintln(os.Stderr, "stories:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := s.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stories:", err)
+		code = 1
+	}
+	if code == 0 {
+		_ = os.RemoveAll(dir)
+	} else {
+		fmt.Fprintln(os.Stderr, "logs are kept in", dir)
+	}
+	return code
+}
+
+func begin(ctx context.Context, dir string) (*stack.Stack, error) {
+	bin := filepath.Join(dir, "bin")
+	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the binaries: %w\n%s", err, out)
+	}
+	return stack.Start(ctx, stack.Options{Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Nodes: true})
+}
+
+// within bounds a step of a story.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// repository makes a repository with files.
+func repository(t *testing.T, name string, files map[string]string) *harness.Repository {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	r, err := s.Repository(ctx, name, harness.RepositoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(ctx, "begin", files); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// deploy applies an automated application of one path.
+func deploy(t *testing.T, name, repo, path, extra string) {
+	t.Helper()
+	manifest := fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: %[1]s
+  namespace: argocd
+  finalizers: [resources-finalizer.argocd.argoproj.io]
+spec:
+  project: default
+  source: {repoURL: %[2]q, path: %[3]q, targetRevision: main}
+  destination: {name: in-cluster, namespace: %[1]s}
+  syncPolicy:
+    automated: {prune: true, selfHeal: true}
+    syncOptions: [CreateNamespace=true]
+%[4]s`, name, repo, path, extra)
+	if _, err := s.API.Apply(within(t, time.Minute), manifest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled waits until an application is Synced and Healthy.
+func settled(t *testing.T, name string) stack.App {
+	t.Helper()
+	x, err := s.API.Wait(within(t, 90*time.Second), name, stack.Settled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// condition waits until an application says something.
+func condition(t *testing.T, name string, check func(stack.App) error) stack.App {
+	t.Helper()
+	x, err := s.API.Wait(within(t, 90*time.Second), name, check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  v: %q\n", name, value)
+}
