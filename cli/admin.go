@@ -181,7 +181,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			}
 			return a.print(raw, table{name: []string{"token/" + n.Info.Id}})
 		})
-	create.Flags().StringVar(&life, "expires-in", "", "how long it can be used, such as 720h (default: for ever)")
+	create.Flags().StringVar(&life, "expires-in", "", "how long it can be used, such as 720h or 30d (default: 90 days, at most 366)")
 	revoke := a.named("revoke ID", "End an API token", "the id of the token", "  capstan token list\n  capstan token revoke ID",
 		func(cmd *cobra.Command, api *client.Client, id string) error {
 			_, err := read(api.DeleteToken(cmd.Context(), id))

@@ -54,7 +54,7 @@ func written(t *testing.T, text []byte) map[string]any {
 func TestApplyGivesBackWhatItTook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	for file, path := range map[string]string{
 		"02-application.yaml":             "/api/v1/applications/argocd/my-application",
 		"05-application-kustomize.yaml":   "/api/v1/applications/argocd/my-kustomize-app",
@@ -103,7 +103,7 @@ func TestApplyGivesBackWhatItTook(t *testing.T) {
 func TestApplySecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	var out applied
 	answers := []answer{w.call(admin, "POST", "/api/v1/apply", manifest(t, "07-repositories.yaml")).ok(200).into(&out)}
 	if out.Failed != 0 || len(out.Results) != 2 || out.Results[0].Result != "created" || out.Results[1].Result != "created" {
@@ -130,7 +130,7 @@ func TestApplySecrets(t *testing.T) {
 		for _, r := range repos.Items {
 			answers = append(answers, w.call(admin, "GET", "/api/v1/repositories/"+r.ID, nil).ok(200))
 		}
-		answers = append(answers, answer{what: "the log", body: []byte(w.log.String())})
+		answers = append(answers, answer{what: "the log", body: []byte(w.Log.String())})
 		for _, a := range answers {
 			for _, secret := range []string{"ghp_", "eyJhbGciOi"} {
 				if bytes.Contains(a.body, []byte(secret)) {
@@ -156,7 +156,7 @@ func TestApplySecrets(t *testing.T) {
 func TestApplyBadInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	good := "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: good}\nspec: {}\n"
 	app := func(rest string) string {
 		return "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: x}\n" + rest

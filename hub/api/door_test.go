@@ -17,8 +17,8 @@ import (
 func TestBrowserSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.admin("acme")
-	w.http.Jar = jar(t)
+	w.Admin("acme")
+	w.Client.Jar = jar(t)
 	in := w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password}).ok(200)
 	cookie := in.header.Get("Set-Cookie")
 	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") || bytes.Contains(in.body, []byte("cps_")) {
@@ -48,20 +48,20 @@ func TestBrowserSession(t *testing.T) {
 	})
 	t.Run("the console's own writes pass", func(t *testing.T) {
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "one"}, header("Sec-Fetch-Site", "same-origin"), header("Origin", "http://capstan.test")).ok(201)
-		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "two"}, header("Origin", w.url)).ok(201)
+		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "two"}, header("Origin", w.URL)).ok(201)
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "three"}, header("X-Capstan-Client", "console")).ok(201)
 	})
 	t.Run("SEC-F1 signing out ends the session at the hub", func(t *testing.T) {
 		var kept []*http.Cookie
-		u, _ := http.NewRequest("GET", w.url, nil)
-		kept = w.http.Jar.Cookies(u.URL)
-		w.call("", "POST", "/api/v1/logout", nil, header("Origin", w.url)).ok(204)
+		u, _ := http.NewRequest("GET", w.URL, nil)
+		kept = w.Client.Jar.Cookies(u.URL)
+		w.call("", "POST", "/api/v1/logout", nil, header("Origin", w.URL)).ok(204)
 		w.call("", "GET", "/api/v1/me", nil).fails(401)
 		w.call("", "GET", "/api/v1/me", nil, func(r *http.Request) { r.AddCookie(kept[0]) }).fails(401)
 	})
 	t.Run("SEC-H4 with TLS the cookie is bound to the host", func(t *testing.T) {
 		tls := newWorld(t, func(c *api.Config) { c.ExternalURL = "https://capstan.example.com" })
-		tls.admin("acme")
+		tls.Admin("acme")
 		a := tls.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password}).ok(200)
 		if got := a.header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-capstan_session=") || !strings.Contains(got, "Secure") || !strings.Contains(got, "Path=/") || strings.Contains(got, "Domain") {
 			t.Errorf("the cookie is %q", got)
@@ -112,7 +112,7 @@ func TestConsole(t *testing.T) {
 func TestFrontDoor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	t.Run("UX-API-3 every refusal has the one shape", func(t *testing.T) {
 		w.call("", "GET", "/api/v1/me", nil).fails(401)
 		w.call(admin, "GET", "/api/v1/nothing", nil).fails(404)
@@ -134,7 +134,7 @@ func TestFrontDoor(t *testing.T) {
 			t.Errorf("the error is %+v", p)
 		}
 		w.call(admin, "POST", "/api/v1/repositories", map[string]any{"url": "https://me:hunter2@git.example.com/a b", "password": "hunter2"}).fails(400)
-		if strings.Contains(w.log.String(), "hunter2") {
+		if strings.Contains(w.Log.String(), "hunter2") {
 			t.Error("the log holds it")
 		}
 	})
@@ -164,7 +164,7 @@ func TestFrontDoor(t *testing.T) {
 	})
 	t.Run("API-19 a database that is away is one clear sentence", func(t *testing.T) {
 		away := newWorld(t)
-		secret := away.admin("acme")
+		secret := away.Admin("acme")
 		back := away.breakDatabase(t)
 		if p := away.call(secret, "GET", "/api/v1/applications", nil).fails(503); !p.Retryable {
 			t.Errorf("the error is %+v", p)
@@ -180,7 +180,7 @@ func TestFrontDoor(t *testing.T) {
 // breakDatabase takes the database away, and gives what brings it back.
 func (w *world) breakDatabase(t *testing.T) func() {
 	t.Helper()
-	u, err := url.Parse(w.super)
+	u, err := url.Parse(w.Superuser)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestRates(t *testing.T) {
 		c.Rates.Caller = api.Rate{PerSecond: 0.001, Burst: 3}
 		c.Rates.SignIn = api.Rate{PerSecond: 0.001, Burst: 4}
 	})
-	one, two := w.admin("acme"), w.user("acme", "two")
+	one, two := w.Admin("acme"), w.User("acme", "two")
 	for range 3 {
 		w.call(one, "GET", "/api/v1/me", nil).ok(200)
 	}
@@ -224,7 +224,7 @@ func TestRates(t *testing.T) {
 func TestLoginThrottle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.admin("acme")
+	w.Admin("acme")
 	try := func(name, pw string) answer {
 		return w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": name, "password": pw, "mode": "token"})
 	}
@@ -248,9 +248,9 @@ func TestLoginThrottle(t *testing.T) {
 		}
 	})
 	t.Run("sign-ins and refusals are in the audit log", func(t *testing.T) {
-		tenant := w.tenant("acme")
+		tenant := w.Tenant("acme")
 		results := map[string]int{}
-		storetest.In(t, w.db, tenant, func(ctx context.Context, s *store.Tenant) error {
+		storetest.In(t, w.DB, tenant, func(ctx context.Context, s *store.Tenant) error {
 			records, err := s.Audit(ctx, 0, 1000)
 			for _, r := range records {
 				if r.Action == "login" {
@@ -265,19 +265,10 @@ func TestLoginThrottle(t *testing.T) {
 	})
 }
 
-func (w *world) tenant(name string) hub.TenantID {
-	w.t.Helper()
-	t, err := w.db.System().TenantByName(context.Background(), name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return t.ID
-}
-
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "rob", "password": password, "roles": []string{"readonly"}}).ok(201)
 	w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "rob", "password": password}).fails(409)
 	login := func(pw string) answer {
@@ -329,7 +320,7 @@ func TestAccounts(t *testing.T) {
 		w.call(admin, "PUT", "/api/v1/users/admin", map[string]any{"roles": []string{}}).fails(409)
 	})
 	t.Run("a suspended tenant lets nobody in", func(t *testing.T) {
-		if err := w.db.System().SetSuspended(context.Background(), w.tenant("acme"), true); err != nil {
+		if err := w.DB.System().SetSuspended(context.Background(), w.Tenant("acme"), true); err != nil {
 			t.Fatal(err)
 		}
 		w.call(admin, "GET", "/api/v1/me", nil).fails(401)
@@ -340,7 +331,7 @@ func TestAccounts(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	key := func(k string) option { return header("Idempotency-Key", k) }
 	t.Run("UX-API-2 a repetition answers what the first one answered", func(t *testing.T) {
 		first := w.call(admin, "POST", "/api/v1/applications", application("web"), key("k1")).ok(201)
@@ -361,7 +352,7 @@ func TestIdempotency(t *testing.T) {
 		}
 	})
 	t.Run("keys are the caller's own", func(t *testing.T) {
-		other := w.user("acme", "second", hub.RoleTenantAdmin)
+		other := w.User("acme", "second", hub.RoleTenantAdmin)
 		w.call(other, "POST", "/api/v1/applications", application("theirs"), key("k1")).ok(201)
 	})
 	t.Run("a secret that is shown once is not shown again", func(t *testing.T) {
@@ -376,11 +367,11 @@ func TestIdempotency(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
-	reader := w.user("acme", "reader", hub.RoleReadOnly)
+	admin := w.Admin("acme")
+	reader := w.User("acme", "reader", hub.RoleReadOnly)
 	w.call(admin, "POST", "/api/v1/applications", application("web")).ok(201)
 	w.call(reader, "DELETE", "/api/v1/applications/argocd/web", nil).fails(403)
-	w.call(w.user("acme", "blind"), "POST", "/api/v1/applications/argocd/web/sync", map[string]any{}).fails(404)
+	w.call(w.User("acme", "blind"), "POST", "/api/v1/applications/argocd/web/sync", map[string]any{}).fails(404)
 	w.call(admin, "DELETE", "/api/v1/applications/argocd/web", nil).ok(204)
 	var log struct {
 		Items []struct {

@@ -9,7 +9,7 @@ import (
 func TestFirstAdmin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	secret := w.user("default", "root", "platform-admin", "tenant-admin")
+	secret := w.User("default", "root", "platform-admin", "tenant-admin")
 	var me struct {
 		Username, Tenant, Via string
 		Roles                 []string
@@ -35,7 +35,7 @@ func TestFirstAdmin(t *testing.T) {
 func TestApplications(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	var app struct {
 		Metadata struct {
 			UID, ResourceVersion string
@@ -147,7 +147,7 @@ func TestApplications(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	for _, name := range []string{"alpha", "beta", "delta", "gamma"} {
 		a := application(name)
 		a["metadata"].(map[string]any)["labels"] = map[string]any{"team": name[:1], "env": "prod"}

@@ -85,11 +85,11 @@ func methods(t *testing.T) []method {
 func TestRightsMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
-	reader := w.user("acme", "reader", hub.RoleReadOnly)
-	nobody := w.user("acme", "nobody")
-	platform := w.user("acme", "platform", hub.RolePlatformAdmin)
-	stranger := w.admin("other")
+	admin := w.Admin("acme")
+	reader := w.User("acme", "reader", hub.RoleReadOnly)
+	nobody := w.User("acme", "nobody")
+	platform := w.User("acme", "platform", hub.RolePlatformAdmin)
+	stranger := w.Admin("other")
 	seed := func() map[string]string {
 		w.call(admin, "POST", "/api/v1/apply", "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: shop}\nspec: {}\n").ok(200)
 		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
@@ -194,17 +194,17 @@ func concrete(path string, ids map[string]string) string {
 func (w *world) expired(t *testing.T, tenant, name string) string {
 	t.Helper()
 	ctx := context.Background()
-	tt, err := w.db.System().TenantByName(ctx, tenant)
+	tt, err := w.DB.System().TenantByName(ctx, tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, _, err := w.cat.AccountByName(ctx, tt.ID, name)
+	u, _, err := w.Catalog.AccountByName(ctx, tt.ID, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := identity.NewSecret(identity.SessionSecret)
 	past := time.Now().Add(-time.Hour)
-	if err := w.db.System().PutSession(ctx, hub.Session{Hash: identity.Hash(secret), Tenant: tt.ID, User: u.ID, CreatedAt: past, SeenAt: past, ExpiresAt: past.Add(time.Minute)}); err != nil {
+	if err := w.DB.System().PutSession(ctx, hub.Session{Hash: identity.Hash(secret), Tenant: tt.ID, User: u.ID, CreatedAt: past, SeenAt: past, ExpiresAt: past.Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	return secret

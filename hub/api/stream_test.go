@@ -30,12 +30,12 @@ func (w *world) listen(t *testing.T, secret, query string) <-chan event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/api/v1/stream"+query, nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.URL+"/api/v1/stream"+query, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+secret)
-	resp, err := w.http.Do(r)
+	resp, err := w.Client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func until(t *testing.T, events <-chan event, what string, fits func(event) bool
 func TestStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	w.call(admin, "POST", "/api/v1/applications", application("first")).ok(201)
 	var list struct{ Cursor string }
 	w.call(admin, "GET", "/api/v1/applications", nil).ok(200).into(&list)
@@ -109,9 +109,9 @@ func TestStream(t *testing.T) {
 		w.call("", "GET", "/api/v1/stream", nil).fails(401)
 	})
 	t.Run("ISO-5 another tenant's changes do not arrive", func(t *testing.T) {
-		events := w.listen(t, w.admin("bolt"), "")
+		events := w.listen(t, w.Admin("bolt"), "")
 		w.call(admin, "POST", "/api/v1/applications", application("hidden")).ok(201)
-		w.call(w.admin("bolt"), "POST", "/api/v1/applications", application("own")).ok(201)
+		w.call(w.Admin("bolt"), "POST", "/api/v1/applications", application("own")).ok(201)
 		until(t, events, "the own application", func(e event) bool {
 			if e.Data.Name == "hidden" {
 				t.Error("the stream shows another tenant's application")
@@ -147,9 +147,9 @@ func TestStream(t *testing.T) {
 		}
 	})
 	t.Run("a role that may see nothing hears nothing of applications", func(t *testing.T) {
-		events := w.listen(t, w.user("acme", "blind"), "")
+		events := w.listen(t, w.User("acme", "blind"), "")
 		w.call(admin, "POST", "/api/v1/applications", application("dark")).ok(201)
-		w.user("acme", "late", hub.RoleReadOnly)
+		w.User("acme", "late", hub.RoleReadOnly)
 		select {
 		case e := <-events:
 			if e.Data.Name != "" {

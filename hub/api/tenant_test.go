@@ -14,7 +14,7 @@ func TestTenantsAreApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []string{"acme", "bolt"} {
-		admin := w.admin(tenant)
+		admin := w.Admin(tenant)
 		w.call(admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) {
 			s["info"] = []any{map[string]any{"name": "owner", "value": tenant}}
 		})).ok(201)
@@ -28,7 +28,7 @@ func TestTenantsAreApart(t *testing.T) {
 				"/api/v1/applications", "/api/v1/applications/argocd/web", "/api/v1/projects", "/api/v1/clusters", "/api/v1/clusters/prod",
 				"/api/v1/repositories", "/api/v1/audit", "/api/v1/users", "/api/v1/me",
 			} {
-				a := w.call(w.admin(c.own), "GET", path, nil).ok(200)
+				a := w.call(w.Admin(c.own), "GET", path, nil).ok(200)
 				if bytes.Contains(a.body, []byte(`"`+c.other+`"`)) {
 					t.Errorf("%s of %s shows %s: %s", path, c.own, c.other, a.body)
 				}
@@ -37,9 +37,9 @@ func TestTenantsAreApart(t *testing.T) {
 	})
 	t.Run("ISO-5 ids of another tenant answer like ids of nothing", func(t *testing.T) {
 		var repos struct{ Items []struct{ ID string } }
-		w.call(w.admin("acme"), "GET", "/api/v1/repositories", nil).ok(200).into(&repos)
-		theirs := w.call(w.admin("bolt"), "GET", "/api/v1/repositories/"+repos.Items[0].ID, nil).fails(404)
-		nothing := w.call(w.admin("bolt"), "GET", "/api/v1/repositories/0190b2c4-0000-7000-8000-00000000ffff", nil).fails(404)
+		w.call(w.Admin("acme"), "GET", "/api/v1/repositories", nil).ok(200).into(&repos)
+		theirs := w.call(w.Admin("bolt"), "GET", "/api/v1/repositories/"+repos.Items[0].ID, nil).fails(404)
+		nothing := w.call(w.Admin("bolt"), "GET", "/api/v1/repositories/0190b2c4-0000-7000-8000-00000000ffff", nil).fails(404)
 		if strip(theirs.Message) != strip(nothing.Message) {
 			t.Errorf("the answers differ: %q and %q", theirs.Message, nothing.Message)
 		}
@@ -48,15 +48,15 @@ func TestTenantsAreApart(t *testing.T) {
 			if verb == "POST" {
 				path += "/refresh"
 			}
-			w.call(w.admin("bolt"), verb, path, nil).fails(404)
+			w.call(w.Admin("bolt"), verb, path, nil).fails(404)
 		}
-		w.call(w.admin("acme"), "GET", "/api/v1/repositories/"+repos.Items[0].ID, nil).ok(200)
+		w.call(w.Admin("acme"), "GET", "/api/v1/repositories/"+repos.Items[0].ID, nil).ok(200)
 	})
 	t.Run("deleting in one leaves the other", func(t *testing.T) {
-		w.call(w.admin("acme"), "DELETE", "/api/v1/applications/argocd/web", nil).ok(204)
-		w.call(w.admin("acme"), "DELETE", "/api/v1/clusters/prod", nil).ok(204)
-		w.call(w.admin("bolt"), "GET", "/api/v1/applications/argocd/web", nil).ok(200)
-		w.call(w.admin("bolt"), "GET", "/api/v1/clusters/prod", nil).ok(200)
+		w.call(w.Admin("acme"), "DELETE", "/api/v1/applications/argocd/web", nil).ok(204)
+		w.call(w.Admin("acme"), "DELETE", "/api/v1/clusters/prod", nil).ok(204)
+		w.call(w.Admin("bolt"), "GET", "/api/v1/applications/argocd/web", nil).ok(200)
+		w.call(w.Admin("bolt"), "GET", "/api/v1/clusters/prod", nil).ok(200)
 	})
 }
 
@@ -72,7 +72,7 @@ func strip(s string) string {
 func TestProjectRoles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("acme")
+	admin := w.Admin("acme")
 	for _, p := range []string{"shop", "bank"} {
 		w.call(admin, "POST", "/api/v1/apply", fmt.Sprintf(`
 apiVersion: argoproj.io/v1alpha1
@@ -95,7 +95,7 @@ spec:
 		}
 		w.call(admin, "POST", "/api/v1/applications", application("secret-"+p, func(s map[string]any) { s["project"] = p })).ok(201)
 	}
-	dev := w.user("acme", "shop-dev") // local accounts are subjects by name
+	dev := w.User("acme", "shop-dev") // local accounts are subjects by name
 	var l struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
@@ -143,7 +143,7 @@ spec:
 		w.call(dev, "GET", "/api/v1/audit", nil).fails(403)
 	})
 	t.Run("SEC-D4 an application cannot be moved into a project without the right there", func(t *testing.T) {
-		mover := w.user("acme", "bank-dev")
+		mover := w.User("acme", "bank-dev")
 		w.call(mover, "PUT", "/api/v1/applications/argocd/bank-web", application("bank-web", func(s map[string]any) { s["project"] = "shop" })).fails(403)
 	})
 	t.Run("SEC-D8 a role that is taken away is gone at the next request", func(t *testing.T) {
@@ -157,8 +157,8 @@ spec:
 func TestPlatformRightsStayAbove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	admin := w.admin("default")
-	platform := w.user("default", "platform", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
+	admin := w.Admin("default")
+	platform := w.User("default", "platform", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
 	for name, c := range map[string]struct {
 		verb, path string
 		body       any

@@ -2,218 +2,32 @@ package api_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"testing/fstest"
-	"time"
 
-	"google.golang.org/grpc"
-
-	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
-	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/hub/dispatch"
-	"github.com/capstan-cd/capstan/hub/feed"
-	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/plan"
-	"github.com/capstan-cd/capstan/hub/relay"
-	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/api/apitest"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-const password = "correct horse battery"
+const password = apitest.Password
 
-// A world is one hub's HTTP face on a real store, without agents.
+// A world is one hub's HTTP face on a real store, with words for requests.
 type world struct {
-	t     *testing.T
-	db    *store.DB
-	super string // URL of the database for its superuser
-	cat   *catalog.Catalog
-	url   string
-	http  *http.Client
-	log   *buffer
-
-	mu    sync.Mutex
-	users map[string]string // bearer secret by "tenant/name"
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// rows lends the store's transactions to the catalogue.
-type rows struct{ *store.DB }
-
-func (r rows) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return r.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
-}
-
-func (r rows) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
-	return r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
-}
-
-func (r rows) Changes(ctx context.Context, id hub.TenantID, after string, limit int) (out []hub.Change, next string, err error) {
-	err = r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) (err error) {
-		out, next, err = t.Changes(ctx, after, limit)
-		return err
-	})
-	return out, next, err
-}
-
-func (r rows) Cursor(ctx context.Context, id hub.TenantID) (cursor string, err error) {
-	err = r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) (err error) {
-		cursor, err = t.FeedCursor(ctx)
-		return err
-	})
-	return cursor, err
-}
-
-// deploys is dispatch, in the catalogue's transactions.
-type deploys struct{}
-
-func (deploys) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
-	return dispatch.Sync(ctx, tx.(*store.Tenant), app, r)
-}
-
-func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
-	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
-}
-
-func (deploys) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
-	return dispatch.Terminate(ctx, tx.(*store.Tenant), app, by)
-}
-
-func (deploys) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
-	return dispatch.Delete(ctx, tx.(*store.Tenant), app, cascade, by)
-}
-
-type hints struct{ feed *feed.Feed }
-
-func (hints) Wake(hub.ClusterID)            {}
-func (hints) Due(string)                    {}
-func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
-
-type inviter struct{}
-
-func (inviter) Invite() (token, prefix string, hash [32]byte, err error) {
-	secret := identity.NewSecret(identity.SetupSecret)
-	return "join-" + secret, secret[:8], identity.Hash(secret), nil
-}
-
-type noAgents struct{}
-
-func (noAgents) Conn(hub.ClusterID) (grpc.ClientConnInterface, bool) { return nil, false }
-
-// pushes is a webhook receiver whose secret is "right".
-type pushes struct{}
-
-func (pushes) Receive(_ context.Context, header http.Header, body []byte) (int, error) {
-	if header.Get("X-Hub-Signature-256") != "right" {
-		return 0, fault.New(fault.Unknown, "the signature does not fit")
-	}
-	return len(body), nil
+	*apitest.Hub
+	t *testing.T
 }
 
 func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	t.Helper()
-	urls := storetest.Database(t)
-	db := storetest.OpenURLs(t, urls.Config())
-	w := &world{t: t, db: db, super: urls.Superuser, users: map[string]string{}, log: &buffer{}}
-	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	passwords, err := identity.NewPasswords(4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := feed.New(rows{db}, run.System{}, log)
-	w.cat = catalog.New(catalog.Parts{
-		Store: rows{db}, Directory: db.System(), Deployer: deploys{}, Hints: hints{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
-	})
-	cfg := api.Config{
-		ExternalURL: "http://capstan.test",
-		Console: fstest.MapFS{
-			"index.html": {Data: []byte("<!doctype html><title>Capstan</title>")}, "assets/app-1a2b.js": {Data: []byte("console.log(1)")},
-		},
-		Rates:       api.Rates{SignIn: api.Rate{PerSecond: 1000, Burst: 1000}, Caller: api.Rate{PerSecond: 10000, Burst: 10000}, Tenant: api.Rate{PerSecond: 10000, Burst: 10000}, Address: api.Rate{PerSecond: 10000, Burst: 10000}},
-		StreamCheck: 20 * time.Millisecond,
-	}
-	for _, c := range change {
-		c(&cfg)
-	}
-	s, err := api.New(cfg, api.Parts{
-		Catalog: w.cat, Identity: identity.New(db.System(), w.cat, passwords, identity.Config{Trust: time.Nanosecond}, log), Passwords: passwords,
-		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: db.Ping, Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { _ = f.Run(ctx) })
-	server := httptest.NewServer(s)
-	w.url, w.http = server.URL, server.Client()
-	t.Cleanup(func() {
-		cancel()
-		server.CloseClientConnections()
-		server.Close()
-		done.Wait()
-	})
-	return w
+	return &world{apitest.New(t, change...), t}
 }
-
-// user gives the bearer secret of an account, which it makes if need be.
-func (w *world) user(tenant, name string, roles ...string) string {
-	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if secret, ok := w.users[tenant+"/"+name]; ok {
-		return secret
-	}
-	ctx := context.Background()
-	t, err := w.db.System().TenantByName(ctx, tenant)
-	if fault.KindOf(err) == fault.Missing {
-		t.ID, err = storetest.Tenant(w.t, w.db, tenant), nil
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	link := identity.NewSecret(identity.SetupSecret)
-	err = w.db.System().PutSetupLink(ctx, hub.SetupLink{Hash: identity.Hash(link), Tenant: t.ID, Roles: roles, ExpiresAt: time.Now().Add(time.Hour)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var in struct{ Token string }
-	w.call("", "POST", "/api/v1/setup", map[string]any{"token": link, "username": name, "password": password, "mode": "token"}).ok(200).into(&in)
-	w.users[tenant+"/"+name] = in.Token
-	return in.Token
-}
-
-// admin may do everything in a tenant.
-func (w *world) admin(tenant string) string { return w.user(tenant, "admin", hub.RoleTenantAdmin) }
 
 // An answer is what the face said.
 type answer struct {
@@ -245,7 +59,7 @@ func (w *world) call(secret, method, path string, body any, options ...option) a
 		}
 		reader, kind = bytes.NewReader(text), "application/json"
 	}
-	r, err := http.NewRequest(method, w.url+path, reader)
+	r, err := http.NewRequest(method, w.URL+path, reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -258,7 +72,7 @@ func (w *world) call(secret, method, path string, body any, options ...option) a
 	for _, o := range options {
 		o(r)
 	}
-	resp, err := w.http.Do(r)
+	resp, err := w.Client.Do(r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -274,7 +88,7 @@ func (w *world) call(secret, method, path string, body any, options ...option) a
 func (a answer) ok(status int) answer {
 	a.w.t.Helper()
 	if a.status != status {
-		a.w.t.Fatalf("%s: status %d, want %d: %s\n%s", a.what, a.status, status, a.body, tail(a.w.log.String()))
+		a.w.t.Fatalf("%s: status %d, want %d: %s\n%s", a.what, a.status, status, a.body, tail(a.w.Log.String()))
 	}
 	return a
 }

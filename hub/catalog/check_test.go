@@ -32,7 +32,7 @@ func TestCheckApplication(t *testing.T) {
 	for name, c := range map[string]struct{ why, name, spec, says string }{
 		"NoSpec":          {"an object without a spec is no application", "web", ``, "no spec"},
 		"NullSpec":        {"null is none", "web", `null`, "no spec"},
-		"ListSpec":        {"a list is none", "web", `[]`, "is a array"},
+		"ListSpec":        {"a list is none", "web", `[]`, "spec is a list where an object is needed"},
 		"UpperName":       {"names are DNS names", "Web", minimal, "no DNS name"},
 		"SlashName":       {"a slash would name a namespace", "a/b", minimal, "no DNS name"},
 		"DotsName":        {"no empty parts", "a..b", minimal, "no DNS name"},

@@ -25,9 +25,28 @@ func decode(raw json.RawMessage, into any) error {
 		return nil
 	}
 	if t, ok := err.(*json.UnmarshalTypeError); ok {
-		return fault.New(fault.Invalid, "spec.%s is a %s where %s is needed", t.Field, t.Value, plain(t.Type))
+		where := "spec"
+		if t.Field != "" {
+			where += "." + t.Field
+		}
+		return fault.New(fault.Invalid, "%s is %s where %s is needed", where, given(t.Value), plain(t.Type))
 	}
 	return fault.Wrap(fault.Invalid, err, "spec cannot be read as JSON")
+}
+
+// given is how people call a kind of JSON value.
+func given(kind string) string {
+	switch kind {
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "string":
+		return "a text"
+	case "bool":
+		return "true or false"
+	}
+	return "a number"
 }
 
 // plain is how people call a Go type.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -154,4 +155,33 @@ func monorepo(b *testing.B, size int) (*gitRepo, hub.Repository, *source.Mirrors
 		b.Fatal(err)
 	}
 	return origin, repo, m
+}
+
+// BenchmarkIdle measures what a repository takes in memory after its idle
+// time, and in the time of use before.
+func BenchmarkIdle(b *testing.B) {
+	origin, _, _ := monorepo(b, 1000)
+	const repositories = 100
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for b.Loop() {
+		m := newMirrors(b, source.Config{})
+		before := heap()
+		for range repositories {
+			if _, err := m.Fetch(context.Background(), tenant, origin.hub(), hub.Credential{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		active := heap()
+		closeMirrors(b, m)
+		origin.http.CloseClientConnections()
+		b.ReportMetric(float64(active-before)/repositories, "active-B/repo")
+		b.ReportMetric(float64(heap()-before)/repositories, "idle-B/repo")
+		runtime.KeepAlive(m)
+	}
 }

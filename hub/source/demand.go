@@ -15,6 +15,7 @@ import (
 
 const (
 	refusedFor = 15 * time.Second // how long a failed fetch on demand is not repeated
+	healedFor  = 5 * time.Minute  // how long a mirror that was fetched anew is not fetched anew again
 	maxRefused = 256              // commits whose failure is remembered, per mirror
 )
 
@@ -247,8 +248,13 @@ func (m *mirror) broken(err error) error {
 		return nil
 	case errors.Is(err, errNotCommit):
 		return fault.With(fault.Wrap(fault.Missing, err, "the revision is not a commit"), "", "name a branch, a tag or a commit")
+	case errors.As(err, new(errTooLarge)):
+		return fault.With(fault.Wrap(fault.Exceeded, err, "a commit or tag of the repository is too large"), "", "name another revision")
 	case isDamage(err):
-		m.damaged.Store(true)
+		// What a fresh copy lacks too, the server lacks: no use in a storm.
+		if m.clock.Now().Sub(time.Unix(0, m.healed.Load())) > healedFor {
+			m.damaged.Store(true)
+		}
 		return fault.With(fault.Wrap(fault.Offline, err, "the hub's copy of the repository is damaged and is being fetched again"), "", "it is tried again by itself")
 	}
 	return err

@@ -304,6 +304,16 @@ func TestFetchTimesOut(t *testing.T) {
 			t.Errorf("Fetch() = %v", err)
 		}
 	})
+	t.Run("nor is it while objects are sent", func(t *testing.T) {
+		hang("/git-upload-pack")
+		patient := newMirrors(t, source.Config{})
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := patient.Fetch(ctx, tenant, repo, hub.Credential{}); err == nil || fault.KindOf(err) != fault.Internal {
+			t.Errorf("Fetch() = %v", err)
+		}
+		hang("/info/refs")
+	})
 	t.Run("SEC-B12 a listing that stands still", func(t *testing.T) {
 		quick := newMirrors(t, source.Config{ListTimeout: 50 * time.Millisecond})
 		if _, err := quick.Fetch(testContext(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "did not answer within 50ms") {

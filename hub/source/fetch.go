@@ -73,6 +73,9 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 			err = v.update(ctx)
 		}
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("fetch: %w", ctx.Err()) // says nothing of the repository
+	}
 	if err != nil {
 		return nil, v.failed(nil, 0, err)
 	}

@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -273,5 +274,42 @@ func TestRemove(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, string(tenant), string(repo.ID))); !os.IsNotExist(err) {
 		t.Errorf("the mirror is still there: %v", err)
+	}
+}
+
+func TestFetchLeavesOddRefsOut(t *testing.T) {
+	t.Parallel()
+	s := newGitServer(t)
+	origin := s.repo("app")
+	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	s.set("", func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		line := func(text string) { fmt.Fprintf(w, "%04x%s", len(text)+4, text) }
+		line("# service=git-upload-pack\n")
+		fmt.Fprint(w, "0000")
+		line(head + " HEAD\x00ofs-delta side-band-64k symref=HEAD:refs/heads/../../x\n")
+		for _, name := range []string{
+			"refs/heads/main", "refs/heads/../../../etc/x", "refs/heads/-option", "refs/heads/.hidden", "refs/heads/x.lock", "refs/heads/", "refs/tags/a..b",
+			"refs/heads/" + strings.Repeat("n", 2000), "refs/pull/1/head", "refs/remotes/x/main", "main",
+		} {
+			line(head + " " + name + "\n")
+		}
+		fmt.Fprint(w, "0000")
+		return true
+	})
+	dir := t.TempDir()
+	m := newMirrors(t, source.Config{Dir: dir})
+	repo := origin.hub()
+	want := map[string]string{"HEAD": head, "refs/heads/main": head}
+	if diff := cmp.Diff(want, fetched(t, m, repo)); diff != "" {
+		t.Errorf("SEC-A9 refs:\n%s", diff)
+	}
+	closeMirrors(t, m)
+	data, err := os.ReadFile(filepath.Join(dir, string(tenant), string(repo.ID), "HEAD"))
+	if err != nil || string(data) != head+"\n" {
+		t.Errorf("SEC-A9 HEAD of the mirror = %q, %v", data, err)
 	}
 }

@@ -33,6 +33,7 @@ type mirror struct {
 
 	// damaged says that the packs cannot be trusted; the next fetch starts anew.
 	damaged atomic.Bool
+	healed  atomic.Int64 // when that was last done, Unix nanoseconds
 
 	// What follows belongs to whoever has the turn.
 	remote   *remote
@@ -100,6 +101,7 @@ func (m *mirror) wipe() error {
 	}
 	m.odb.rest()
 	m.damaged.Store(false)
+	m.healed.Store(m.clock.Now().UnixNano())
 	if err := os.RemoveAll(trash); err != nil {
 		return fmt.Errorf("remove mirror: %w", err)
 	}

@@ -94,6 +94,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 	}{
 		{[]string{"B01", "B04"}, b.single},
 		{[]string{"B02", "B09", "B13"}, b.many},
+		{[]string{"NULL"}, b.floor},
 	} {
 		if !b.wants(part.ids...) {
 			continue

@@ -172,6 +172,16 @@ func (s *Stack) signIn(ctx context.Context) error {
 	return s.API.setup(ctx, match[1])
 }
 
+// SecondAdmin uses a setup token of another tenant and gives a client of its
+// admin, whose configuration is in dir.
+func (s *Stack) SecondAdmin(ctx context.Context, dir, token string) (*API, error) {
+	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: random()}
+	return a, a.setup(ctx, token)
+}
+
+// Bin is the folder with the product's binaries.
+func (s *Stack) Bin() string { return s.options.Bin }
+
 func (s *Stack) startAgents(ctx context.Context) error {
 	for _, name := range s.options.Clusters {
 		if err := s.startAgent(ctx, name); err != nil {

@@ -6,21 +6,18 @@ package storetest
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 const template = "template_capstan"
@@ -150,14 +147,25 @@ func OpenURLs(t testing.TB, cfg store.Config) *store.DB {
 	return db
 }
 
-// Keys makes a master key.
-func Keys(t testing.TB) *secret.Master {
+// Keys makes a master key that lives as long as the test.
+func Keys(t testing.TB) store.Keys {
 	t.Helper()
-	keys, err := secret.Create(filepath.Join(t.TempDir(), "master-"+strings.ToLower(rand.Text())+".key"))
+	key, err := seal.NewKey()
 	if err != nil {
 		t.Fatalf("make a master key: %v", err)
 	}
-	return keys
+	return masterKey(key)
+}
+
+// A masterKey wraps as the hub's own does, without a file.
+type masterKey seal.Key
+
+func (k masterKey) Wrap(plain []byte) ([]byte, error) {
+	return seal.Seal(k, []byte("storetest"), plain)
+}
+
+func (k masterKey) Unwrap(wrapped []byte) ([]byte, error) {
+	return seal.Open(k, []byte("storetest"), wrapped)
 }
 
 // Tenant makes a tenant of that name.

@@ -1,0 +1,261 @@
+// Package apitest runs the HTTP face of a hub on a real store, without agents
+// and without a pipeline behind it, for tests of the face and of its clients.
+// Only tests import it. What always holds: everything that it started has
+// ended when the test has.
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/feed"
+	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// Password is that of every account that a test makes.
+const Password = "correct horse battery"
+
+// A Hub is one hub's HTTP face.
+type Hub struct {
+	T         testing.TB
+	DB        *store.DB
+	Catalog   *catalog.Catalog
+	URL       string
+	Client    *http.Client
+	Log       *Buffer
+	Superuser string // URL of the database for its superuser
+
+	mu    sync.Mutex
+	users map[string]string // secret by "tenant/name"
+}
+
+// A Buffer holds what was logged.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write takes a log line.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is everything that was logged.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// rows lends the store's transactions to catalogue and feed.
+type rows struct{ *store.DB }
+
+func (r rows) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return r.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (r rows) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (r rows) Changes(ctx context.Context, id hub.TenantID, after string, limit int) (out []hub.Change, next string, err error) {
+	err = r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) (err error) {
+		out, next, err = t.Changes(ctx, after, limit)
+		return err
+	})
+	return out, next, err
+}
+
+func (r rows) Cursor(ctx context.Context, id hub.TenantID) (cursor string, err error) {
+	err = r.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) (err error) {
+		cursor, err = t.FeedCursor(ctx)
+		return err
+	})
+	return cursor, err
+}
+
+// deploys is dispatch, in the catalogue's transactions.
+type deploys struct{}
+
+func (deploys) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	return dispatch.Sync(ctx, tx.(*store.Tenant), app, r)
+}
+
+func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
+	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
+}
+
+func (deploys) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
+	return dispatch.Terminate(ctx, tx.(*store.Tenant), app, by)
+}
+
+func (deploys) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
+	return dispatch.Delete(ctx, tx.(*store.Tenant), app, cascade, by)
+}
+
+type hints struct{ feed *feed.Feed }
+
+func (hints) Wake(hub.ClusterID)            {}
+func (hints) Due(string)                    {}
+func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
+
+// inviter makes join tokens that begin with "join-".
+type inviter struct{}
+
+func (inviter) Invite() (token, prefix string, hash [32]byte, err error) {
+	secret := identity.NewSecret(identity.SetupSecret)
+	return "join-" + secret, secret[:8], identity.Hash(secret), nil
+}
+
+type noAgents struct{}
+
+func (noAgents) Conn(hub.ClusterID) (grpc.ClientConnInterface, bool) { return nil, false }
+
+// pushes is a webhook receiver for which the signature "right" is right.
+type pushes struct{}
+
+func (pushes) Receive(_ context.Context, header http.Header, body []byte) (int, error) {
+	if header.Get("X-Hub-Signature-256") != "right" {
+		return 0, fault.New(fault.Unknown, "the signature does not fit")
+	}
+	return len(body), nil
+}
+
+func config() api.Config {
+	plenty := api.Rate{PerSecond: 10_000, Burst: 10_000}
+	return api.Config{
+		ExternalURL: "http://capstan.test",
+		Console: fstest.MapFS{
+			"index.html": {Data: []byte("<!doctype html><title>Capstan</title>")}, "assets/app-1a2b.js": {Data: []byte("console.log(1)")},
+		},
+		Rates:       api.Rates{SignIn: plenty, Caller: plenty, Tenant: plenty, Address: plenty},
+		StreamCheck: 20 * time.Millisecond,
+	}
+}
+
+// New starts a hub for one test, and ends it with the test.
+func New(t testing.TB, change ...func(*api.Config)) *Hub {
+	t.Helper()
+	urls := storetest.Database(t)
+	h := &Hub{T: t, DB: storetest.OpenURLs(t, urls.Config()), Superuser: urls.Superuser, Log: &Buffer{}, users: map[string]string{}}
+	log := slog.New(slog.NewTextHandler(h.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	passwords, err := identity.NewPasswords(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := feed.New(rows{h.DB}, run.System{}, log)
+	h.Catalog = catalog.New(catalog.Parts{
+		Store: rows{h.DB}, Directory: h.DB.System(), Deployer: deploys{}, Hints: hints{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
+	})
+	cfg := config()
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := api.New(cfg, api.Parts{
+		Catalog: h.Catalog, Identity: identity.New(h.DB.System(), h.Catalog, passwords, identity.Config{Trust: time.Nanosecond}, log), Passwords: passwords,
+		Feed: f, Relay: relay.New(noAgents{}), Webhook: pushes{}, Ready: h.DB.Ping, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.serve(s, f)
+	return h
+}
+
+func (h *Hub) serve(handler http.Handler, f *feed.Feed) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = f.Run(ctx) })
+	server := httptest.NewServer(handler)
+	h.URL, h.Client = server.URL, server.Client()
+	h.T.Cleanup(func() {
+		cancel()
+		server.CloseClientConnections()
+		server.Close()
+		done.Wait()
+	})
+}
+
+// Tenant gives the id of a tenant, which it makes if need be.
+func (h *Hub) Tenant(name string) hub.TenantID {
+	h.T.Helper()
+	t, err := h.DB.System().TenantByName(context.Background(), name)
+	if fault.KindOf(err) == fault.Missing {
+		return storetest.Tenant(h.T, h.DB, name)
+	}
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return t.ID
+}
+
+// SetupLink gives the secret of a fresh setup link.
+func (h *Hub) SetupLink(tenant string, roles ...string) string {
+	h.T.Helper()
+	secret := identity.NewSecret(identity.SetupSecret)
+	link := hub.SetupLink{Hash: identity.Hash(secret), Tenant: h.Tenant(tenant), Roles: roles, ExpiresAt: time.Now().Add(time.Hour)}
+	if err := h.DB.System().PutSetupLink(context.Background(), link); err != nil {
+		h.T.Fatal(err)
+	}
+	return secret
+}
+
+// User gives the session secret of an account, which it makes if need be, the
+// way people make theirs.
+func (h *Hub) User(tenant, name string, roles ...string) string {
+	h.T.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if secret, ok := h.users[tenant+"/"+name]; ok {
+		return secret
+	}
+	secret, err := h.setUp(h.SetupLink(tenant, roles...), name)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	h.users[tenant+"/"+name] = secret
+	return secret
+}
+
+func (h *Hub) setUp(link, name string) (string, error) {
+	body, err := json.Marshal(map[string]any{"token": link, "username": name, "password": Password, "mode": "token"})
+	if err != nil {
+		return "", err
+	}
+	resp, err := h.Client.Post(h.URL+"/api/v1/setup", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var in struct{ Token, Message string }
+	if err := json.NewDecoder(resp.Body).Decode(&in); err != nil || in.Token == "" {
+		return "", fmt.Errorf("set up account %s: %s (status %d, error %v)", name, in.Message, resp.StatusCode, err)
+	}
+	return in.Token, nil
+}
+
+// Admin may do everything in a tenant.
+func (h *Hub) Admin(tenant string) string { return h.User(tenant, "admin", hub.RoleTenantAdmin) }
