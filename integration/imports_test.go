@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"shared/manifest": {"shared/fault", "shared/logkey"},
 	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
+	"shared/wave":     {"shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
 	"proto/*/*":       {},
 
 	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
@@ -57,6 +58,8 @@ var mayImport = map[string][]string{
 	"cli/client": {},
 
 	"web": {},
+	// warm only names libraries, to fill caches; nothing imports it.
+	"warm": {},
 
 	"integration":     {"..."},
 	"integration/...": {"..."},

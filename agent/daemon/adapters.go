@@ -187,7 +187,7 @@ func (f *facts) Facts(ctx context.Context) (link.Facts, error) {
 	}
 	out.Fingerprint, out.KubeVersion, out.APIVersions = f.fingerprint, f.mapper.Version(), f.mapper.APIVersions()
 	if out.Readyz == "ok" {
-		if raw, err := f.kube.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+		if raw, err := f.kube.api.Text(ctx, "/readyz"); err != nil {
 			out.Readyz = readyz(raw, err)
 		}
 	}

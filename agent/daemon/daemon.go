@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -85,9 +84,9 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 
 // kubernetes is how the agent reaches its cluster: one connection pool for all.
 type kubernetes struct {
-	http      *http.Client
-	dynamic   dynamic.Interface
-	discovery *discovery.DiscoveryClient
+	http    *http.Client
+	dynamic dynamic.Interface
+	api     *watch.API
 }
 
 func connect(conf *rest.Config) (kubernetes, error) {
@@ -100,11 +99,11 @@ func connect(conf *rest.Config) (kubernetes, error) {
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(conf, client)
+	base, _, err := rest.DefaultServerUrlFor(conf)
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	return kubernetes{http: client, dynamic: dyn, discovery: disco}, nil
+	return kubernetes{http: client, dynamic: dyn, api: watch.NewAPI(client, base)}, nil
 }
 
 // agent is the assembled parts.
@@ -125,7 +124,7 @@ type agent struct {
 }
 
 func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.Secret) *agent {
-	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.discovery)}
+	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)

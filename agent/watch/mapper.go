@@ -2,13 +2,12 @@ package watch
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -26,7 +25,7 @@ const refreshPause = time.Second
 // A Mapper knows what an API server serves. It reads that once, and again
 // only when a kind is looked for in vain or somebody says that it changed.
 type Mapper struct {
-	client discovery.DiscoveryInterface
+	api *API
 
 	refresh sync.Mutex // one reading at a time
 
@@ -38,8 +37,8 @@ type Mapper struct {
 }
 
 // NewMapper makes a mapper that has read nothing yet.
-func NewMapper(client discovery.DiscoveryInterface) *Mapper {
-	return &Mapper{client: client, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
+func NewMapper(api *API) *Mapper {
+	return &Mapper{api: api, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
 }
 
 // Mapping finds a kind. A kind that is not served is fault.Missing, after a
@@ -97,51 +96,24 @@ func (m *Mapper) Refresh(ctx context.Context) error {
 	if fresh {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("read the API list: %w", err)
-	}
-	_, lists, err := m.client.ServerGroupsAndResources()
-	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil && !partial {
+	next, stale, err := m.api.kinds(ctx)
+	if err != nil {
 		return fault.Wrap(fault.Offline, err, "the API server does not say which kinds it serves")
 	}
-	next := map[schema.GroupVersionKind]Mapping{}
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue // one odd list must not hide the others
-		}
-		for _, r := range list.APIResources {
-			if slices.Contains(r.Verbs, "get") && !isSub(r.Name) {
-				next[gv.WithKind(r.Kind)] = Mapping{Resource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
-			}
-		}
-	}
-	m.replace(next, failed)
-	return m.readVersion()
+	m.replace(next, stale)
+	return m.readVersion(ctx)
 }
 
-func isSub(name string) bool {
-	for i := range len(name) {
-		if name[i] == '/' {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, failed map[schema.GroupVersion]error) {
+// replace takes a reading in. Of groups that are stale, what was known stays.
+func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gvk, held := range m.byKind {
-		if _, lost := failed[gvk.GroupVersion()]; lost {
+		if _, found := next[gvk]; !found && stale[gvk.GroupVersion()] {
 			next[gvk] = held
 		}
 	}
-	same := len(next) == len(m.byKind)
-	for gvk, found := range next {
-		same = same && m.byKind[gvk] == found
-	}
+	same := maps.Equal(next, m.byKind)
 	m.byKind, m.read = next, time.Now()
 	if !same {
 		close(m.changed)
@@ -149,20 +121,17 @@ func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, failed map[sc
 	}
 }
 
-func (m *Mapper) readVersion() error {
-	m.mu.RLock()
-	known := m.version
-	m.mu.RUnlock()
-	if known != "" {
+func (m *Mapper) readVersion(ctx context.Context) error {
+	if m.Version() != "" {
 		return nil
 	}
-	v, err := m.client.ServerVersion()
+	v, err := m.api.version(ctx)
 	if err != nil {
 		return fault.Wrap(fault.Offline, err, "the API server does not say its version")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.version = v.GitVersion
+	m.version = v
 	return nil
 }
 

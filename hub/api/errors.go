@@ -195,7 +195,7 @@ func badRequest(err error) error {
 	}
 	var schema *openapi3.SchemaError
 	if errors.As(request.Err, &schema) {
-		if at := strings.Join(schema.JSONPointer(), "."); at != "" {
+		if at := strings.Join(schema.JSONPointer(), "."); at != "" && request.Parameter == nil {
 			where = at
 		}
 		return fault.With(fault.Wrap(fault.Invalid, err, "%s: %s", where, reason(schema)), "", "the document at /openapi.yaml says what is taken")

@@ -65,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer p.db.Close()
-	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
 		if err := add(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // TestReadersBesideFetches reads old and new commits while packs come, are
@@ -104,7 +106,12 @@ func TestOneFetchForManyReaders(t *testing.T) {
 func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)
-	m := newMirrors(t, source.Config{})
+	asked := &askedCredentials{}
+	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, asked, run.System{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeMirrors(t, m) })
 	origin := s.repo("app")
 	repo := origin.hub()
 	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
@@ -114,6 +121,28 @@ func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
 	if tree, err := m.Tree(testContext(t), other, repo, head); err == nil {
 		t.Errorf("SEC-A4 another tenant reads %v without a credential", tree)
 	}
+	if got := asked.last(); got != other {
+		t.Errorf("the credential of tenant %q was asked for, want that of the caller", got)
+	}
+}
+
+// askedCredentials remembers whose credential was asked for.
+type askedCredentials struct {
+	mu     sync.Mutex
+	tenant hub.TenantID
+}
+
+func (c *askedCredentials) Credential(_ context.Context, tenant hub.TenantID, _ hub.RepositoryID) (hub.Credential, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tenant = tenant
+	return hub.Credential{}, nil
+}
+
+func (c *askedCredentials) last() hub.TenantID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tenant
 }
 
 func TestIdleMirrorsHoldNothing(t *testing.T) {

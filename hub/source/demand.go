@@ -165,7 +165,7 @@ func wanting(err error) bool { return errors.Is(err, errNoObject) || errors.Is(e
 // demand fetches for a commit: what the refs lead to, and then, if the commit
 // is not among it, the commit by its name.
 func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Hash) (commit, error) {
-	cred, err := m.creds.Credential(ctx, repo.Tenant, repo.ID)
+	cred, err := m.creds.Credential(ctx, m.tenant, repo.ID)
 	if err != nil {
 		return commit{}, fmt.Errorf("credential of repository %q: %w", repo.ID, err)
 	}

@@ -331,6 +331,14 @@ func TestFetchTimesOut(t *testing.T) {
 	})
 }
 
+func TestFetchOfAnotherType(t *testing.T) {
+	t.Parallel()
+	repo := hub.Repository{ID: hub.NewID[hub.RepositoryID](), URL: "https://charts.example.com", Type: "helm"}
+	if _, err := newMirrors(t, source.Config{}).Fetch(testContext(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), `"helm" are not supported yet`) {
+		t.Errorf("Fetch() = %v", err)
+	}
+}
+
 func TestAllowedNetworks(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)

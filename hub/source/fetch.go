@@ -100,6 +100,10 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 		m.remote = newRemote(m.cfg, repo.Insecure)
 	}
 	v := &visit{mirror: m, repo: repo, cred: cred}
+	if repo.Type != "" && repo.Type != "git" {
+		err := fault.New(fault.Invalid, "repositories of the type %q are not supported yet", repo.Type)
+		return nil, v.failed(nil, 0, fault.With(err, "", "use a Git repository"))
+	}
 	status, err := v.list(ctx, m.suffix)
 	if status == 404 && !strings.HasSuffix(repo.URL, ".git") {
 		// URLs are kept without ".git", and some servers insist on it.

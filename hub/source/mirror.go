@@ -25,11 +25,12 @@ import (
 // changes it.
 type mirror struct {
 	*Mirrors
-	id   uint64
-	dir  string
-	odb  *odb
-	turn chan struct{} // capacity 1: holds a token while somebody changes the mirror
-	used atomic.Int64  // when it was last asked for, Unix nanoseconds
+	id     uint64
+	tenant hub.TenantID
+	dir    string
+	odb    *odb
+	turn   chan struct{} // capacity 1: holds a token while somebody changes the mirror
+	used   atomic.Int64  // when it was last asked for, Unix nanoseconds
 
 	// damaged says that the packs cannot be trusted; the next fetch starts anew.
 	damaged atomic.Bool
@@ -55,9 +56,9 @@ type refusal struct {
 	err   error
 }
 
-func newMirror(m *Mirrors, dir string) *mirror {
+func newMirror(m *Mirrors, tenant hub.TenantID, dir string) *mirror {
 	return &mirror{
-		Mirrors: m, id: m.lib.ids.Add(1), dir: dir, turn: make(chan struct{}, 1), refused: map[string]refusal{},
+		Mirrors: m, id: m.lib.ids.Add(1), tenant: tenant, dir: dir, turn: make(chan struct{}, 1), refused: map[string]refusal{},
 		odb: &odb{library: m.lib, dir: filepath.Join(dir, "objects", "pack")},
 	}
 }

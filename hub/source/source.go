@@ -158,7 +158,7 @@ func (m *Mirrors) mirror(tenant hub.TenantID, repo hub.RepositoryID) (*mirror, e
 	key := mirrorKey{tenant, repo}
 	got := m.all[key]
 	if got == nil {
-		got = newMirror(m, filepath.Join(m.cfg.Dir, string(tenant), string(repo)))
+		got = newMirror(m, tenant, filepath.Join(m.cfg.Dir, string(tenant), string(repo)))
 		m.all[key] = got
 	}
 	got.used.Store(m.clock.Now().UnixNano())

@@ -35,7 +35,11 @@ var shared struct {
 // Main runs the tests of a package and stops the server afterwards. Without it
 // the server ends with the process too, and its folder is removed by the next
 // test process.
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for those who have more to do before the process ends: it gives
+// the exit code.
+func Run(m interface{ Run() int }) int {
 	code := m.Run()
 	shared.Lock()
 	if shared.server != nil {
@@ -45,7 +49,7 @@ func Main(m *testing.M) {
 		}
 	}
 	shared.Unlock()
-	os.Exit(code)
+	return code
 }
 
 // URLs are the ways into one database.
