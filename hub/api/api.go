@@ -73,7 +73,7 @@ func (c Config) withDefaults() Config {
 		c.AgentCommand = "capstan-agent run --join-token-file <(printf %s {token})"
 	}
 	if c.AgentHelm == "" {
-		c.AgentHelm = "helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set join.token={token}"
+		c.AgentHelm = "helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set image.repository=YOUR-REGISTRY/capstan-agent --set join.token={token}"
 	}
 	c.Rates = c.Rates.withDefaults()
 	return c

@@ -19,10 +19,19 @@ import (
 // AgentNamespace is where agents of this package keep their state.
 const AgentNamespace = "capstan-system"
 
-// agentRights are what an agent in cluster mode may do. It is never a member
-// of system:masters: the API server asks these rules about each request.
-const agentRights = `
-apiVersion: v1
+// agentRights are the account and the rights of the agent's own chart. It is
+// never a member of system:masters: the API server asks these rules about each
+// request.
+func agentRights() (string, error) {
+	root, err := SourceRoot()
+	if err != nil {
+		return "", err
+	}
+	rules, err := os.ReadFile(filepath.Join(root, "charts", "capstan-agent", "files", "rules.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("read the rights of the agent's chart: %w", err)
+	}
+	return `apiVersion: v1
 kind: Namespace
 metadata: {name: capstan-system}
 ---
@@ -34,14 +43,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: capstan-agent}
 rules:
-- apiGroups: ["*"]
-  resources: ["*"]
-  verbs: [get, list, watch, create, update, patch, delete]
-- apiGroups: [rbac.authorization.k8s.io]
-  resources: [roles, clusterroles]
-  verbs: [escalate, bind]
-- nonResourceURLs: ["/readyz", "/version"]
-  verbs: [get]
+` + string(rules) + `
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -49,7 +51,8 @@ metadata: {name: capstan-agent}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: capstan-agent}
 subjects:
 - {kind: ServiceAccount, name: capstan-agent, namespace: capstan-system}
-`
+`, nil
+}
 
 // HubOptions say how a hub is started.
 type HubOptions struct {
@@ -216,7 +219,11 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's folder: %w", err)
 	}
-	if err := o.Cluster.Apply(ctx, agentRights); err != nil {
+	rights, err := agentRights()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Cluster.Apply(ctx, rights); err != nil {
 		return nil, fmt.Errorf("give the agent its rights: %w", err)
 	}
 	kubeconfig, err := o.Cluster.AccountKubeconfig(ctx, AgentNamespace, "capstan-agent")

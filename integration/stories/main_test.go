@@ -56,6 +56,9 @@ func run(m *testing.M) int {
 }
 
 func begin(ctx context.Context, dir string) (*stack.Stack, error) {
+	if err := buildConsole(ctx); err != nil {
+		return nil, err
+	}
 	bin := filepath.Join(dir, "bin")
 	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
 	build.Dir = filepath.Join("..", "..")
