@@ -61,7 +61,7 @@ func (a *app) appList() *cobra.Command {
 			params.Project, params.Cluster = list(projects), list(clusters)
 			params.Sync, params.Health = words[client.SyncStatusCode](sync), words[client.HealthStatusCode](health)
 			params.Labels, params.Q, params.Limit = ref(labels), ref(query), ref(500)
-			var all []client.Application
+			all := []client.Application{} // a list without items is [], not null
 			for {
 				page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
 				if err != nil {
@@ -277,6 +277,9 @@ func selectors(given []string) (*[]client.ResourceSelector, error) {
 		}
 		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
 		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
+			if ns == "" || n == "" {
+				return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)}
+			}
 			sel.Namespace, sel.Name = ref(ns), n
 		}
 		out = append(out, sel)
@@ -358,7 +361,7 @@ func (a *app) appHistory() *cobra.Command {
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			h, raw, err := call[struct {
 				Items []client.HistoryEntry `json:"items"`
-			}](api.GetHistory(cmd.Context(), namespace, name))
+			}](api.GetHistory(cmd.Context(), namespace, name, nil))
 			if err != nil {
 				return err
 			}

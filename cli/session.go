@@ -46,13 +46,13 @@ func (a *app) load() (config, error) {
 		}
 	}
 	// A token belongs to its server: another server does not get it.
-	if s := first(a.server, os.Getenv("CAPSTAN_SERVER")); s != "" && s != c.Server {
+	c.Server = strings.TrimSuffix(c.Server, "/")
+	if s := strings.TrimSuffix(first(a.server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
 		c = config{Server: s}
 	}
 	if t := first(a.token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
 		c.Token = t
 	}
-	c.Server = strings.TrimSuffix(c.Server, "/")
 	if c.Server == "" {
 		return c, fault.With(fault.New(fault.Unknown, "no hub is known"), "", "run `capstan login URL`")
 	}

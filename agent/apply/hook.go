@@ -18,8 +18,11 @@ import (
 
 // hookBody turns a hook's manifest into what is made: under the name of this
 // instance, marked with it, and held by the finalizer until its result was read.
-func (t *task) hookBody(it wave.Item) *manifest.Object {
-	o := t.bodies[it.Index].DeepCopy()
+func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, error) {
+	o, err := t.app.e.body(ctx, t.wants[it.Index].digest)
+	if err != nil {
+		return nil, err
+	}
 	o.SetGenerateName("")
 	t.app.mu.Lock()
 	t.app.prepare(o, it.Key)
@@ -28,15 +31,18 @@ func (t *task) hookBody(it wave.Item) *manifest.Object {
 	if held := o.GetFinalizers(); !slices.Contains(held, health.HookFinalizer) {
 		o.SetFinalizers(append(held, health.HookFinalizer))
 	}
-	return o
+	return o, nil
 }
 
 // create makes a hook. That it exists with the same instance means that it
 // was made before a restart.
 func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
-	body := t.hookBody(it)
-	gvr, namespaced, err := a.e.Mapper.Resource(ctx, body.GroupVersionKind())
+	body, err := t.hookBody(ctx, it)
+	if err != nil {
+		return wave.Outcome{}, err
+	}
+	gvr, namespaced, err := a.e.Mapper.Find(ctx, body.GroupVersionKind())
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "find")
 	}
@@ -109,8 +115,11 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if s.problem != nil {
 		return s.problem
 	}
-	body := t.hookBody(it)
-	gvr, _, err := t.app.e.Mapper.Resource(ctx, body.GroupVersionKind())
+	body, err := t.hookBody(ctx, it)
+	if err != nil {
+		return err
+	}
+	gvr, _, err := t.app.e.Mapper.Find(ctx, body.GroupVersionKind())
 	if err != nil {
 		return err
 	}
@@ -134,7 +143,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return t.remove(ctx, it)
 	}
 	a := t.app
-	gvr, namespaced, err := a.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	gvr, namespaced, err := a.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
 	if fault.KindOf(err) == fault.Missing {
 		// Without its kind the object cannot be there, or cannot be seen; either
 		// way nothing can be deleted, and nothing is forgotten.
@@ -230,7 +239,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err := a.e.Secret.Flush(ctx); err != nil { // that it ran must outlive it, even on a lost disk
 		return wave.Outcome{}, err
 	}
-	gvr, _, err := a.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	gvr, _, err := a.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
@@ -267,7 +276,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 
 // Release lets go of a hook that stays: it may be deleted from now on.
 func (t *task) Release(ctx context.Context, it wave.Item) error {
-	gvr, _, err := t.app.e.Mapper.Resource(ctx, kindOf(it.Key, it.Version))
+	gvr, _, err := t.app.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return explain(err, it.Key, "release")
 	}

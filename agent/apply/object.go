@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -218,7 +219,11 @@ func (x *object) sync() (state, detail string) {
 	case x.target == nil:
 		return outOfSync, "no longer in the manifests"
 	case !x.live.known:
-		if _, broken := x.app.e.kindState(x.gvk); broken != nil {
+		_, broken := x.app.e.kindState(x.gvk)
+		switch {
+		case fault.KindOf(broken) == fault.Missing:
+			return outOfSync, "its kind is not served by the cluster" // CMPR-12
+		case broken != nil:
 			return unknownSync, sentence(broken)
 		}
 		return "", ""
@@ -272,6 +277,9 @@ func differs(fields []string) string {
 func (x *object) wellness() (state, message string) {
 	if x.live.known && !x.live.found {
 		return health.Missing, ""
+	}
+	if _, broken := x.app.e.kindState(x.gvk); !x.live.known && fault.KindOf(broken) == fault.Missing {
+		return health.Missing, sentence(broken)
 	}
 	return x.live.health, x.live.message
 }

@@ -35,12 +35,6 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		a.end(ctx, o, result(o, errored(why), started))
 		return
 	}
-	select {
-	case a.e.slots <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	defer func() { <-a.e.slots }()
 	own, cancel := context.WithDeadlineCause(ctx, deadline(o), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	out := a.perform(own, ctx, o, started)
@@ -165,7 +159,7 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 		if !told {
 			p.say(phaseRunning, "waiting: "+sentence(err))
 		}
-		if run.Sleep(ctx, a.e.Clock, 200*time.Millisecond) != nil {
+		if run.Sleep(ctx, a.e.Clock, 20*time.Millisecond) != nil {
 			return err
 		}
 	}
@@ -200,7 +194,7 @@ func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.
 		a.e.Reports.App(&linkv1.AppReport{AppId: a.id, Generation: a.state.GetGeneration(), Gone: true, ComparedUnixNano: a.e.Clock.Now().UnixNano()})
 		return
 	}
-	a.rejudge(ctx)
+	a.rejudge(ctx, false)
 	a.told = nil
 	a.toldAt = time.Time{}
 	a.tell()
@@ -256,7 +250,8 @@ type progress struct {
 	told    time.Time
 }
 
-// tellEvery is the least time between two progress reports.
+// tellEvery is the least time between two progress reports; a millisecond is
+// added for each object, because each report has all of them.
 const tellEvery = 200 * time.Millisecond
 
 func (p *progress) say(phase, message string) {
@@ -279,7 +274,7 @@ func (p *progress) update(u wave.Update) {
 		p.message = u.Message
 	}
 	now := p.app.e.Clock.Now()
-	if !said && now.Sub(p.told) < tellEvery {
+	if every := tellEvery + time.Duration(len(p.order))*time.Millisecond; !said && now.Sub(p.told) < every {
 		return
 	}
 	p.told = now

@@ -169,16 +169,19 @@ func (a *app) tellHealthy(r *linkv1.AppReport) {
 	a.e.Reports.Operation(report)
 }
 
-// rejudge judges every object anew from what is kept of it: the state has
-// changed. The caller holds mu.
-func (a *app) rejudge(ctx context.Context) {
+// rejudge acts on every object anew, because the state has changed or an
+// operation is over; with again it also compares each anew, from what is kept
+// of it. The caller holds mu.
+func (a *app) rejudge(ctx context.Context, again bool) {
 	for _, key := range a.keys() {
 		x := a.objects[key]
 		if x == nil {
 			continue
 		}
-		if o := x.live.read(); o != nil && x.live.known {
-			x.judge(o)
+		if again && x.live.known {
+			if o := x.live.read(); o != nil {
+				x.judge(o)
+			}
 		}
 		if x.live.known && !x.live.found && x.record != nil && x.target == nil && x.accepted == nil && x.hook == "" {
 			a.disown(x)
@@ -251,7 +254,7 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 				x.expected = expectation{}
 			}
 		}
-		a.rejudge(ctx)
+		a.rejudge(ctx, true)
 		a.start()
 		a.told = nil
 		a.tell()

@@ -19,7 +19,6 @@ type task struct {
 	op      inventory.Operation
 	options []string // of application and operation
 	wants   []*desired
-	bodies  []*manifest.Object
 	hooks   map[manifest.Key]*object // guarded by the application's mu
 	changed chan struct{}            // holds one hint
 }
@@ -41,10 +40,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	if order.GetOptions().GetForce() {
 		t.options = append(t.options, "Force=true")
 	}
-	if err := t.read(ctx, snap, p); err != nil {
-		return wave.Plan{}, err
-	}
-	objects, err := t.describe()
+	objects, err := t.read(ctx, snap, p)
 	if err != nil {
 		return wave.Plan{}, err
 	}
@@ -90,46 +86,49 @@ func (s *snapshot) commit() string {
 }
 
 // read gets the manifests, and waits for the hub where some are not here yet.
-func (t *task) read(ctx context.Context, s *snapshot, p *progress) error {
+// It keeps of them what the plan needs; each is read again at its turn, so
+// that an operation that waits for hours holds no memory.
+func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Object, error) {
 	if s == nil {
-		return nil
+		return nil, nil
 	}
 	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
-	var plain [][]byte
 	for {
-		var err error
-		if plain, err = t.app.e.blobs(ctx, s.digests()); err == nil {
-			break
-		}
-		if fault.KindOf(err) != fault.Offline || ctx.Err() != nil {
-			return err
+		objects, err := t.describe(ctx, s)
+		if err == nil || fault.KindOf(err) != fault.Offline || ctx.Err() != nil {
+			return objects, err
 		}
 		p.say(phaseRunning, "waiting: "+sentence(err))
 		if run.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
-			return err
+			return nil, err
 		}
 	}
-	t.wants = s.all
-	t.bodies = make([]*manifest.Object, len(plain))
-	for i := range plain {
-		o, err := manifest.FromCanonical(plain[i])
-		if err != nil {
-			return fault.With(err, s.all[i].key.Describe(), "")
-		}
-		t.bodies[i] = o
-	}
-	return nil
 }
 
 // describe gives the objects as the planner needs them. For a deletion only
 // its hooks count.
-func (t *task) describe() ([]wave.Object, error) {
+func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
+	select {
+	case t.app.e.plans <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-t.app.e.plans }()
+	plain, err := t.app.e.blobs(ctx, s.digests())
+	if err != nil {
+		return nil, err
+	}
+	t.wants = s.all
 	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
-	out := make([]wave.Object, 0, len(t.bodies))
-	for i, o := range t.bodies {
-		d, err := wave.Describe(i, o, t.wants[i].key.Namespace)
+	out := make([]wave.Object, 0, len(plain))
+	for i, text := range plain {
+		o, err := manifest.FromCanonical(text)
 		if err != nil {
-			return nil, fault.With(err, t.wants[i].key.Describe(), "")
+			return nil, fault.With(err, s.all[i].key.Describe(), "")
+		}
+		d, err := wave.Describe(i, o, s.all[i].key.Namespace)
+		if err != nil {
+			return nil, fault.With(err, s.all[i].key.Describe(), "")
 		}
 		if !deletion || len(d.Hooks) > 0 {
 			out = append(out, d)
@@ -150,10 +149,8 @@ func (t *task) owned(stones []*linkv1.Tombstone) []wave.Object {
 		dead[a.stoneKey(s)] = true
 	}
 	wanted := map[manifest.Key]bool{}
-	for i, d := range t.wants {
-		if !deletion || len(t.bodies) == 0 {
-			wanted[t.wants[i].key] = !d.hook
-		}
+	for _, d := range t.wants {
+		wanted[d.key] = wanted[d.key] || !d.hook
 	}
 	var out []wave.Object
 	for _, key := range a.keys() {
@@ -233,8 +230,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	case it.Hook:
 		return t.create(ctx, it)
 	}
-	d, body := t.wants[it.Index], t.bodies[it.Index]
-	a := t.app
+	d, a := t.wants[it.Index], t.app
 	a.mu.Lock()
 	x := a.objects[it.Key]
 	if x == nil {
@@ -250,7 +246,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return wave.Outcome{Message: "unchanged", State: &s}, nil
 	}
 	a.mu.Unlock()
-	w, err := t.patiently(ctx, it, x, d, body)
+	w, err := t.patiently(ctx, it, x, d)
 	if err != nil {
 		return wave.Outcome{}, err
 	}
@@ -266,10 +262,14 @@ const kindPause = 15 * time.Second
 
 // patiently writes an object. A kind that this operation itself makes may be
 // served a moment later.
-func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desired, body *manifest.Object) (written, error) {
+func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
 	until := t.app.e.Clock.Now().Add(kindPause)
 	for {
-		w, err := t.app.write(ctx, x, d, body.DeepCopy(), writing{options: it.Options})
+		body, err := t.app.e.body(ctx, d.digest)
+		if err != nil {
+			return written{}, err
+		}
+		w, err := t.app.write(ctx, x, d, body, writing{options: it.Options})
 		if fault.KindOf(err) != fault.Missing || !it.MadeHere || t.app.e.Clock.Now().After(until) {
 			return w, err
 		}
@@ -360,7 +360,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a := t.app
 	d := t.wants[it.Index]
-	s := &sending{app: a, key: it.Key, body: t.bodies[it.Index].DeepCopy(), options: it.Options, dryRun: true}
+	body, err := a.e.body(ctx, d.digest)
+	if err != nil {
+		return wave.Check{Err: err}
+	}
+	s := &sending{app: a, key: it.Key, body: body, options: it.Options, dryRun: true}
 	a.mu.Lock()
 	x := a.objects[it.Key]
 	if x != nil && !it.Hook {
@@ -381,7 +385,6 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a.mu.Unlock()
 	var out *manifest.Object
-	var err error
 	if it.Hook {
 		err = t.tryHook(ctx, it, s)
 	} else {

@@ -112,7 +112,7 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if s.problem != nil {
 		return nil, s.problem
 	}
-	gvr, _, err := a.e.Mapper.Resource(ctx, s.body.GroupVersionKind())
+	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}

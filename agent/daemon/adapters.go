@@ -32,6 +32,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
+		d.a.engine.Announce() // the hub may just have been found to be rewound
 		return err
 	}
 	d.a.engine.Changed(ctx, changes)

@@ -28,6 +28,7 @@ func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
 func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.littered = true
 	return s.put(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucketBlobs))
 		for _, blob := range blobs {
@@ -42,14 +43,17 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 // Collect deletes the blobs that nothing refers to: no state, no open
 // operation, and no record that a merge would need. Lists gives the digests
 // that each list blob holds, which the store cannot read itself; with a list
-// missing nothing is deleted.
+// missing nothing is deleted, and nothing is done while nothing has changed.
 func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keep, complete := s.referenced(lists)
-	if !complete {
-		return s.put(func(*bbolt.Tx) error { return nil })
+	if !complete || !s.littered {
+		c := &Commit{done: make(chan struct{})}
+		close(c.done)
+		return c
 	}
+	s.littered = false
 	return s.put(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucketBlobs))
 		var stale [][]byte

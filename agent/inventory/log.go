@@ -102,7 +102,7 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	for _, f := range st.mirror {
 		f()
 	}
-	s.cursor = st.cursor
+	s.cursor, s.littered = st.cursor, true
 	raw, err := json.Marshal(st.cursor)
 	if err != nil {
 		return Changes{}, nil, fmt.Errorf("write the cursor: %w", err)
@@ -240,7 +240,8 @@ func (st *stage) row(row *linkv1.Row) error {
 	if row.GetSeq() <= st.cursor.Seq {
 		return nil // a replay that overlaps; it is stored already
 	}
-	if row.GetSeq() == st.cursor.Seq+1 && st.cursor.Seq > 0 {
+	marker := row.GetKind() == linkv1.RowKind_ROW_KIND_UNSPECIFIED // the rows up to here were left out
+	if row.GetSeq() == st.cursor.Seq+1 && st.cursor.Seq > 0 && !marker {
 		want := chain.Next(st.cursor.Chain, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
 		if !bytes.Equal(want, row.GetChain()) {
 			st.s.rewound = fmt.Sprintf("row %d of the hub's desired log does not follow from the rows before it", row.GetSeq())

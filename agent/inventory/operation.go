@@ -231,8 +231,9 @@ func (s *Store) change(id string, f func(*Operation)) (*Commit, error) {
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOps, id, raw) }), nil
 }
 
-// Expire forgets operations that ended long ago.
-func (s *Store) Expire(now time.Time) *Commit {
+// Expire forgets operations that ended long ago. Nothing is written if there
+// are none.
+func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var stale []string
@@ -242,7 +243,10 @@ func (s *Store) Expire(now time.Time) *Commit {
 			delete(s.ops, id)
 		}
 	}
-	return s.put(func(tx *bbolt.Tx) error {
+	if len(stale) == 0 {
+		return
+	}
+	s.put(func(tx *bbolt.Tx) error {
 		for _, id := range stale {
 			if err := deleteIn(tx, bucketOps, id); err != nil {
 				return err

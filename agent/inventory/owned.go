@@ -66,6 +66,7 @@ func (s *Store) Own(r Record) (*Commit, error) {
 		s.owned[r.App] = of
 	}
 	of[r.Key] = r
+	s.littered = true
 	id := ownedID(r.App, r.Key)
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOwned, id, raw) }), nil
 }
@@ -75,6 +76,7 @@ func (s *Store) Disown(app string, key manifest.Key) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owned[app], key)
+	s.littered = true
 	if len(s.owned[app]) == 0 {
 		delete(s.owned, app)
 	}

@@ -46,17 +46,18 @@ type Store struct {
 	instance string
 	wake     chan struct{}
 
-	mu      sync.Mutex
-	pending []write
-	broken  error // first failed commit; nothing is taken after it
-	cursor  Cursor
-	durable Cursor // cursor of the last commit
-	guard   Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
-	rewound string // why nothing is taken from the hub; empty: all is well
-	apps    map[string]*App
-	owned   map[string]map[manifest.Key]Record // by application
-	ops     map[string]*Operation
-	fields  map[string][]byte // one copy of each distinct field set
+	mu       sync.Mutex
+	pending  []write
+	broken   error // first failed commit; nothing is taken after it
+	cursor   Cursor
+	durable  Cursor // cursor of the last commit
+	guard    Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
+	rewound  string // why nothing is taken from the hub; empty: all is well
+	apps     map[string]*App
+	owned    map[string]map[manifest.Key]Record // by application
+	ops      map[string]*Operation
+	littered bool              // blobs may have lost their last reference since Collect
+	fields   map[string][]byte // one copy of each distinct field set
 }
 
 type write struct {
@@ -102,7 +103,7 @@ func Open(dir string) (*Store, error) {
 		apps:   map[string]*App{},
 		owned:  map[string]map[manifest.Key]Record{},
 		ops:    map[string]*Operation{},
-		fields: map[string][]byte{},
+		fields: map[string][]byte{}, littered: true,
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read inventory %q: %w", path, err), db.Close())

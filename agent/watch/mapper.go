@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Mapping says under which resource a kind is served.
@@ -60,6 +61,26 @@ func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapp
 func (m *Mapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	found, err := m.Mapping(ctx, gvk)
 	return found.Resource, found.Namespaced, err
+}
+
+// Find is Resource for callers that cannot come back later: a kind that is
+// not known is looked for once more after the pause between two readings.
+func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
+	asked := time.Now()
+	gvr, namespaced, err = m.Resource(ctx, gvk)
+	if fault.KindOf(err) != fault.Missing {
+		return gvr, namespaced, err
+	}
+	m.mu.RLock()
+	read := m.read
+	m.mu.RUnlock()
+	if !read.Before(asked) {
+		return gvr, namespaced, err
+	}
+	if run.Sleep(ctx, run.System{}, refreshPause-time.Since(read)) != nil {
+		return gvr, namespaced, err
+	}
+	return m.Resource(ctx, gvk)
 }
 
 // Known finds a kind without asking the server.

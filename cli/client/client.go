@@ -1140,6 +1140,14 @@ type DiffApplicationParams struct {
 	ResourceName      *string `form:"resourceName,omitempty" json:"resourceName,omitempty"`
 }
 
+// GetHistoryParams defines parameters for GetHistory.
+type GetHistoryParams struct {
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Before Entries with smaller numbers only.
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
+}
+
 // GetManifestsParams defines parameters for GetManifests.
 type GetManifestsParams struct {
 	// History Of this entry of the history instead.
@@ -1956,7 +1964,7 @@ type ClientInterface interface {
 	// GetHistory Lists what was applied, newest first
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/history (the `GetHistory` operationId).
-	GetHistory(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetHistory(ctx context.Context, namespace PathNamespace, name PathName, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetManifests Gives the desired objects of the target, Secret values masked
 	//
@@ -2517,8 +2525,8 @@ func (c *Client) DiffApplication(ctx context.Context, namespace PathNamespace, n
 // GetHistory Lists what was applied, newest first
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/history (the `GetHistory` operationId).
-func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetHistoryRequest(c.Server, namespace, name)
+func (c *Client) GetHistory(ctx context.Context, namespace PathNamespace, name PathName, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetHistoryRequest(c.Server, namespace, name, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4161,7 +4169,7 @@ func NewDiffApplicationRequest(server string, namespace PathNamespace, name Path
 }
 
 // NewGetHistoryRequest constructs an http.Request for the GetHistory method
-func NewGetHistoryRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+func NewGetHistoryRequest(server string, namespace PathNamespace, name PathName, params *GetHistoryParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4191,6 +4199,45 @@ func NewGetHistoryRequest(server string, namespace PathNamespace, name PathName)
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6594,7 +6641,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/history (the `GetHistory` operationId).
-	GetHistoryWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetHistoryResponse, error)
+	GetHistoryWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*GetHistoryResponse, error)
 
 	// GetManifestsWithResponse Gives the desired objects of the target, Secret values masked
 	//
@@ -10117,8 +10164,8 @@ func (c *ClientWithResponses) DiffApplicationWithResponse(ctx context.Context, n
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/history (the `GetHistory` operationId).
-func (c *ClientWithResponses) GetHistoryWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetHistoryResponse, error) {
-	rsp, err := c.GetHistory(ctx, namespace, name, reqEditors...)
+func (c *ClientWithResponses) GetHistoryWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*GetHistoryResponse, error) {
+	rsp, err := c.GetHistory(ctx, namespace, name, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

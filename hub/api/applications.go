@@ -151,12 +151,12 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 	if err != nil {
 		return nil, err
 	}
-	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name)
+	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name, 0, shownHistory)
 	if err != nil {
 		return nil, err
 	}
 	answer := applicationAnswer(v)
-	for i := min(len(history), shownHistory) - 1; i >= 0; i-- {
+	for i := len(history) - 1; i >= 0; i-- {
 		answer.Body.Status.History = append(answer.Body.Status.History, presentHistory(history[i]))
 	}
 	return gen.GetApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
@@ -230,7 +230,11 @@ func (s *Server) GetManifests(ctx context.Context, r gen.GetManifestsRequestObje
 
 // GetHistory answers what was applied.
 func (s *Server) GetHistory(ctx context.Context, r gen.GetHistoryRequestObject) (gen.GetHistoryResponseObject, error) {
-	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name)
+	limit := r.Params.Limit
+	if limit == 0 {
+		limit = defaultPage
+	}
+	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Before, limit)
 	if err != nil {
 		return nil, err
 	}

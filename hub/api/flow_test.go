@@ -213,3 +213,54 @@ func TestList(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/applications", nil, header("If-None-Match", tag)).ok(200)
 	})
 }
+
+// Clusters that come and go must not move what runs, unless it names its
+// cluster.
+func TestDestinationsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	on := func(name string) string {
+		t.Helper()
+		var a struct {
+			Status struct{ Capstan struct{ Cluster string } }
+		}
+		w.call(admin, "GET", "/api/v1/applications/argocd/"+name, nil).ok(200).into(&a)
+		return a.Status.Capstan.Cluster
+	}
+	enroll := func(name string) {
+		t.Helper()
+		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": name}).ok(201)
+	}
+	named := application("named", func(s map[string]any) { s["destination"] = map[string]any{"name": "later", "namespace": "x"} })
+	w.call(admin, "POST", "/api/v1/applications", application("web")).ok(201)
+	w.call(admin, "POST", "/api/v1/applications", named).ok(201)
+	enroll("first")
+	if on("web") != "first" || on("named") != "" {
+		t.Fatalf("APP-05: web is on %q, named on %q", on("web"), on("named"))
+	}
+	enroll("later")
+	enroll("in-cluster")
+	if on("web") != "first" || on("named") != "later" {
+		t.Errorf("after more clusters came, web is on %q, named on %q", on("web"), on("named"))
+	}
+	changed := application("web", func(s map[string]any) { s["revisionHistoryLimit"] = 3 })
+	w.call(admin, "PUT", "/api/v1/applications/argocd/web", changed).ok(200)
+	if on("web") != "first" {
+		t.Errorf("a change of something else moved it to %q", on("web"))
+	}
+	w.call(admin, "POST", "/api/v1/applications", application("new")).ok(201)
+	if on("new") != "in-cluster" {
+		t.Errorf("APP-05: a new application is on %q", on("new"))
+	}
+	w.call(admin, "DELETE", "/api/v1/clusters/first", nil).ok(204)
+	w.call(admin, "DELETE", "/api/v1/clusters/in-cluster", nil).ok(204)
+	if on("web") != "" || on("new") != "" {
+		t.Errorf("CLU-19: after its cluster went, web is on %q and new on %q", on("web"), on("new"))
+	}
+	moved := application("web", func(s map[string]any) { s["destination"] = map[string]any{"name": "later", "namespace": "web"} })
+	w.call(admin, "PUT", "/api/v1/applications/argocd/web", moved).ok(200)
+	if on("web") != "later" {
+		t.Errorf("a person's move put it on %q", on("web"))
+	}
+}

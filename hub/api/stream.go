@@ -140,7 +140,8 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 			return err
 		}
 		if text == "" && time.Since(said) >= heartbeat {
-			text = ": alive\n\n"
+			// The id moves on over what this caller may not see.
+			text = fmt.Sprintf(": alive\nid: %s\n\n", reader.Cursor())
 		}
 		if text == "" {
 			continue

@@ -258,16 +258,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	var out Outcome
 	var judged []string
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
-		on, err := w.resolve(ctx, spec.Destination)
-		if err != nil {
-			return err
-		}
-		a := a
-		a.Cluster = ""
-		if on != nil {
-			a.Cluster = on.ID
-		}
-		stored, outcome, err := w.putApplication(ctx, a, o)
+		stored, on, outcome, err := w.putApplication(ctx, a, spec, o)
 		if err != nil {
 			return err
 		}
@@ -279,25 +270,33 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	return v, out, append(warnings, judged...), err
 }
 
-func (w *writer) putApplication(ctx context.Context, a hub.Application, o PutOptions) (hub.Application, Outcome, error) {
-	old, err := w.locked(ctx, a.Namespace, a.Name)
-	name := title(a.Namespace, a.Name)
-	switch {
-	case fault.KindOf(err) == fault.Missing && !o.Create:
-		return a, "", missing(access.Applications, name)
-	case fault.KindOf(err) == fault.Missing:
-		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
-			return a, "", err
-		}
-		stored, err := w.CreateApplication(ctx, a)
-		if err == nil {
-			w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
-		}
-		return stored, Created, err
-	case err != nil:
-		return a, "", err
+func (w *writer) putApplication(ctx context.Context, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
+	all, err := w.Tx.Clusters(ctx)
+	if err != nil {
+		return a, nil, "", err
 	}
-	return w.changeApplication(ctx, old, a, o)
+	name := title(a.Namespace, a.Name)
+	old, err := w.locked(ctx, a.Namespace, a.Name)
+	if err == nil {
+		on := stay(spec.Destination, all, sameDestination(old, spec))
+		stored, outcome, err := w.changeApplication(ctx, old, placed(a, on), o)
+		return stored, on, outcome, err
+	}
+	if fault.KindOf(err) != fault.Missing {
+		return a, nil, "", err
+	}
+	if !o.Create {
+		return a, nil, "", missing(access.Applications, name)
+	}
+	if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+		return a, nil, "", err
+	}
+	on := pick(spec.Destination, all)
+	stored, err := w.CreateApplication(ctx, placed(a, on))
+	if err == nil {
+		w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
+	}
+	return stored, on, Created, err
 }
 
 // changeApplication updates what is there. Rights are asked on the
@@ -359,89 +358,6 @@ func (c *Catalog) judge(ctx context.Context, w *writer, a hub.Application, on *h
 		return []string{fault.Sentence(err)}, nil
 	}
 	return nil, nil
-}
-
-// resolve finds the cluster that a destination stands for, or nil.
-func (r *reader) resolve(ctx context.Context, d hub.Destination) (*hub.Cluster, error) {
-	all, err := r.Clusters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return pick(d, all), nil
-}
-
-// InCluster is the server URL and InClusterName the name by which Argo CD
-// calls the cluster that it runs in.
-const (
-	InCluster     = "https://kubernetes.default.svc"
-	InClusterName = "in-cluster"
-)
-
-// pick finds the cluster of a destination: by name, by server alias, and for
-// Argo CD's own cluster the one called in-cluster, else the only one.
-func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
-	for i := range all {
-		if (d.Name != "" && all[i].Name == d.Name) || (d.Server != "" && trimServer(all[i].Server) == trimServer(d.Server)) {
-			return &all[i]
-		}
-	}
-	if trimServer(d.Server) != InCluster && d.Name != InClusterName {
-		return nil
-	}
-	if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.Name == InClusterName }); i >= 0 {
-		return &all[i]
-	}
-	if len(all) == 1 {
-		return &all[0]
-	}
-	return nil
-}
-
-func trimServer(s string) string { return strings.TrimRight(s, "/") }
-
-// resettle looks at the destinations of all applications again after the
-// clusters of the tenant have changed, and moves those that now stand for
-// another one.
-func (w *writer) resettle(ctx context.Context) error {
-	all, err := w.Clusters(ctx)
-	if err != nil {
-		return err
-	}
-	f := hub.ApplicationFilter{All: true, Limit: 500}
-	for {
-		apps, err := w.Tx.Applications(ctx, f)
-		if err != nil {
-			return err
-		}
-		for _, a := range apps {
-			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
-			if err := w.settle(ctx, a, all); err != nil {
-				return err
-			}
-		}
-		if len(apps) < f.Limit {
-			return nil
-		}
-	}
-}
-
-func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluster) error {
-	spec, err := hub.DecodeSpec(a.Spec)
-	if err != nil || a.DeletingAt != nil {
-		return nil //nolint:nilerr // such an application is refused at every write; it stays where it is
-	}
-	var now hub.ClusterID
-	if on := pick(spec.Destination, all); on != nil {
-		now = on.ID
-	}
-	if now == a.Cluster {
-		return nil
-	}
-	w.wakes = append(w.wakes, a.Cluster, now)
-	w.due = append(w.due, hub.WorkRefresh)
-	a.Cluster = now
-	_, err = w.UpdateApplication(ctx, a, 0)
-	return err
 }
 
 // DeleteApplication deletes an application. Cascade nil asks its finalizers

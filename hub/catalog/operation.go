@@ -164,11 +164,12 @@ func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.Opera
 	return op, app, err
 }
 
-// History lists what was applied, newest first.
-func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name string) ([]hub.HistoryEntry, error) {
+// History lists what was applied, newest first: entries with numbers below
+// before, or from the newest on if it is zero.
+func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name string, before int64, limit int) ([]hub.HistoryEntry, error) {
 	var out []hub.HistoryEntry
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
-		out, err = r.Tx.History(ctx, a.ID)
+		out, err = r.HistoryPage(ctx, a.ID, before, limit)
 		return err
 	})
 	return out, err

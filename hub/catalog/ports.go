@@ -102,7 +102,9 @@ type applications interface {
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
 	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
 	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
-	History(ctx context.Context, app hub.ApplicationID) ([]hub.HistoryEntry, error)
+	// HistoryPage gives entries with numbers below before, newest first; 0
+	// means from the newest on.
+	HistoryPage(ctx context.Context, app hub.ApplicationID, before int64, limit int) ([]hub.HistoryEntry, error)
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
 	Operations(ctx context.Context, app hub.ApplicationID, limit int) ([]hub.Operation, error)
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)

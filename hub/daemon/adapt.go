@@ -33,6 +33,10 @@ func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do fun
 	return err
 }
 
+func (s dispatchStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
 func (s dispatchStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.Keys, error) {
 	k, err := s.db.Keys(ctx, tenant)
 	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err

@@ -17,7 +17,9 @@ const collectEvery = time.Hour
 // answered changes, expired sessions. Replicas may do it side by side.
 func (p *parts) addCollector(context.Context) error {
 	p.add("collector", func(ctx context.Context) error {
-		failed := func(err error) { p.log.WarnContext(ctx, "old rows were not collected; the next round tries again", "error", err) }
+		failed := func(err error) {
+			p.log.WarnContext(ctx, "old rows were not collected; the next round tries again", "error", err)
+		}
 		return run.Every(ctx, p.clock, collectEvery, 0.2, failed, p.collect)
 	})
 	return nil

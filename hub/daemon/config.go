@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -153,11 +155,8 @@ func set[T comparable](field *T, fallback T) {
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
-	for key, address := range map[string]string{"listen.http": c.Listen.HTTP, "listen.link": c.Listen.Link} {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			bad("%s: %q is no host:port", key, address)
-		}
-	}
+	c.badAddresses(bad)
+	c.badNumbers(bad)
 	if c.Database.App == "" || c.Database.System == "" {
 		bad("database: the URLs app and system are needed")
 	}
@@ -175,5 +174,47 @@ func (c Config) Validate() error {
 	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {
 		bad("render.sandbox: %q is unknown; leave it out, or write none to render without a sandbox", c.Render.Sandbox)
 	}
+	if c.Log.Format != "text" && c.Log.Format != "json" {
+		bad("log.format: %q is unknown; write text or json", c.Log.Format)
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(c.Log.Level)) {
+		bad("log.level: %q is unknown; write debug, info, warn or error", c.Log.Level)
+	}
 	return errors.Join(errs...)
+}
+
+func (c Config) badAddresses(bad func(format string, args ...any)) {
+	address := func(key, value string) {
+		if _, _, err := net.SplitHostPort(value); err != nil {
+			bad("%s: %q is no host:port", key, value)
+		}
+	}
+	address("listen.http", c.Listen.HTTP)
+	address("listen.link", c.Listen.Link)
+	if c.Listen.Metrics != "" {
+		address("listen.metrics", c.Listen.Metrics)
+	}
+	for _, host := range c.AgentHosts {
+		address("agentHosts", host)
+	}
+	if c.PublicURL != "" && !strings.HasPrefix(c.PublicURL, "https://") && !strings.HasPrefix(c.PublicURL, "http://") {
+		bad("publicURL: %q is no URL; write it like https://capstan.example.com", c.PublicURL)
+	}
+}
+
+// badNumbers finds those below zero; zero stands for the default.
+func (c Config) badNumbers(bad func(format string, args ...any)) {
+	for _, n := range []struct {
+		key   string
+		value float64
+	}{
+		{"heartbeat", float64(c.Heartbeat)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
+		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
+		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
+		{"database.maxConns", float64(c.Database.MaxConns)},
+	} {
+		if n.value < 0 {
+			bad("%s is below zero", n.key)
+		}
+	}
 }

@@ -152,7 +152,7 @@ func SetupLink(ctx context.Context, cfg Config) (string, error) {
 		Hash: identity.Hash(token), Tenant: tenant.ID, Roles: []string{hub.RolePlatformAdmin, hub.RoleTenantAdmin},
 		ExpiresAt: time.Now().Add(time.Hour),
 	})
-	return cfg.publicURL() + "/setup?token=" + token, err
+	return api.SetupLink(cfg.publicURL(), token), err
 }
 
 func (c Config) publicURL() string {

@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/seal"
 )
 
@@ -119,6 +120,7 @@ type change struct {
 	newest   map[hub.ApplicationID]hub.Operation
 	stones   map[hub.ApplicationID][]hub.Tombstone
 	snaps    map[hub.SnapshotID]hub.Snapshot
+	leaves   map[hub.ClusterID]map[string][32]byte // what each log holds, as far as it was asked for
 
 	moved []moved // rows to come
 	ends  []end
@@ -297,8 +299,17 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 			return err
 		}
 	}
-	return c.move(move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, warnings: candidate.Warnings})
+	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
+		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
+	if d.Target != candidate.ID {
+		// A pin keeps the target: the candidate's commit is not what it is.
+		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
+			return err
+		}
+		kept := c.snaps[d.Target]
+		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
+	}
+	return c.move(ctx, m)
 }
 
 // moveAway makes clusters that an application no longer goes to forget it;
@@ -336,12 +347,13 @@ type move struct {
 	revision   string
 	revisions  []string
 	sourceType string
-	warnings   []string
 }
 
 // move notes a decided change. The application's generation grows by one:
 // operations of earlier generations are refused by the agent from then on.
-func (c *change) move(m move) error {
+// A decision that changes nothing for the agent appends nothing and leaves the
+// generation alone, so that it voids no operation that is under way.
+func (c *change) move(ctx context.Context, m move) error {
 	target, held := c.snaps[m.target]
 	if m.target != "" && !held {
 		return fmt.Errorf("snapshot %s of application %s is not loaded", m.target, m.app.ID)
@@ -349,8 +361,7 @@ func (c *change) move(m move) error {
 	if _, known := c.projects[m.app.Project]; !known {
 		return fmt.Errorf("project %q of application %s is not loaded", m.app.Project, m.app.ID)
 	}
-	generation := m.app.Generation + 1
-	st := c.state(m.app, m.spec, generation)
+	st := c.state(m.app, m.spec, m.app.Generation)
 	if held {
 		st.target = &target
 	}
@@ -361,9 +372,20 @@ func (c *change) move(m move) error {
 	if s, ok := c.snaps[accepted]; ok {
 		st.accepted = &s
 	}
+	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		stones, opened := c.bury(m.app, target)
-		st.tombstones = stones
+		st.tombstones, opened = c.bury(m.app, target)
+	}
+	known, err := c.told(ctx, st, m)
+	if err != nil {
+		return err
+	}
+	generation := m.app.Generation
+	if !known {
+		generation++
+	}
+	st.generation = generation
+	if m.app.Cluster != "" && !known {
 		if m.op != nil {
 			m.op.Fence = generation
 		}
@@ -371,13 +393,38 @@ func (c *change) move(m move) error {
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: m.warnings,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: target.Warnings,
 	}
 	if m.accept {
 		change.Accepted = m.target
 	}
 	c.targets = append(c.targets, change)
 	return nil
+}
+
+// told says whether the cluster's log ends with this very state of the
+// application, at the generation that it has, and nothing is to be done.
+func (c *change) told(ctx context.Context, st state, m move) (bool, error) {
+	cluster := m.app.Cluster
+	if m.op != nil || cluster == "" || m.app.Status.PlannedGeneration != m.app.Generation {
+		return false, nil
+	}
+	if _, read := c.leaves[cluster]; !read {
+		leaves, err := c.tx.Leaves(ctx, cluster)
+		if err != nil {
+			return false, err
+		}
+		if c.leaves == nil {
+			c.leaves = map[hub.ClusterID]map[string][32]byte{}
+		}
+		c.leaves[cluster] = leaves
+	}
+	body, err := st.body()
+	if err != nil {
+		return false, err
+	}
+	leaf, held := c.leaves[cluster][string(m.app.ID)]
+	return held && leaf == chain.Leaf(string(m.app.ID), body), nil
 }
 
 // state begins a state row with what does not depend on snapshots.

@@ -70,7 +70,7 @@ func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServe
 
 func (s *Blobs) read(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, digests []hub.Digest) ([]hub.SealedObject, error) {
 	var out []hub.SealedObject
-	err := s.d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+	err := s.d.store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
 		allowed, err := tx.Reachable(ctx, cluster, digests)
 		if err != nil {
 			return err

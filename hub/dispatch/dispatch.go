@@ -26,6 +26,9 @@ type Keys struct {
 // Store opens transactions that are bound to a tenant.
 type Store interface {
 	InTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
+	// ReadTenant writes nothing and sees one moment throughout: rows, head and
+	// leaves that it reads belong together.
+	ReadTenant(ctx context.Context, tenant hub.TenantID, do func(ctx context.Context, tx Tx) error) error
 	Keys(ctx context.Context, tenant hub.TenantID) (Keys, error)
 }
 

@@ -27,6 +27,10 @@ func (d db) InTenant(ctx context.Context, id hub.TenantID, do func(context.Conte
 	return d.DB.InTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
 }
 
+func (d db) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	return d.DB.ReadTenant(ctx, id, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
 func (d db) Keys(ctx context.Context, id hub.TenantID) (dispatch.Keys, error) {
 	k, err := d.DB.Keys(ctx, id)
 	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err

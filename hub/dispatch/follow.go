@@ -18,6 +18,9 @@ const (
 	pageRows  = 200      // rows read from the store at once
 	batchSize = 48 << 10 // bytes of a message on the control lane, unless one row is larger
 	followMin = 4 * time.Second
+	// maxReplays in a row end the stream: an agent that cannot be convinced
+	// comes back at its own, slower pace.
+	maxReplays = 3
 )
 
 // Caller tells which cluster a stream speaks for, from its certificate.
@@ -62,6 +65,7 @@ type follower struct {
 	acks    chan *linkv1.Ack // closed when the agent's side ends
 	seq     int64            // last row sent
 	barrier *linkv1.Barrier  // last one sent
+	replays int              // resets in a row that brought no equal root
 	sent    map[hub.Digest]bool
 	head    hub.LogHead
 }
@@ -95,8 +99,7 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 		if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: &linkv1.Rewound{Reason: reason}}}); err != nil {
 			return err
 		}
-		<-ctx.Done()
-		return ctx.Err()
+		return f.idle(ctx)
 	}
 	if err := f.advance(ctx, reset); err != nil {
 		return err
@@ -126,11 +129,25 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 	}
 }
 
+// idle sends nothing more until the agent goes.
+func (f *follower) idle(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case _, open := <-f.acks:
+			if !open {
+				return nil
+			}
+		}
+	}
+}
+
 // begin compares the agent's cursor with the log. Reset asks for a replay
 // from the beginning; a reason says that the log was rewound.
 func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool, reason string, err error) {
-	err = f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-		_, head, err := tx.RowsAfter(ctx, f.cluster, int64(start.Seq), 1)
+	err = f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
 		if err != nil {
 			return err
 		}
@@ -143,7 +160,7 @@ func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool,
 			reason = "the hub's log was begun anew"
 			return nil
 		}
-		if int64(start.Seq) > head.Seq {
+		if start.Seq > uint64(head.Seq) {
 			reason = fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.Seq, head.Seq)
 			return nil
 		}
@@ -171,7 +188,7 @@ func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool,
 // advance sends all rows after the last one sent, and a barrier.
 func (f *follower) advance(ctx context.Context, reset bool) error {
 	if reset {
-		f.seq = 0
+		f.seq, f.barrier = 0, nil
 		down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
 		if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}}); err != nil {
 			return err
@@ -180,7 +197,9 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 	for {
 		var rows []hub.LogRow
 		var leaves map[string][32]byte
-		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+		// One moment: a root over newer states than the rows would not be the
+		// agent's.
+		err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 			var err error
 			if rows, f.head, err = tx.RowsAfter(ctx, f.cluster, f.seq, pageRows); err != nil {
 				return err
@@ -202,10 +221,25 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		if leaves == nil {
 			return nil
 		}
-		f.seq = f.head.Seq
+		if err := f.close(); err != nil {
+			return err
+		}
 		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(leaves)}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
+}
+
+// close moves the agent's cursor to the end of the log when the last rows were
+// left out, such as an operation that is over: an agent that starts with
+// nothing would never arrive there and take the log for a shortened one.
+func (f *follower) close() error {
+	if f.seq == f.head.Seq {
+		return nil
+	}
+	f.seq = f.head.Seq
+	end := &linkv1.Row{Seq: uint64(f.head.Seq), Chain: f.head.Chain}
+	down := &linkv1.Batch{Incarnation: f.head.Incarnation, Rows: []*linkv1.Row{end}}
+	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}})
 }
 
 // send cuts rows into messages and adds the bodies that were stored lately.
@@ -262,13 +296,20 @@ func (f *follower) inline(row hub.LogRow) (blobs []*linkv1.Blob, size int) {
 
 // acked stores how far the agent is; equal roots become a receipt.
 func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
+	if ack.Seq > uint64(f.seq) {
+		return fault.New(fault.Invalid, "row %d was acknowledged, only rows up to %d were sent", ack.Seq, f.seq)
+	}
 	receipt := ack.Barrier != 0 && f.barrier != nil && ack.Barrier == f.barrier.Seq
 	if receipt && !bytes.Equal(ack.Root, f.barrier.Root) {
+		if f.replays++; f.replays > maxReplays {
+			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
+		}
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, true)
 	}
 	return f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		if receipt {
+			f.replays = 0
 			return tx.PutReceipt(ctx, f.cluster, hub.Receipt{Seq: int64(ack.Barrier), Root: ack.Root, At: time.Now()})
 		}
 		return tx.Acked(ctx, f.cluster, int64(ack.Seq))

@@ -176,7 +176,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return err
 	}
 	full := len(op.Options.Resources) == 0 && !op.Options.DryRun
-	err = c.move(move{
+	err = c.move(ctx, move{
 		app: app, spec: spec, target: app.Status.Target, accept: full && target == app.Status.Target, op: &next,
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})

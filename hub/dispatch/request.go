@@ -31,7 +31,13 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
 		return hub.Operation{}, err
 	}
-	if req.Revision != "" && !matches(c.snaps[target], a, req.Revision) {
+	revision, revisions, sourceType := a.Status.Revision, a.Status.Revisions, a.Status.SourceType
+	if a.Pin != nil {
+		// What stands in the status is the pinned snapshot.
+		skipped := c.snaps[target]
+		revision, revisions, sourceType = a.Pin.Skipped, skipped.Revisions, skipped.SourceType
+	}
+	if req.Revision != "" && !strings.HasPrefix(c.snaps[target].Revision, req.Revision) && !strings.HasPrefix(revision, req.Revision) {
 		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "revision %s is not what its targetRevision stands for now", req.Revision), object,
 			"set spec.source.targetRevision, or roll back to a revision of its history")
 	}
@@ -44,18 +50,14 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 		op.Options.Retry = plan.RetryOf(spec, false)
 	}
 	full := len(op.Options.Resources) == 0 && !op.Options.DryRun
-	err = c.move(move{
+	err = c.move(ctx, move{
 		app: a, spec: spec, target: target, accept: full, op: &op, unpin: a.Pin != nil && full,
-		revision: a.Status.Revision, revisions: a.Status.Revisions, sourceType: a.Status.SourceType,
+		revision: revision, revisions: revisions, sourceType: sourceType,
 	})
 	if err != nil {
 		return hub.Operation{}, err
 	}
 	return c.finish(ctx, app)
-}
-
-func matches(s hub.Snapshot, app hub.Application, revision string) bool {
-	return strings.HasPrefix(s.Revision, revision) || strings.HasPrefix(app.Status.Revision, revision)
 }
 
 // Rollback goes back to what a history entry holds and pins it: automation
@@ -87,7 +89,7 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	if a.Pin != nil {
 		skipped, bad = a.Pin.Skipped, a.Pin.Bad
 	}
-	err = c.move(move{
+	err = c.move(ctx, move{
 		app: a, spec: spec, target: snapshot.ID, accept: true, op: &op,
 		pin:      &hub.Pin{Snapshot: snapshot.ID, Skipped: skipped, Bad: bad, Reason: reason, By: by.Username, At: c.now},
 		revision: snapshot.Revision, revisions: snapshot.Revisions, sourceType: snapshot.SourceType,

@@ -115,11 +115,25 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 	return nil
 }
 
+// repoMatches compares a pattern with a repository URL as it is written and in
+// its normal form, under which repositories are kept: another spelling of one
+// that a project denies is still denied.
 func repoMatches(pattern, url string) bool {
-	if hub.Glob(pattern, url) {
-		return true
+	for _, p := range spellings(pattern) {
+		for _, u := range spellings(url) {
+			if hub.Glob(p, u) || hub.Glob(strings.TrimSuffix(p, ".git"), strings.TrimSuffix(u, ".git")) {
+				return true
+			}
+		}
 	}
-	return hub.Glob(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
+	return false
+}
+
+func spellings(url string) []string {
+	if normal, err := hub.NormalizeRepoURL(url); err == nil && normal != url {
+		return []string{url, normal}
+	}
+	return []string{url}
 }
 
 func shown(d hub.Destination) string {

@@ -85,11 +85,13 @@ func Next(s Situation) Decision {
 	return d
 }
 
-// retriable says whether an equal snapshot deserves another try: the last
-// operation failed on another revision's cause and nothing retries it.
+// retriable says whether an equal snapshot deserves another try: its last
+// operation failed, nothing retries it, and the specification was changed
+// since the last decision. Without a change a failed target is not tried again
+// (AUTO-04), however often the sources are looked at.
 func retriable(s Situation) bool {
 	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
-		s.Failed.Snapshot == s.Candidate.ID && s.Failed.Fence != s.Application.Generation
+		s.Failed.Snapshot == s.Candidate.ID && s.Application.Status.PlannedGeneration != s.Application.Generation
 }
 
 func automatic(s Situation) *hub.Operation {
@@ -150,8 +152,9 @@ func delay(b *hub.Backoff, attempt int) time.Duration {
 		}
 	}
 	for range attempt {
-		if d >= limit {
-			break
+		// Compared before it is multiplied: a large factor would wrap around.
+		if d >= limit || time.Duration(factor) > limit/d {
+			return limit
 		}
 		d *= time.Duration(factor)
 	}

@@ -55,6 +55,13 @@ type StageConfig struct {
 	Flush    int // results stored in one transaction at most; default 64
 }
 
+// An application whose failure may pass is looked at again after passingFirst,
+// and then less and less often.
+const (
+	passingFirst = 15 * time.Second
+	passingMax   = 10 * time.Minute
+)
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
 // Many replicas may run one each.
@@ -107,12 +114,12 @@ func (s *Stage) Run(ctx context.Context) error {
 
 // batch refreshes the leased applications of one tenant and gives them back.
 func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
-	err := s.refresh(ctx, tenant, items)
+	passing, err := s.refresh(ctx, tenant, items)
 	// The lease is given back even while the replica stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err == nil {
-		err = s.work.Done(ctx, items)
+		err = s.giveBack(ctx, items, passing)
 	} else if later := s.work.Later(ctx, items, time.Now().Add(5*time.Second)); later != nil {
 		s.log.WarnContext(ctx, "refresh work not given back; its lease will run out", "error", later)
 	}
@@ -121,7 +128,28 @@ func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.Work
 	}
 }
 
-func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) error {
+// giveBack ends what was looked at, and lets what failed for a cause that may
+// pass be looked at again: no commit will come to mend it.
+func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[hub.ApplicationID]bool) error {
+	var done []hub.WorkItem
+	for _, item := range items {
+		if !passing[hub.ApplicationID(item.Key)] {
+			done = append(done, item)
+			continue
+		}
+		wait := min(passingFirst<<min(item.Attempts, 10), passingMax)
+		if err := s.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(wait)); err != nil {
+			return err
+		}
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	return s.work.Done(ctx, done)
+}
+
+// refresh looks at applications. Those whose failure may pass are returned.
+func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
 	ids := make([]hub.ApplicationID, len(items))
 	forced := map[hub.ApplicationID]bool{}
 	for i, item := range items {
@@ -130,9 +158,9 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	}
 	found, err := s.work.Load(ctx, tenant, ids)
 	if err != nil {
-		return fmt.Errorf("load %d applications: %w", len(ids), err)
+		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
 	}
-	r := &round{Stage: s, tenant: tenant, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
 	var jobs []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
@@ -141,7 +169,7 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 		}
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	// What did not change is stored beside the renders, not before them: a
 	// commit in a large repository must not wait for its neighbours.
@@ -153,7 +181,7 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	if err == nil {
 		err = aside
 	}
-	return err
+	return r.passing, err
 }
 
 func (r *round) store(ctx context.Context) error {
@@ -179,6 +207,7 @@ type round struct {
 	trees     treeSet // of the goroutine that looks
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
+	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
 }
 
 type resolveKey struct {
@@ -223,6 +252,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	old, err := r.answered(ctx, j)
 	switch {
 	case err != nil:
+		r.passing[f.Application.ID] = passes(err)
 		r.fail(f, hub.ComparisonError, err)
 		return nil
 	case old == nil:
@@ -238,6 +268,13 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	}
 	j.old = old
 	return j
+}
+
+// passes says whether the same try may go well later: the cause lies neither
+// in the sources nor in the specification.
+func passes(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Offline || kind == fault.Internal
 }
 
 // waits says whether the application has a target that automation should

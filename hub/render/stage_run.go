@@ -34,6 +34,7 @@ func (s *Stage) Counts() Counters {
 type outcome struct {
 	rendered *hub.Rendered
 	failed   *hub.RefreshFailure
+	passing  bool  // the failure may pass by itself
 	err      error // the job must be tried again
 }
 
@@ -111,6 +112,9 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			}
 		case o.failed != nil:
 			failures = append(failures, *o.failed)
+			if o.passing {
+				r.passing[o.failed.Application] = true
+			}
 		default:
 			done = append(done, *o.rendered)
 		}
@@ -167,5 +171,5 @@ func (r *round) failure(j *job, err error) outcome {
 	if len(one.failures) == 0 {
 		return outcome{err: err}
 	}
-	return outcome{failed: &one.failures[0]}
+	return outcome{failed: &one.failures[0], passing: passes(err)}
 }

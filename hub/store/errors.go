@@ -27,6 +27,7 @@ const (
 	insufficientRights   = "42501"
 	notInEncoding        = "22021"
 	limitExceeded        = "54000"
+	adminShutdown        = "57P01"
 )
 
 // code gives the PostgreSQL code of an error, or "".
@@ -46,8 +47,29 @@ func violates(err error, constraint string) bool {
 
 // refused says whether the whole transaction may simply run again.
 func refused(err error) bool {
+	var begin *beginError
+	if errors.As(err, &begin) {
+		return begin.stale()
+	}
 	c := code(err)
 	return c == serializationFailure || c == deadlockDetected
+}
+
+// A beginError is a transaction that did not begin, so nothing of it was done.
+type beginError struct{ error }
+
+func (e *beginError) Unwrap() error { return e.error }
+
+// stale says whether the pool gave a connection that had died meanwhile, as
+// all do when the server restarts: another one may be good. A server that
+// cannot be reached at all is not waited for here.
+func (e *beginError) stale() bool {
+	var connect *pgconn.ConnectError
+	if errors.As(e, &connect) || errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
+		return false
+	}
+	c := code(e)
+	return c == "" || c == adminShutdown
 }
 
 // classify gives errors of the connection and of the server's state their

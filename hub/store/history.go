@@ -20,6 +20,12 @@ const (
 		FROM   history
 		WHERE  tenant_id = $1 AND application_id = $2
 		ORDER  BY id DESC`
+	selectHistoryPage = `
+		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at
+		FROM   history
+		WHERE  tenant_id = $1 AND application_id = $2 AND id < $3
+		ORDER  BY id DESC
+		LIMIT  $4`
 	selectHistoryEntry = `
 		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at
 		FROM   history
@@ -70,6 +76,18 @@ func (t *Tenant) History(ctx context.Context, app hub.ApplicationID) ([]hub.Hist
 		return nil, noApp()
 	}
 	return list(ctx, t.tx, "history", scanHistory, selectHistory, t.id, app)
+}
+
+// HistoryPage gives at most limit recorded syncs of an application with
+// numbers below before, newest first; before 0 means from the newest on.
+func (t *Tenant) HistoryPage(ctx context.Context, app hub.ApplicationID, before int64, limit int) ([]hub.HistoryEntry, error) {
+	if !hub.ValidID(string(app)) {
+		return nil, noApp()
+	}
+	if before <= 0 {
+		before = 1<<63 - 1
+	}
+	return list(ctx, t.tx, "history", scanHistory, selectHistoryPage, t.id, app, before, limit)
 }
 
 // HistoryEntry gives one recorded sync of an application.

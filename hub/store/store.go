@@ -49,7 +49,7 @@ type Config struct {
 
 const (
 	defaultConns     = 8
-	maxAttempts      = 5
+	maxAttempts      = 16 // more than a pool holds connections that may all be dead
 	statementTimeout = 30 * time.Second
 	idleInTxTimeout  = 60 * time.Second
 	rollbackTimeout  = 5 * time.Second
@@ -204,7 +204,7 @@ func noTenant() error { return fault.New(fault.Missing, "there is no such tenant
 func (db *DB) once(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
 	tx, err := db.app.BeginTx(ctx, opts)
 	if err != nil {
-		return fmt.Errorf("begin transaction: %w", err)
+		return &beginError{fmt.Errorf("begin transaction: %w", err)}
 	}
 	defer rollback(ctx, tx)
 	t := &Tenant{tx: tx, db: db, id: id}
@@ -285,7 +285,7 @@ func (s *System) do(ctx context.Context, fn func(context.Context, pgx.Tx) error)
 	return retry(ctx, func() error {
 		tx, err := s.db.system.Begin(ctx)
 		if err != nil {
-			return fmt.Errorf("begin transaction: %w", err)
+			return &beginError{fmt.Errorf("begin transaction: %w", err)}
 		}
 		defer rollback(ctx, tx)
 		if err := fn(ctx, tx); err != nil {
@@ -306,7 +306,7 @@ func retry(ctx context.Context, try func() error) error {
 		if !refused(err) || attempt == maxAttempts {
 			return classify(err)
 		}
-		wait := time.NewTimer(time.Duration(rand.Int64N(int64(5*time.Millisecond) << attempt)))
+		wait := time.NewTimer(time.Duration(rand.Int64N(int64(5*time.Millisecond) << min(attempt, 5))))
 		select {
 		case <-ctx.Done():
 			wait.Stop()

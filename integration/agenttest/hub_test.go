@@ -58,6 +58,7 @@ type fakeHub struct {
 	told        map[string]int // final results that came, by operation
 	closed      []string
 	receipts    int
+	offers      int // resets that were sent
 	snapshots   int
 	epochs      map[string]uint64
 }
@@ -208,6 +209,17 @@ func (h *fakeHub) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 	}
 	go h.acks(stream)
 	cursor := first.GetStart()
+	h.mu.Lock()
+	other := cursor.GetIncarnation() != "" && cursor.GetIncarnation() != h.incarnation
+	h.mu.Unlock()
+	if other {
+		down := &linkv1.Rewound{Reason: "the hub's log is of another incarnation"}
+		if err := stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: down}}); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}
 	reset := cursor.GetIncarnation() == ""
 	seq := cursor.GetSeq()
 	for {
@@ -218,6 +230,9 @@ func (h *fakeHub) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 			b := &linkv1.Batch{Incarnation: incarnation, Reset_: reset, Rows: rows[min(seq, uint64(len(rows))):], Blobs: h.sendable()}
 			if err := stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: b}}); err != nil {
 				return err
+			}
+			if reset {
+				h.change(func() { h.offers++ })
 			}
 			seq, reset = uint64(len(rows)), false
 			bar := &linkv1.Barrier{Seq: seq, Root: rootOf(rows)}

@@ -151,7 +151,7 @@ func (s *Stack) Repository(ctx context.Context, name string, o harness.Repositor
 	return r, nil
 }
 
-var setupToken = regexp.MustCompile(`token=([A-Za-z0-9_]+)`)
+var setupToken = regexp.MustCompile(`/setup#([A-Za-z0-9_]+)$`)
 
 // SetupLink asks the hub for a one-time link for an admin.
 func (s *Stack) SetupLink(ctx context.Context) (string, error) {

@@ -30,7 +30,7 @@ func TestOwnChart(t *testing.T) {
 	repo := repository(t, "own-chart", files)
 	t.Run("HELM-11 the chart says which value is missing", func(t *testing.T) {
 		deploy(t, "own-chart", repo.URL(), "chart", "")
-		says(t, "own-chart", "image.repository is needed")
+		says(t, "own-chart", "is needed", "templates/")
 	})
 	t.Run("HELM-09 with its parameters the chart becomes healthy", func(t *testing.T) {
 		manifest := strings.Replace(applied(t, "own-chart"), "path: chart", "path: chart\n    helm: {parameters: [{name: image.repository, value: example.com/agent}, {name: join.token, value: once}, {name: state.persistent, value: 'false'}]}", 1)

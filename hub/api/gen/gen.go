@@ -1136,6 +1136,14 @@ type DiffApplicationParams struct {
 	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
 }
 
+// GetHistoryParams defines parameters for GetHistory.
+type GetHistoryParams struct {
+	Limit int `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Before Entries with smaller numbers only.
+	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
+}
+
 // GetManifestsParams defines parameters for GetManifests.
 type GetManifestsParams struct {
 	// History Of this entry of the history instead.
@@ -1800,7 +1808,7 @@ type ServerInterface interface {
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
 	// GetHistory Lists what was applied, newest first
 	// (GET /api/v1/applications/{namespace}/{name}/history)
-	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName) error
+	GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error
 	// GetManifests Gives the desired objects of the target, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/manifests)
 	GetManifests(ctx echo.Context, namespace PathNamespace, name PathName, params GetManifestsParams) error
@@ -2250,8 +2258,24 @@ func (w *ServerInterfaceWrapper) GetHistory(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetHistoryParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "before", ctx.QueryParams(), &params.Before, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter before: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetHistory(ctx, namespace, name)
+	err = w.Handler.GetHistory(ctx, namespace, name, params)
 	return err
 }
 
@@ -3624,6 +3648,7 @@ func (response DiffApplicationdefaultJSONResponse) VisitDiffApplicationResponse(
 type GetHistoryRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    GetHistoryParams
 }
 
 type GetHistoryResponseObject interface {
@@ -5882,11 +5907,12 @@ func (sh *strictHandler) DiffApplication(ctx echo.Context, namespace PathNamespa
 }
 
 // GetHistory operation middleware
-func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) GetHistory(ctx echo.Context, namespace PathNamespace, name PathName, params GetHistoryParams) error {
 	var request GetHistoryRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetHistory(ctx.Request().Context(), request.(GetHistoryRequestObject))

@@ -24,7 +24,7 @@ const (
 type RowKind int32
 
 const (
-	RowKind_ROW_KIND_UNSPECIFIED RowKind = 0
+	RowKind_ROW_KIND_UNSPECIFIED RowKind = 0 // only seq and chain: the log ends there, and the rows before it were left out
 	RowKind_ROW_KIND_STATE       RowKind = 1 // body AppState: replaces the application's state
 	RowKind_ROW_KIND_OPERATION   RowKind = 2 // body Operation
 	RowKind_ROW_KIND_TERMINATE   RowKind = 3 // body Terminate

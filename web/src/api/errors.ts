@@ -44,6 +44,20 @@ export function signedOut(error: unknown): boolean {
   return error instanceof HubError && error.detail.status === 401;
 }
 
+/** Whether the same request may well succeed later: not after a plain refusal. */
+export function worthRetrying(error: unknown): boolean {
+  const status = error instanceof HubError ? (error.detail.status ?? 0) : 0;
+  return status < 400 || status >= 500 || status === 429;
+}
+
+/** A message of the hub as a sentence: large first letter, full stop. */
+export function sentence(message: string): string {
+  const text = message.trim();
+  if (text === '') return '';
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(first) ? first : `${first}.`;
+}
+
 export interface Words {
   title: string;
   fix?: string;
@@ -55,8 +69,8 @@ export function words(error: unknown): Words {
   if (!(error instanceof HubError)) {
     return { title: 'The hub cannot be reached.', fix: 'Check the connection; the page goes on by itself.' };
   }
-  const out: Words = { title: error.message };
-  if (error.detail.fix) out.fix = error.detail.fix;
+  const out: Words = { title: sentence(error.message) };
+  if (error.detail.fix) out.fix = sentence(error.detail.fix);
   const reference = [error.detail.code, error.detail.requestId].filter(Boolean).join(' · ');
   if (reference) out.reference = reference;
   return out;

@@ -2842,7 +2842,11 @@ export interface operations {
     };
     getHistory: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                /** @description Entries with smaller numbers only. */
+                before?: number;
+            };
             header?: never;
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */

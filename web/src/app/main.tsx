@@ -1,18 +1,28 @@
 import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
 import '@xyflow/react/dist/style.css';
-import { createTheme, MantineProvider } from '@mantine/core';
+import './app.css';
+import { MantineProvider } from '@mantine/core';
 import { Notifications } from '@mantine/notifications';
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { signedOut } from '../api/errors';
+import { signedOut, worthRetrying } from '../api/errors';
 import { makeRouter } from './router';
+import { theme } from './theme';
 
 const queries = new QueryClient({
+  // A session that ended while a page was open leads to the sign-in and back.
+  queryCache: new QueryCache({
+    onError: (error) => {
+      if (!signedOut(error)) return;
+      const here = router.state.location;
+      if (here.pathname !== '/login') void router.navigate({ to: '/login', search: { to: here.href } });
+    },
+  }),
   defaultOptions: {
-    queries: { retry: (count, error) => !signedOut(error) && count < 2, refetchOnWindowFocus: false },
+    queries: { retry: (count, error) => worthRetrying(error) && count < 2, refetchOnWindowFocus: false },
   },
 });
 const router = makeRouter(queries);
@@ -23,12 +33,11 @@ declare module '@tanstack/react-router' {
   }
 }
 
-const theme = createTheme({ primaryColor: 'cyan', defaultRadius: 'md' });
 const root = document.getElementById('root');
 if (root) {
   createRoot(root).render(
     <StrictMode>
-      <MantineProvider theme={theme} defaultColorScheme="auto">
+      <MantineProvider theme={theme} defaultColorScheme="auto" withCssVariables={false} withGlobalClasses={false}>
         <Notifications position="top-right" />
         <QueryClientProvider client={queries}>
           <RouterProvider router={router} />

@@ -1,14 +1,14 @@
 import type { QueryClient } from '@tanstack/react-query';
 import { createRootRoute, createRoute, createRouter, Outlet, redirect } from '@tanstack/react-router';
 import { signedOut } from '../api/errors';
+import { meQuery } from '../api/session';
 import { AppList } from '../features/apps/app-list';
 import { AppPage } from '../features/apps/app-page';
 import { ClusterList } from '../features/clusters/cluster-list';
 import { SetupPage } from '../features/login/setup-page';
 import { SignInPage } from '../features/login/sign-in-page';
 import { RepositoryList } from '../features/repositories/repository-list';
-import { Problem } from '../ui/states';
-import { meQuery } from './session';
+import { NoPage, Problem } from '../ui/states';
 import { Shell } from './shell';
 
 const words = (search: Record<string, unknown>, names: readonly string[]): Record<string, string> => {
@@ -32,7 +32,6 @@ export function makeRouter(queries: QueryClient) {
   const setup = createRoute({
     getParentRoute: () => root,
     path: '/setup',
-    validateSearch: (s: Record<string, unknown>): { token?: string } => words(s, ['token']),
     component: SetupPage,
   });
   const shell = createRoute({
@@ -73,5 +72,7 @@ export function makeRouter(queries: QueryClient) {
   return createRouter({
     routeTree: root.addChildren([signIn, setup, shell.addChildren([home, apps, app, clusters, repositories])]),
     defaultPreload: 'intent',
+    defaultNotFoundComponent: NoPage,
+    defaultErrorComponent: ({ error, reset }) => <Problem error={error} retry={reset} />,
   });
 }

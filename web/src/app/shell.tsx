@@ -1,11 +1,11 @@
-import { ActionIcon, AppShell, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
+import { ActionIcon, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
 import { IconApps, IconGitBranch, IconMoon, IconServer, IconUserCircle } from '@tabler/icons-react';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
 import { api } from '../api/client';
+import { meQuery } from '../api/session';
 import { appsQuery } from '../features/apps/api';
 import { useLive } from './live';
-import { meQuery } from './session';
 
 const places = [
   { to: '/applications', label: 'Applications', icon: IconApps },
@@ -24,47 +24,45 @@ export function Shell() {
   const scheme = useMantineColorScheme();
   const signOut = async () => {
     await api.POST('/api/v1/logout');
-    client.clear();
     await navigate({ to: '/login' });
+    client.clear();
   };
   return (
-    <AppShell header={{ height: 52 }} navbar={{ width: 200, breakpoint: 'sm' }} padding="md">
-      <AppShell.Header px="md">
-        <Group h="100%" justify="space-between">
-          <Group gap="sm">
-            <Title order={1} size="h4">
-              Capstan
-            </Title>
-            <Badge variant="dot" color={live ? 'teal' : 'gray'} aria-label={live ? 'Live updates on' : 'Reconnecting'}>
-              {live ? 'Live' : 'Reconnecting'}
-            </Badge>
-          </Group>
-          <Group gap="xs">
-            <Text size="sm" c="dimmed">
-              {me.data?.tenant}
-            </Text>
-            <ActionIcon
-              variant="subtle"
-              aria-label="Switch between light and dark"
-              onClick={() => scheme.toggleColorScheme()}
-            >
-              <IconMoon size={18} />
-            </ActionIcon>
-            <Menu>
-              <Menu.Target>
-                <ActionIcon variant="subtle" aria-label="Account">
-                  <IconUserCircle size={20} />
-                </ActionIcon>
-              </Menu.Target>
-              <Menu.Dropdown>
-                <Menu.Label>{me.data?.username}</Menu.Label>
-                <Menu.Item onClick={signOut}>Sign out</Menu.Item>
-              </Menu.Dropdown>
-            </Menu>
-          </Group>
+    <div className="frame">
+      <Group component="header" justify="space-between" wrap="nowrap">
+        <Group gap="sm" wrap="nowrap">
+          <Title order={1} size="h4">
+            Capstan
+          </Title>
+          <Badge variant="dot" color={live ? 'teal' : 'gray'} role="status">
+            {live ? 'Live' : 'Reconnecting …'}
+          </Badge>
         </Group>
-      </AppShell.Header>
-      <AppShell.Navbar p="xs" aria-label="Main">
+        <Group gap="xs" wrap="nowrap">
+          <Text size="sm" c="dimmed" className="spare">
+            {me.data?.tenant}
+          </Text>
+          <ActionIcon
+            variant="subtle"
+            aria-label="Switch between light and dark"
+            onClick={() => scheme.toggleColorScheme()}
+          >
+            <IconMoon size={18} aria-hidden />
+          </ActionIcon>
+          <Menu>
+            <Menu.Target>
+              <ActionIcon variant="subtle" aria-label="Account">
+                <IconUserCircle size={20} aria-hidden />
+              </ActionIcon>
+            </Menu.Target>
+            <Menu.Dropdown>
+              <Menu.Label>{me.data?.username}</Menu.Label>
+              <Menu.Item onClick={signOut}>Sign out</Menu.Item>
+            </Menu.Dropdown>
+          </Menu>
+        </Group>
+      </Group>
+      <nav aria-label="Main">
         {places.map((p) => (
           <NavLink
             key={p.to}
@@ -74,10 +72,10 @@ export function Shell() {
             renderRoot={(props) => <Link to={p.to} {...props} />}
           />
         ))}
-      </AppShell.Navbar>
-      <AppShell.Main>
+      </nav>
+      <main>
         <Outlet />
-      </AppShell.Main>
-    </AppShell>
+      </main>
+    </div>
   );
 }

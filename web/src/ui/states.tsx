@@ -1,7 +1,7 @@
-import { Alert, Button, Center, Code, Loader, Stack, Text } from '@mantine/core';
+import { Alert, Anchor, Button, Center, Code, Loader, Stack, Text, Title } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
-import { words } from '../api/errors';
+import { words, worthRetrying } from '../api/errors';
 
 /** What went wrong, what to do, and the reference for a report. */
 export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
@@ -11,13 +11,41 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
       <Stack gap="xs" align="flex-start">
         {said.fix && <Text size="sm">{said.fix}</Text>}
         {said.reference && <Code>{said.reference}</Code>}
-        {retry && (
+        {retry && worthRetrying(error) && (
           <Button size="xs" variant="light" color="red" onClick={retry}>
             Try again
           </Button>
         )}
       </Stack>
     </Alert>
+  );
+}
+
+/** What an address that leads nowhere shows. */
+export function NoPage() {
+  return (
+    <Center component="main" mih={240} p="md">
+      <Stack align="center">
+        <Title order={2}>There is no such page.</Title>
+        <Anchor href="/applications">Go to the applications</Anchor>
+      </Stack>
+    </Center>
+  );
+}
+
+/** What a list shows that has nothing in it, and what to do about that. */
+export function Nothing({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <Center mih={200} p="md">
+      <Stack align="center" gap="xs" maw={560}>
+        <Text fw={600}>{title}</Text>
+        {children && (
+          <Text c="dimmed" ta="center" component="div">
+            {children}
+          </Text>
+        )}
+      </Stack>
+    </Center>
   );
 }
 

@@ -1,4 +1,4 @@
-import { Anchor, Badge, Group, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import { Anchor, Group, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core';
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
@@ -7,7 +7,7 @@ import { useRef } from 'react';
 import type { Application } from '../../api/client';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { Screen } from '../../ui/states';
+import { Nothing, Screen } from '../../ui/states';
 import { appsQuery } from './api';
 import { type Filter, filtered, isStale, keyOf, operationWord, tally } from './model';
 
@@ -62,12 +62,13 @@ export function AppList() {
   );
 }
 
+const count = (n: number) => `${n} ${n === 1 ? 'application' : 'applications'}`;
+
 function NoApps() {
   return (
-    <Text c="dimmed">
-      There are no applications yet. Create one with <code>capstan apply -f application.yaml</code>; manifests written
-      for Argo CD work as they are.
-    </Text>
+    <Nothing title="There are no applications yet.">
+      Create one with <code>capstan apply -f application.yaml</code>. Manifests written for Argo CD work as they are.
+    </Nothing>
   );
 }
 
@@ -81,17 +82,17 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
   });
   const health = tally(total, (a) => a.status?.health?.status ?? 'Unknown');
   const items = rows.getVirtualItems();
+  if (apps.length === 0) return <Nothing title="No application matches the filter." />;
   const before = items[0]?.start ?? 0;
   const after = rows.getTotalSize() - (items.at(-1)?.end ?? 0);
   return (
     <>
       <Text size="sm" c="dimmed" aria-live="polite">
-        {apps.length === total.length
-          ? `${total.length} applications`
-          : `${apps.length} of ${total.length} applications`}
+        {apps.length === total.length ? count(total.length) : `${apps.length} of ${count(total.length)}`}
         {[...health].map(([word, n]) => ` · ${n} ${word}`).join('')}
       </Text>
-      <div ref={scroller} style={{ height: 'calc(100vh - 240px)', overflow: 'auto' }}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
+      <section ref={scroller} className="list" tabIndex={0} aria-label="Applications">
         <Table stickyHeader highlightOnHover>
           <Table.Thead>
             <Table.Tr>
@@ -105,15 +106,15 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
-            {before > 0 && <tr style={{ height: before }} />}
+            {before > 0 && <tr aria-hidden style={{ height: before }} />}
             {items.map((item) => {
               const app = apps[item.index];
               return app ? <AppRow key={keyOf(app)} app={app} /> : null;
             })}
-            {after > 0 && <tr style={{ height: after }} />}
+            {after > 0 && <tr aria-hidden style={{ height: after }} />}
           </Table.Tbody>
         </Table>
-      </div>
+      </section>
     </>
   );
 }
@@ -145,9 +146,14 @@ function AppRow({ app }: { app: Application }) {
         <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />
       </Table.Td>
       <Table.Td title={`${op.detail}\n${exact(at)}`}>
-        <Badge variant="transparent" color={op.tone}>
+        <Text
+          span
+          size="sm"
+          fw={op.tone === 'red' ? 600 : 400}
+          c={op.tone === 'red' ? 'var(--mantine-color-error)' : ''}
+        >
           {op.word}
-        </Badge>{' '}
+        </Text>{' '}
         <Text span size="xs" c="dimmed">
           {at ? ago(at, Date.now()) : ''}
         </Text>

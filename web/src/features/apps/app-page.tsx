@@ -12,14 +12,14 @@ import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
-import { words } from '../../api/errors';
-import { may, meQuery } from '../../app/session';
+import { sentence, words } from '../../api/errors';
+import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Screen } from '../../ui/states';
 import { appQuery, useRefresh, useTerminate } from './api';
 import { History } from './history';
-import { busy, isStale, operationWord } from './model';
+import { busy, conditionWords, isStale, operationWord } from './model';
 import { Operation } from './operation';
 import { SyncDialog } from './sync-dialog';
 
@@ -134,7 +134,7 @@ function Head({ app }: { app: Application }) {
 
 function Fact({ label, children }: { label: string; children: ReactNode }) {
   return (
-    <Stack gap={2}>
+    <Stack gap={4} role="group" aria-label={label}>
       <Text size="xs" c="dimmed">
         {label}
       </Text>
@@ -155,7 +155,9 @@ function Facts({ app }: { app: Application }) {
         <Fact label="Drift">
           <DriftBadge status={app.status?.sync?.status} stale={stale} />
           <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
-            compared {ago(app.status?.reconciledAt, now)} with {shortRevision(app.status?.sync?.revision)}
+            {app.status?.sync?.revision
+              ? `compared ${ago(app.status.reconciledAt, now)} with ${shortRevision(app.status.sync.revision)}`
+              : 'not compared yet'}
           </Text>
         </Fact>
         <Fact label="Health">
@@ -204,18 +206,22 @@ function Notices({ app }: { app: Application }) {
           key={`${c.type}${c.message}`}
           color={c.type.endsWith('Warning') ? 'yellow' : 'red'}
           icon={<IconAlertTriangle aria-hidden />}
-          title={c.type}
+          title={conditionWords(c.type)}
           role={c.type.endsWith('Warning') ? 'status' : 'alert'}
         >
-          {c.message}{' '}
-          <Text span size="xs" c="dimmed">
-            {c.lastTransitionTime ? `since ${exact(c.lastTransitionTime)}` : ''}
+          <Text size="sm" className="breakable">
+            {sentence(c.message)}
           </Text>
+          {c.lastTransitionTime && (
+            <Text size="xs" mt={4}>
+              since {exact(c.lastTransitionTime)}
+            </Text>
+          )}
         </Alert>
       ))}
       {hub?.hold && (
         <Alert color="yellow" icon={<IconPlayerPause aria-hidden />} title="Automation waits">
-          {hub.hold}
+          {sentence(hub.hold)}
         </Alert>
       )}
     </Stack>

@@ -1,14 +1,16 @@
 import { yaml } from '@codemirror/lang-yaml';
+import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';
 import { MergeView } from '@codemirror/merge';
 import { EditorState } from '@codemirror/state';
 import { EditorView, lineNumbers } from '@codemirror/view';
-import { Badge, Group, Paper, Stack, Text } from '@mantine/core';
+import { tags } from '@lezer/highlight';
+import { Badge, Group, Paper, Stack, Text, useComputedColorScheme } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef } from 'react';
 import { stringify } from 'yaml';
 import type { ObjectDiff } from '../../api/client';
 import { DriftBadge } from '../../ui/badges';
-import { Screen } from '../../ui/states';
+import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, diffQuery } from './api';
 
 /** Live against desired, for each object that differs. */
@@ -18,7 +20,7 @@ export default function Diff({ appKey }: { appKey: AppKey }) {
     <Screen
       query={diff}
       empty={(d) =>
-        d.items.length === 0 ? <Text c="dimmed">No differences: the cluster holds what Git says.</Text> : undefined
+        d.items.length === 0 ? <Nothing title="No differences: the cluster holds what Git says." /> : undefined
       }
     >
       {(d) => (
@@ -45,8 +47,16 @@ function One({ object }: { object: ObjectDiff }) {
           {object.name}
         </Text>
         <DriftBadge status={object.status} />
-        {!object.live && <Badge color="yellow">not in the cluster</Badge>}
-        {!object.desired && <Badge color="yellow">no longer in Git</Badge>}
+        {!object.live && (
+          <Badge variant="light" color="yellow">
+            not in the cluster
+          </Badge>
+        )}
+        {!object.desired && (
+          <Badge variant="light" color="yellow">
+            no longer in Git
+          </Badge>
+        )}
       </Group>
       {object.summary && (
         <Text size="sm" mb="xs">
@@ -66,24 +76,55 @@ function One({ object }: { object: ObjectDiff }) {
   );
 }
 
+const colours = {
+  '&': { fontSize: '12.5px', backgroundColor: 'var(--mantine-color-body)', color: 'var(--mantine-color-text)' },
+  '.cm-gutters': {
+    backgroundColor: 'var(--mantine-color-default)',
+    color: 'var(--mantine-color-dimmed)',
+    borderRight: '1px solid var(--line)',
+  },
+  '.cm-collapsedLines': {
+    background: 'var(--mantine-color-default-hover)',
+    color: 'var(--mantine-color-text)',
+  },
+};
+const onLight = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: '#1864ab' },
+  { tag: [tags.string, tags.content], color: '#212529' },
+  { tag: [tags.number, tags.bool, tags.null], color: '#862e9c' },
+]);
+const onDark = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: '#a5d8ff' },
+  { tag: [tags.string, tags.content], color: '#f1f3f5' },
+  { tag: [tags.number, tags.bool, tags.null], color: '#eebefa' },
+]);
+
 function Merge({ live, desired }: { live: string; desired: string }) {
   const host = useRef<HTMLDivElement>(null);
+  const dark = useComputedColorScheme('light') === 'dark';
   useEffect(() => {
     if (!host.current) return;
-    const extensions = [
+    // In a shadow root the editor uses constructed style sheets, which the
+    // content security policy allows; in the page it would add style elements.
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' });
+    const extensions = (name: string) => [
       lineNumbers(),
       yaml(),
       EditorView.lineWrapping,
+      EditorView.contentAttributes.of({ 'aria-label': name }),
       EditorView.editable.of(false),
+      EditorView.theme(colours, { dark }),
+      syntaxHighlighting(dark ? onDark : onLight),
       EditorState.readOnly.of(true),
     ];
     const view = new MergeView({
-      a: { doc: live, extensions },
-      b: { doc: desired, extensions },
-      parent: host.current,
+      a: { doc: live, extensions: extensions('Live') },
+      b: { doc: desired, extensions: extensions('Desired') },
+      root,
+      parent: root,
       collapseUnchanged: { margin: 3, minSize: 6 },
     });
     return () => view.destroy();
-  }, [live, desired]);
+  }, [live, desired, dark]);
   return <div ref={host} data-testid="diff" />;
 }

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Application, HistoryEntry } from '../../api/client';
 import { exact, shortRevision } from '../../format/format';
-import { Problem, Screen } from '../../ui/states';
+import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AppKey, historyQuery, useRollback } from './api';
 import { busy } from './model';
 
@@ -14,7 +14,7 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
   return (
     <Screen
       query={history}
-      empty={(d) => (d.items.length === 0 ? <Text c="dimmed">Nothing has been deployed yet.</Text> : undefined)}
+      empty={(d) => (d.items.length === 0 ? <Nothing title="Nothing has been deployed yet." /> : undefined)}
     >
       {(d) => (
         <>
@@ -26,7 +26,7 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
                 <Table.Th>Deployed</Table.Th>
                 <Table.Th>By</Table.Th>
                 <Table.Th>Reason</Table.Th>
-                <Table.Th />
+                <Table.Th>Action</Table.Th>
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>

@@ -91,3 +91,19 @@ export function busy(app: Application): boolean {
 export function nodeId(node: Node): string {
   return node.uid || [node.group, node.kind, node.namespace ?? '', node.name].join('/');
 }
+
+const conditions = new Map([
+  ['ComparisonError', 'The desired state cannot be worked out'],
+  ['SyncError', 'The last sync failed'],
+  ['InvalidSpecError', 'The application is not valid'],
+  ['DeletionError', 'The deletion does not go on'],
+  ['SharedResourceWarning', 'An object belongs to another application too'],
+  ['RepeatedResourceWarning', 'An object is there twice'],
+  ['ExcludedResourceWarning', 'Some objects are excluded'],
+  ['OrphanedResourceWarning', 'The namespace holds objects of nobody'],
+]);
+
+/** The type of a condition as a sentence; one that is not known stays as it is. */
+export function conditionWords(type: string): string {
+  return conditions.get(type) ?? type;
+}

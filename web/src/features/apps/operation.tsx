@@ -1,6 +1,7 @@
 import { Badge, Stack, Table, Text } from '@mantine/core';
 import type { Application, ObjectResult } from '../../api/client';
 import { exact } from '../../format/format';
+import { Nothing } from '../../ui/states';
 import { operationWord } from './model';
 
 function failedFirst(a: ObjectResult, b: ObjectResult): number {
@@ -10,13 +11,16 @@ function failedFirst(a: ObjectResult, b: ObjectResult): number {
 /** The newest operation, object by object, failures on top. */
 export function Operation({ app }: { app: Application }) {
   const op = app.status?.operationState;
-  if (!op) return <Text c="dimmed">Nothing has been deployed yet.</Text>;
+  if (!op) return <Nothing title="Nothing has been deployed yet." />;
   const results = [...(op.syncResult?.resources ?? [])].sort(failedFirst);
   const word = operationWord(app);
   return (
     <Stack>
       <Text>
-        <Badge color={word.tone}>{word.word}</Badge> {word.detail}
+        <Badge variant="light" color={word.tone}>
+          {word.word}
+        </Badge>{' '}
+        {word.detail}
       </Text>
       <Text size="sm" c="dimmed">
         Started {exact(op.startedAt)}

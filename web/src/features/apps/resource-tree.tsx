@@ -14,7 +14,7 @@ import { useMemo } from 'react';
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { Screen } from '../../ui/states';
+import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, treeQuery } from './api';
 import { nodeId } from './model';
 
@@ -59,7 +59,7 @@ export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: s
     <Screen
       query={tree}
       empty={(t) =>
-        t.nodes.length === 0 ? <Text c="dimmed">The cluster holds nothing of this application.</Text> : undefined
+        t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
       }
     >
       {(t) => <Graph nodes={t.nodes} name={name} />}
@@ -85,7 +85,7 @@ function Graph({ nodes, name }: { nodes: Node[]; name: string }) {
     return { boxes, edges };
   }, [nodes, name]);
   return (
-    <div style={{ height: 'calc(100vh - 330px)', minHeight: 320 }} data-testid="resource-tree">
+    <section className="tree" aria-label="Resource tree">
       <ReactFlow
         key={drawn.boxes.length}
         nodes={drawn.boxes}
@@ -102,6 +102,6 @@ function Graph({ nodes, name }: { nodes: Node[]; name: string }) {
         <Background />
         <Controls showInteractive={false} />
       </ReactFlow>
-    </div>
+    </section>
   );
 }

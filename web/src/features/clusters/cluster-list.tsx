@@ -16,9 +16,9 @@ import {
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body, type Cluster, type Enrolment } from '../../api/client';
-import { may, meQuery } from '../../app/session';
+import { may, meQuery } from '../../api/session';
 import { ago, exact } from '../../format/format';
-import { Problem, Screen } from '../../ui/states';
+import { Nothing, Problem, Screen } from '../../ui/states';
 
 const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
 const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
@@ -46,9 +46,9 @@ export function ClusterList() {
         query={clusters}
         empty={(d) =>
           d.items.length === 0 ? (
-            <Text c="dimmed">
-              No cluster is enrolled yet. Its agent dials out to the hub; the hub needs no credential for it.
-            </Text>
+            <Nothing title="No cluster is enrolled yet.">
+              Its agent dials out to the hub; the hub needs no credential for it.
+            </Nothing>
           ) : undefined
         }
       >

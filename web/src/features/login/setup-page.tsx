@@ -1,13 +1,14 @@
 import { Button, Card, Center, PasswordInput, Stack, Text, TextInput, Title } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { api, body } from '../../api/client';
 import { Problem, Screen } from '../../ui/states';
 
-/** The first account of an organisation, from a link that works once. */
+/** The first account of a tenant, from a link that works once. */
 export function SetupPage() {
-  const { token = '' } = useSearch({ from: '/setup' });
+  // The secret stands in the fragment: no server and no log ever sees it.
+  const token = useRouterState({ select: (s) => s.location.hash });
   const check = useQuery({
     queryKey: ['setup', token],
     queryFn: async ({ signal }) => body(await api.POST('/api/v1/setup/check', { body: { token }, signal })),
@@ -49,7 +50,7 @@ function SetupForm({ token, tenant, roles }: { token: string; tenant: string; ro
           Welcome to Capstan
         </Title>
         <Text size="sm">
-          This makes the first account of the organisation <b>{tenant}</b> ({roles.join(', ')}).
+          This makes the first account of the tenant <b>{tenant}</b> ({roles.join(', ')}).
         </Text>
         {setup.error && <Problem error={setup.error} />}
         <TextInput label="User name" required value={username} onChange={(e) => setUsername(e.currentTarget.value)} />

@@ -44,7 +44,7 @@ export function SignInPage() {
             {signIn.error && <Problem error={signIn.error} />}
             <TextInput label="User name" autoComplete="username" required autoFocus {...field('username')} />
             <PasswordInput label="Password" autoComplete="current-password" required {...field('password')} />
-            <TextInput label="Organisation" placeholder="default" autoComplete="organization" {...field('tenant')} />
+            <TextInput label="Tenant" placeholder="default" autoComplete="organization" {...field('tenant')} />
             <Button type="submit" loading={signIn.isPending}>
               Sign in
             </Button>

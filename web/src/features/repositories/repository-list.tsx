@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '../../api/client';
 import { ago, exact } from '../../format/format';
-import { Problem, Screen } from '../../ui/states';
+import { Nothing, Problem, Screen } from '../../ui/states';
 
 const colors = { Successful: 'teal', Failed: 'red', Unknown: 'gray' } as const;
 
@@ -22,7 +22,11 @@ export function RepositoryList() {
       </Group>
       <Screen
         query={repositories}
-        empty={(d) => (d.items.length === 0 ? <Text c="dimmed">No repository is known yet.</Text> : undefined)}
+        empty={(d) =>
+          d.items.length === 0 ? (
+            <Nothing title="No repository is known yet.">One appears with the first application that uses it.</Nothing>
+          ) : undefined
+        }
       >
         {(d) => (
           <Table>

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body, type Me } from '../api/client';
+import { api, body, type Me } from './client';
 
 /** Who is signed in. An error with status 401 means nobody is. */
 export const meQuery = queryOptions({

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	good := `"sync":{"status":"Synced"},"health":{"status":"Healthy"}`
+	op := func(rest string) string { return `"operationState":{"id":"op-1","kind":"sync",` + rest + `}` }
+	cases := map[string]struct {
+		why    string
+		w      waiting
+		status string
+		over   bool
+		failed bool
+		says   string // while it is not over
+	}{
+		"all: at rest":              {"nothing is missing", waiting{}, good, true, false, ""},
+		"all: no status":            {"it was just made", waiting{}, ``, false, false, "not synced"},
+		"all: out of sync":          {"Git is ahead", waiting{}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"}`, false, false, "not synced"},
+		"all: degraded":             {"it may recover", waiting{}, `"sync":{"status":"Synced"},"health":{"status":"Degraded","message":"crash loop"}`, false, false, "crash loop"},
+		"all: running":              {"an operation is in progress", waiting{}, good + `,` + op(`"phase":"Running","message":"wave 2"`), false, false, "wave 2"},
+		"health only: out of sync":  {"sync was not asked for", waiting{health: true}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"}`, true, false, ""},
+		"health only: running":      {"the operation was not asked for", waiting{health: true}, good + `,` + op(`"phase":"Running"`), true, false, ""},
+		"sync only: degraded":       {"health was not asked for", waiting{sync: true}, `"sync":{"status":"Synced"},"health":{"status":"Degraded"}`, true, false, ""},
+		"operation only: running":   {"it was asked for", waiting{finished: true}, good + `,` + op(`"phase":"Pending"`), false, false, "Pending"},
+		"operation only: failed":    {"its end was waited for, nothing else", waiting{finished: true}, op(`"phase":"Failed"`), true, false, ""},
+		"mine: not seen yet":        {"the status is older than the request", waiting{operation: "op-1"}, good, false, false, "not been seen"},
+		"mine: another one":         {"the status is of an earlier operation", waiting{operation: "op-2"}, good + `,` + op(`"phase":"Failed"`), false, false, "not been seen"},
+		"mine: succeeded":           {"and all is well", waiting{operation: "op-1"}, good + `,` + op(`"phase":"Succeeded"`), true, false, ""},
+		"mine: not healthy yet":     {"health follows the operation", waiting{operation: "op-1"}, `"sync":{"status":"Synced"},"health":{"status":"Progressing"},` + op(`"phase":"Succeeded"`), false, false, "not healthy"},
+		"mine: failed":              {"it will not come right by waiting", waiting{operation: "op-1"}, good + `,` + op(`"phase":"Failed","message":"quota"`), true, true, ""},
+		"mine: error":               {"it will not come right by waiting", waiting{operation: "op-1"}, op(`"phase":"Error"`), true, true, ""},
+		"mine: failed, tried again": {"the next try may do", waiting{operation: "op-1"}, op(`"phase":"Failed","retryAt":"2026-05-01T12:00:00Z"`), false, false, "tried again"},
+		"mine: the next try":        {"a retry stands for the first", waiting{operation: "op-0"}, good + `,` + op(`"phase":"Succeeded","retryCount":1`), true, false, ""},
+		"mine: dry run":             {"nothing was applied: nothing becomes synced", waiting{operation: "op-1"}, `"sync":{"status":"OutOfSync"},` + op(`"phase":"Succeeded","operation":{"sync":{"dryRun":true}}`), true, false, ""},
+		"conditions are told":       {"they say why it takes so long", waiting{}, `"sync":{"status":"Unknown"},"conditions":[{"type":"ComparisonError","message":"no such branch"}]`, false, false, "no such branch"},
+	}
+	for name, c := range cases {
+		t.Run("CLI-07 "+name, func(t *testing.T) {
+			t.Parallel()
+			var x client.Application
+			if err := json.Unmarshal([]byte(`{"metadata":{"name":"shop"},"status":{`+c.status+`}}`), &x); err != nil {
+				t.Fatal(err)
+			}
+			over, why, err := c.w.judge(x)
+			if over != c.over || (err != nil) != c.failed || !strings.Contains(why, c.says) {
+				t.Errorf("%s: over %v, why %q, error %v", c.why, over, why, err)
+			}
+			if !over && why == "" {
+				t.Error("a wait that goes on must say what is missing")
+			}
+		})
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Run("UX-CLI-5 a wait that takes too long says what was missing", func(t *testing.T) {
+		home(t)
+		h := hub(t, map[string]answer{
+			"GET /api/v1/stream":                   {200, ""},
+			"GET /api/v1/applications/argocd/shop": {200, strings.Replace(shop, "Healthy", "Progressing", 1)},
+		})
+		code, _, errs := capstan(t, "", "app", "wait", "shop", "--timeout", "50ms", "--server", h.URL)
+		if code != exitTimeout || !strings.Contains(errs, "not healthy") {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
+	t.Run("UX-CLI-5 one that is over at once prints the application", func(t *testing.T) {
+		home(t)
+		h := hub(t, map[string]answer{"GET /api/v1/stream": {200, ""}, "GET /api/v1/applications/argocd/shop": {200, shop}})
+		code, out, errs := capstan(t, "", "app", "wait", "shop", "-o", "name", "--server", h.URL)
+		if code != 0 || out != "application/shop\n" {
+			t.Errorf("exit %d, %q, %s", code, out, errs)
+		}
+	})
+	t.Run("UX-CLI-5 an application that does not exist ends the wait", func(t *testing.T) {
+		home(t)
+		h := hub(t, map[string]answer{"GET /api/v1/stream": {200, ""}})
+		if code, _, errs := capstan(t, "", "app", "wait", "shop", "--server", h.URL); code != exitMissing {
+			t.Errorf("exit %d, %s", code, errs)
+		}
+	})
+}
+
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]bool{
+		`{"name":"shop","namespace":"argocd"}`:  true,
+		`{"name":"other","namespace":"argocd"}`: false,
+		`{}`:                                    true,
+		`not json`:                              true,
+	} {
+		if got := concerns(data, "argocd/shop"); got != want {
+			t.Errorf("%s: %v", data, got)
+		}
+	}
+}

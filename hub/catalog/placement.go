@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// InCluster is the server URL and InClusterName the name by which Argo CD
+// calls the cluster that it runs in.
+const (
+	InCluster     = "https://kubernetes.default.svc"
+	InClusterName = "in-cluster"
+)
+
+// pick finds the cluster of a destination: by name, by server alias, and for
+// Argo CD's own cluster the one called in-cluster, else the only one.
+func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
+	for i := range all {
+		if (d.Name != "" && all[i].Name == d.Name) || (d.Server != "" && trimServer(all[i].Server) == trimServer(d.Server)) {
+			return &all[i]
+		}
+	}
+	if trimServer(d.Server) != InCluster && d.Name != InClusterName {
+		return nil
+	}
+	if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.Name == InClusterName }); i >= 0 {
+		return &all[i]
+	}
+	if len(all) == 1 {
+		return &all[0]
+	}
+	return nil
+}
+
+// stay is pick for an application that is on a cluster: a destination that
+// does not name one leaves it there as long as that cluster exists. Clusters
+// that come and go must not move what runs.
+func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster {
+	if trimServer(d.Server) == InCluster || d.Name == InClusterName {
+		if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.ID == now }); i >= 0 {
+			return &all[i]
+		}
+	}
+	return pick(d, all)
+}
+
+func trimServer(s string) string { return strings.TrimRight(s, "/") }
+
+// resettle looks at the destinations of all applications again after the
+// clusters of the tenant have changed, and moves those that now stand for
+// another one.
+func (w *writer) resettle(ctx context.Context) error {
+	all, err := w.Clusters(ctx)
+	if err != nil {
+		return err
+	}
+	f := hub.ApplicationFilter{All: true, Limit: 500}
+	for {
+		apps, err := w.Tx.Applications(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, a := range apps {
+			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
+			if err := w.settle(ctx, a, all); err != nil {
+				return err
+			}
+		}
+		if len(apps) < f.Limit {
+			return nil
+		}
+	}
+}
+
+func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluster) error {
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil || a.DeletingAt != nil {
+		return nil //nolint:nilerr // such an application is refused at every write; it stays where it is
+	}
+	var now hub.ClusterID
+	if on := stay(spec.Destination, all, a.Cluster); on != nil {
+		now = on.ID
+	}
+	if now == a.Cluster {
+		return nil
+	}
+	w.wakes = append(w.wakes, a.Cluster, now)
+	w.due = append(w.due, hub.WorkRefresh)
+	a.Cluster = now
+	_, err = w.UpdateApplication(ctx, a, 0)
+	return err
+}
+
+// placed is an application on a cluster, or on none.
+func placed(a hub.Application, on *hub.Cluster) hub.Application {
+	a.Cluster = ""
+	if on != nil {
+		a.Cluster = on.ID
+	}
+	return a
+}
+
+// sameDestination is the cluster that an application is on, if its
+// destination is to stay what it was.
+func sameDestination(old hub.Application, spec hub.ApplicationSpec) hub.ClusterID {
+	before, err := hub.DecodeSpec(old.Spec)
+	if err != nil || before.Destination.Server != spec.Destination.Server || before.Destination.Name != spec.Destination.Name {
+		return ""
+	}
+	return old.Cluster
+}

@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const least = `
+database: {app: postgres://app@db/capstan, system: postgres://system@db/capstan}
+stateDir: /var/lib/capstan
+masterKey: /etc/capstan/master.key
+`
+
+func load(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hub.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(file)
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.HTTP != "127.0.0.1:8080" || c.Listen.Link != "127.0.0.1:8443" || c.Listen.Metrics != "" {
+		t.Errorf("listen %+v", c.Listen)
+	}
+	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 4 || time.Duration(c.Heartbeat) != 10*time.Second {
+		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
+	}
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300}) {
+		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
+	}
+	if got := c.publicURL(); got != "http://127.0.0.1:8080" {
+		t.Errorf("public URL %q", got)
+	}
+	if c.PublicURL = "https://capstan.example.com/"; c.publicURL() != "https://capstan.example.com" {
+		t.Errorf("public URL %q", c.publicURL())
+	}
+}
+
+func TestConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		why  string
+		text string
+		says string
+	}{
+		"unknown key":         {"a typo must not be a default", least + "stateDirectory: /x\n", "stateDirectory"},
+		"unknown inner key":   {"a typo must not be a default", least + "listen: {htp: 1.2.3.4:80}\n", "htp"},
+		"key twice":           {"one of the two would be lost", least + "stateDir: /other\n", "stateDir"},
+		"no YAML":             {"half a file", "listen: {", "not valid"},
+		"empty":               {"nothing has a default database", "", "database"},
+		"address":             {"no port", least + "listen: {http: localhost}\n", "listen.http"},
+		"metrics address":     {"found at start, not later", least + "listen: {metrics: localhost}\n", "listen.metrics"},
+		"relative state":      {"it would depend on where the hub starts", strings.Replace(least, "/var/lib", "lib", 1), "stateDir"},
+		"no master key":       {"nothing could be sealed", strings.Replace(least, "masterKey: /etc/capstan/master.key", "", 1), "capstan-hub master-key"},
+		"network":             {"no prefix length", least + "sources: {allowPrivate: [10.0.0.1]}\n", "10.0.0.1"},
+		"sandbox":             {"off must be said exactly", least + "render: {sandbox: off}\n", "render.sandbox"},
+		"duration":            {"a bare number has no unit", least + "heartbeat: 10\n", "duration"},
+		"negative duration":   {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
+		"negative interval":   {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
+		"negative parallel":   {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
+		"negative workers":    {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
+		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
+		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},
+		"log format":          {"a typo would be text", least + "log: {format: xml}\n", "log.format"},
+		"agent host":          {"agents could not dial it", least + "agentHosts: [capstan.example.com]\n", "agentHosts"},
+		"public URL":          {"links would lead nowhere", least + "publicURL: capstan.example.com\n", "publicURL"},
+		"negative connection": {"no connection could be made", strings.Replace(least, "{app:", "{maxConns: -1, app:", 1), "database.maxConns"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := load(t, c.text)
+			if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.why, err)
+			}
+		})
+	}
+	t.Run("every bad value is named at once", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, "listen: {http: a, link: b}\nrender: {sandbox: off}\nsources: {allowPrivate: [x]}\n")
+		for _, says := range []string{"listen.http", "listen.link", "database", "stateDir", "masterKey", "allowPrivate", "sandbox"} {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%q is not named: %v", says, err)
+			}
+		}
+	})
+	t.Run("SEC-A1 a password in a URL is not repeated", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, "database: {app: 'postgres://app:hunter2@db/capstan'}\n")
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("a file that is not there", func(t *testing.T) {
+		t.Parallel()
+		if _, err := Load("/nonexistent/hub.yaml"); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "/nonexistent/hub.yaml") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestWebhookSecret(t *testing.T) {
+	t.Parallel()
+	write := func(text string) Config {
+		file := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Config{Webhook: Webhook{GitHubSecretFile: file}}
+	}
+	if s, err := write("s3cret\n").webhookSecret(); s != "s3cret" || err != nil {
+		t.Errorf("%q, %v", s, err)
+	}
+	if _, err := write(" \n").webhookSecret(); err == nil {
+		t.Error("SEC: an empty secret would accept unsigned events")
+	}
+	if _, err := (Config{Webhook: Webhook{GitHubSecretFile: "/nonexistent"}}).webhookSecret(); err == nil {
+		t.Error("SEC: a missing file would accept unsigned events")
+	}
+	if s, err := (Config{}).webhookSecret(); s != "" || err != nil {
+		t.Errorf("%q, %v", s, err)
+	}
+}

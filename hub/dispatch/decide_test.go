@@ -1,0 +1,316 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/store"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+//nolint:gochecknoglobals // a value that no test changes
+var jane = hub.Initiator{Username: "jane"}
+
+func (w *world) sync(req hub.SyncRequest) (op hub.Operation, err error) {
+	w.t.Helper()
+	req.Initiator = jane
+	err = w.db.InTenant(w.t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		op, err = dispatch.Sync(ctx, tx, w.app.ID, req)
+		return err
+	})
+	w.reload()
+	return op, err
+}
+
+func (w *world) rollback(entry int64) hub.Operation {
+	w.t.Helper()
+	var op hub.Operation
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		var err error
+		op, err = dispatch.Rollback(ctx, tx, w.app.ID, entry, "broken", hub.OperationOptions{Prune: true}, jane)
+		return err
+	})
+	w.reload()
+	return op
+}
+
+func (w *world) newest() hub.Operation {
+	w.t.Helper()
+	var op hub.Operation
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		all, err := tx.NewestOperations(ctx, []hub.ApplicationID{w.app.ID})
+		op = all[w.app.ID]
+		return err
+	})
+	return op
+}
+
+// again hands in the application's own target, as a refresh does whose inputs
+// are answered.
+func (w *world) again(revision string, snapshot hub.SnapshotID) {
+	w.t.Helper()
+	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}, Reused: true, Snapshot: hub.Snapshot{ID: snapshot}}
+	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.reload()
+}
+
+func TestPinnedApplication(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	w.render("r2", "a", "b")
+	bad := w.app.Status.Target
+	w.end(hub.Succeeded, "")
+	op := w.rollback(1)
+	t.Run("ROLL-03 looking at the skipped revision leaves the rollback that waits for its agent valid", func(t *testing.T) {
+		rows := len(w.rows())
+		w.again("r2", bad)
+		w.again("r2b", bad)
+		if w.app.Generation != op.Fence || len(w.rows()) != rows {
+			t.Errorf("generation %d, fence %d, %d rows instead of %d: the agent would refuse the operation", w.app.Generation, op.Fence, len(w.rows()), rows)
+		}
+	})
+	t.Run("INV-6 the status goes on naming the revision that is enforced", func(t *testing.T) {
+		if w.app.Status.Revision != "r1" || w.app.Status.Hold == "" || w.app.Pin == nil {
+			t.Errorf("status %+v", w.app.Status)
+		}
+	})
+	w.end(hub.Succeeded, "")
+	t.Run("SYNC-06 a sync for the pinned revision is refused: it would apply the other one", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{Revision: "r1"}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("ROLL-03 a person's sync ends the pin and names what it applies", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{Revision: "r2"}); err != nil {
+			t.Fatal(err)
+		}
+		if w.app.Pin != nil || w.app.Status.Target != bad || w.app.Status.Revision != "r2" || w.app.Status.Hold != "" {
+			t.Errorf("pin %v, status %+v", w.app.Pin, w.app.Status)
+		}
+	})
+}
+
+func TestEqualStateIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	t.Run("AUTO-11 another commit with the same objects voids no operation", func(t *testing.T) {
+		w.again("r2", w.app.Status.Target)
+		if len(w.rows()) != 2 || w.newest().Fence != w.app.Generation || w.app.Status.Revision != "r2" {
+			t.Errorf("%d rows, fence %d, status %+v", len(w.rows()), w.newest().Fence, w.app.Status)
+		}
+	})
+	t.Run("a change of policy is told", func(t *testing.T) {
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			a, err := tx.Application(ctx, "argocd", "shop")
+			if err != nil {
+				return err
+			}
+			a.Spec = []byte(`{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod","namespace":"shop"},"syncPolicy":{"automated":{"prune":true}}}`)
+			_, err = tx.UpdateApplication(ctx, a, 0)
+			return err
+		})
+		w.again("r2", w.reload().Status.Target)
+		if w.state().Policy.SelfHeal || w.app.Status.PlannedGeneration != w.app.Generation {
+			t.Errorf("policy %v, status %+v", w.state().Policy, w.app.Status)
+		}
+	})
+}
+
+func TestFailedTargetIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
+	w.render("r1", "a")
+	w.end(hub.Failed, "quota")
+	first := w.newest()
+	t.Run("AUTO-04 looking again and again starts nothing", func(t *testing.T) {
+		for _, revision := range []string{"r1", "r2", "r3"} {
+			w.again(revision, w.app.Status.Target)
+		}
+		if got := w.newest(); got.ID != first.ID {
+			t.Errorf("operation %+v", got)
+		}
+	})
+}
+
+func TestWarningsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, manual)
+	r := rendered(w.app, "r1", "a")
+	r.Snapshot.Warnings = []string{"a field is set twice"}
+	if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("APP-17 a warning of the renderer stays while its snapshot is the target", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if c := w.app.Status.Conditions; len(c) != 1 || c[0].Type != hub.RenderWarning {
+			t.Errorf("conditions %v", c)
+		}
+	})
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, manual)
+	t.Run("SYNC-07 nothing has been rendered yet", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("error %v", err)
+		}
+	})
+	w.render("r1", "a")
+	t.Run("SYNC-06 another revision", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{Revision: "r9"}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("ROLL-03 an entry that does not exist", func(t *testing.T) {
+		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Rollback(ctx, tx, w.app.ID, 7, "", hub.OperationOptions{}, jane)
+			return err
+		})
+		if fault.KindOf(err) != fault.Missing {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("SYNC-09 nothing to terminate", func(t *testing.T) {
+		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+			return err
+		})
+		if fault.KindOf(err) != fault.Conflict {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("INV-7 an application of nobody", func(t *testing.T) {
+		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Sync(ctx, tx, hub.NewID[hub.ApplicationID](), hub.SyncRequest{})
+			return err
+		})
+		if fault.KindOf(err) != fault.Missing {
+			t.Errorf("error %v", err)
+		}
+	})
+	if w.app.Generation != w.reload().Generation || len(w.rows()) != 1 {
+		t.Error("a refused request changed something")
+	}
+}
+
+func TestPartialSync(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]hub.OperationOptions{
+		"SYNC-03 selected objects are not enforced as a whole and make no history": {Resources: []string{":ConfigMap:a"}},
+		"SYNC-04 a dry run enforces nothing and makes no history":                  {DryRun: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, manual)
+			w.t = t
+			w.render("r1", "a", "b")
+			if _, err := w.sync(hub.SyncRequest{Options: options}); err != nil {
+				t.Fatal(err)
+			}
+			if w.state().Accepted != nil || w.app.Status.Accepted != "" {
+				t.Errorf("accepted %v", w.state().Accepted)
+			}
+			w.end(hub.Succeeded, "")
+			err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+				_, err := tx.HistoryEntry(ctx, w.app.ID, 1)
+				return err
+			})
+			if fault.KindOf(err) != fault.Missing {
+				t.Errorf("history: %v", err)
+			}
+		})
+	}
+}
+
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Terminate(ctx, tx, w.app.ID, jane)
+		return err
+	})
+	rows := w.rows()
+	t.Run("SYNC-09 the agent is told which operation to end, and by whom", func(t *testing.T) {
+		last := rows[len(rows)-1]
+		var m linkv1.Terminate
+		if err := proto.Unmarshal(last.Body, &m); err != nil || last.Kind != hub.RowTerminate || m.Actor != "jane" || m.OperationId != string(w.newest().ID) {
+			t.Errorf("row %+v, %v, %v", last, &m, err)
+		}
+	})
+	t.Run("SYNC-09 it is not tried again", func(t *testing.T) {
+		w.end(hub.Failed, "terminated")
+		if op := w.newest(); op.RetryAt != nil || op.Attempt != 0 {
+			t.Errorf("operation %+v", op)
+		}
+	})
+}
+
+func TestLongListsTravelAsABlob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	names := make([]string, 501)
+	for i := range names {
+		names[i] = fmt.Sprintf("object-%d", i)
+	}
+	w.render("r1", names...)
+	ref := w.state().Target
+	if len(ref.Objects) != 0 || len(ref.List) != 32 {
+		t.Fatalf("%d objects in the row, list %x", len(ref.Objects), ref.List)
+	}
+	got, _, _ := fetch(t, w.link(w.tenant, w.cluster.ID), ref.List)
+	keys, err := w.db.Keys(t.Context(), w.tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := seal.OpenBlob(keys.Object, hub.Digest(ref.List), got[string(ref.List)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list linkv1.ObjectList
+	if err := proto.Unmarshal(plain, &list); err != nil || len(list.Objects) != 501 {
+		t.Fatalf("%d objects, %v", len(list.Objects), err)
+	}
+	if body, _, _ := fetch(t, w.link(w.tenant, w.cluster.ID), list.Objects[500].Digest); len(body) != 1 {
+		t.Error("an object of the list is not served")
+	}
+}
+
+func TestFailureKeepsWhatIsDesired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	rows, before := len(w.rows()), w.app.Status
+	err := w.d.Failed(t.Context(), w.tenant, []hub.RefreshFailure{{Application: w.app.ID, Generation: w.app.Generation, Condition: hub.ComparisonError, Message: "broken"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("INV-3 a failed render shows a condition and moves nothing", func(t *testing.T) {
+		got := w.reload().Status
+		if len(w.rows()) != rows || got.Target != before.Target || got.Accepted != before.Accepted || len(got.Conditions) != 1 {
+			t.Errorf("%d rows, status %+v", len(w.rows()), got)
+		}
+	})
+	t.Run("CMPR-01 the next good look takes the condition away", func(t *testing.T) {
+		err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: "r2", Revisions: []string{"r2"}, RefreshedAt: time.Now()}})
+		if got := w.reload().Status; err != nil || len(got.Conditions) != 0 || got.Revision != "r2" {
+			t.Errorf("%v, status %+v", err, got)
+		}
+	})
+}

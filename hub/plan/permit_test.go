@@ -1,0 +1,127 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// permit is one judgement: a project against one application.
+type permit struct {
+	why          string
+	repos        []string
+	destinations []hub.Destination
+	source       hub.Source
+	destination  hub.Destination
+	allowed      bool
+}
+
+func TestPermits(t *testing.T) {
+	t.Parallel()
+	all := []string{"*"}
+	everywhere := []hub.Destination{{Name: "*", Namespace: "*"}}
+	shop := hub.Source{RepoURL: "https://git.example.com/team/shop.git", Path: "."}
+	prod := hub.Destination{Name: "prod", Namespace: "shop"}
+	server := hub.Destination{Server: "https://prod.k8s.example.com", Namespace: "shop"}
+	cases := map[string]permit{
+		"anything": {"stars allow all", all, everywhere, shop, prod, true},
+		"nothing":  {"a project without lists permits nothing", nil, nil, shop, prod, false},
+		"entry without cluster": {"an entry that names no cluster is none",
+			all, []hub.Destination{{Namespace: "*"}}, shop, prod, false},
+		"by name for an entry by server": {"both are the same cluster",
+			all, []hub.Destination{{Server: "https://prod.k8s.example.com", Namespace: "*"}}, shop, prod, true},
+		"by server for an entry by name": {"both are the same cluster",
+			all, []hub.Destination{{Name: "prod", Namespace: "*"}}, shop, server, true},
+		"entry with both, one wrong": {"both parts must hold",
+			all, []hub.Destination{{Server: "https://other", Name: "prod", Namespace: "*"}}, shop, prod, false},
+		"namespace glob": {"a run of characters", all, []hub.Destination{{Name: "prod", Namespace: "shop*"}}, shop, prod, true},
+		"other namespace": {"outside the glob",
+			all, []hub.Destination{{Name: "prod", Namespace: "kube-*"}}, shop, prod, false},
+		"denied namespace": {"a denial wins over a permit, in any order",
+			all, []hub.Destination{{Name: "*", Namespace: "!shop"}, {Name: "*", Namespace: "*"}}, shop, prod, false},
+		"denied namespace last": {"a denial wins over a permit, in any order",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "*", Namespace: "!sh?p"}}, shop, prod, false},
+		"denied cluster": {"a denial by name holds for the server's URL too",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "!prod", Namespace: "*"}}, shop, server, false},
+		"denied server": {"a denial by server holds for the name too",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Server: "!https://prod.*", Namespace: "*"}}, shop, prod, false},
+		"denial of another cluster": {"it says nothing of this one",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "!test", Namespace: "*"}}, shop, prod, true},
+		"only denials": {"what is not denied is not permitted by that",
+			all, []hub.Destination{{Name: "!test", Namespace: "*"}}, shop, prod, false},
+		"both server and name": {"APP-03 exactly one", all, everywhere, shop,
+			hub.Destination{Name: "prod", Server: "https://prod.k8s.example.com"}, false},
+		"repository without .git": {"one repository, two spellings",
+			[]string{"https://git.example.com/team/shop"}, everywhere, shop, prod, true},
+		"repository glob": {"slashes are matched too", []string{"https://git.example.com/*"}, everywhere, shop, prod, true},
+		"other repository": {"not in the list",
+			[]string{"https://git.example.com/other/*"}, everywhere, shop, prod, false},
+		"denied repository": {"a denial wins",
+			[]string{"*", "!https://git.example.com/team/*"}, everywhere, shop, prod, false},
+		"denied repository, other spelling": {"upper case, a port and a slash name the same repository",
+			[]string{"*", "!https://git.example.com/team/shop"}, everywhere,
+			hub.Source{RepoURL: "HTTPS://Git.Example.com:443/team/shop.git/", Path: "."}, prod, false},
+		"no repository": {"a source must say where", all, everywhere, hub.Source{Path: "."}, prod, false},
+		"no path":       {"neither path nor chart", all, everywhere, hub.Source{RepoURL: shop.RepoURL}, prod, false},
+		"ref only":      {"values of a chart elsewhere", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Ref: "values"}, prod, true},
+		"path and chart": {"one of them", all, everywhere,
+			hub.Source{RepoURL: shop.RepoURL, Path: ".", Chart: "shop"}, prod, false},
+		"chart":        {"chart repositories are not served", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Chart: "shop"}, prod, false},
+		"oci":          {"OCI is not served", all, everywhere, hub.Source{RepoURL: "oci://ghcr.io/x", Path: "."}, prod, false},
+		"plugin":       {"plugins are not served", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`{"name":"x"}`)}, prod, false},
+		"plugin: null": {"null is nothing", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Path: ".", Plugin: json.RawMessage(`null`)}, prod, true},
+	}
+	for name, c := range cases {
+		t.Run("CMPR-06 "+name, func(t *testing.T) {
+			t.Parallel()
+			err := plan.Permits(refresh(t, hub.ProjectSpec{SourceRepos: c.repos, Destinations: c.destinations}), hub.ApplicationSpec{Source: &c.source, Destination: c.destination})
+			if (err == nil) != c.allowed || err != nil && fault.KindOf(err) != fault.Invalid {
+				t.Errorf("%s: %v", c.why, err)
+			}
+		})
+	}
+}
+
+func refresh(t *testing.T, p hub.ProjectSpec) hub.Refresh {
+	t.Helper()
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub.Refresh{
+		Application: hub.Application{Project: "team"},
+		Project:     &hub.Project{Meta: hub.Meta{Name: "team"}, Spec: raw},
+		Cluster:     &hub.Cluster{Meta: hub.Meta{Name: "prod"}, Server: "https://prod.k8s.example.com"},
+	}
+}
+
+func TestPermitsWithoutItsParts(t *testing.T) {
+	t.Parallel()
+	open := hub.ProjectSpec{SourceRepos: []string{"*"}, Destinations: []hub.Destination{{Name: "*", Namespace: "*"}}}
+	spec := hub.ApplicationSpec{Source: &hub.Source{RepoURL: "https://git.example.com/shop", Path: "."}, Destination: hub.Destination{Name: "prod"}}
+	cases := map[string]struct {
+		why    string
+		change func(*hub.Refresh, *hub.ApplicationSpec)
+		says   string
+	}{
+		"APP-06 no project":       {"it does not exist", func(r *hub.Refresh, _ *hub.ApplicationSpec) { r.Project = nil }, `"team"`},
+		"APP-03 unknown cluster":  {"no cluster of that name", func(r *hub.Refresh, _ *hub.ApplicationSpec) { r.Cluster = nil }, `"prod"`},
+		"APP-02 no source":        {"nothing to render", func(_ *hub.Refresh, s *hub.ApplicationSpec) { s.Source = nil }, "source"},
+		"APP-06 unreadable":       {"a project that cannot be read permits nothing", func(r *hub.Refresh, _ *hub.ApplicationSpec) { r.Project.Spec = []byte(`[]`) }, "AppProject"},
+		"APP-02 one of two fails": {"each source is judged", func(_ *hub.Refresh, s *hub.ApplicationSpec) { s.Sources = []hub.Source{*s.Source, {}} }, "source 2"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s := refresh(t, open), spec
+			c.change(&r, &s)
+			if err := plan.Permits(r, s); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), c.says) {
+				t.Errorf("%s: %v", c.why, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,373 @@
+package render_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/render/rendertest"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// stageWorld is everything around a stage, in memory: a queue, a repository,
+// a renderer that reads the files of its path, and what was stored.
+type stageWorld struct {
+	mu        sync.Mutex
+	apps      map[hub.ApplicationID]*hub.Refresh
+	queue     []hub.WorkItem
+	stop      context.CancelFunc
+	done      []hub.WorkItem
+	later     []hub.WorkItem
+	trees     map[string]*rendertest.Tree
+	head      string
+	rendered  []hub.Rendered
+	unchanged []hub.Unchanged
+	failed    []hub.RefreshFailure
+	renders   int
+	permits   error
+	resolves  error
+	renderErr func(app string) error
+	storeErr  error
+	loadErr   error
+}
+
+func newStageWorld(files map[string]string, apps ...string) *stageWorld {
+	w := &stageWorld{apps: map[hub.ApplicationID]*hub.Refresh{}, trees: map[string]*rendertest.Tree{}}
+	w.push(rendertest.NewTree(files))
+	now := time.Now()
+	for _, name := range apps {
+		spec := fmt.Appendf(nil, `{"source":{"repoURL":"https://git.example.com/r","path":%q},"destination":{"name":"prod"},"syncPolicy":{"automated":{}}}`, name)
+		w.apps[hub.ApplicationID(name)] = &hub.Refresh{
+			Application: hub.Application{ID: hub.ApplicationID(name), Meta: hub.Meta{Name: name}, Spec: spec, Generation: 1},
+			Sources:     []hub.SourceState{{Repository: hub.Repository{ID: "repo", FetchedAt: &now}}},
+		}
+	}
+	return w
+}
+
+func (w *stageWorld) push(t *rendertest.Tree) {
+	w.head = t.Commit()
+	w.trees[w.head] = t
+}
+
+// run makes every application due once and lets a stage work until it has
+// given all of them back.
+func (w *stageWorld) run(ctx context.Context, forced bool) {
+	ctx, w.stop = context.WithCancel(ctx)
+	defer w.stop()
+	w.done, w.later = nil, nil
+	for id := range w.apps {
+		w.queue = append(w.queue, hub.WorkItem{Kind: hub.WorkRefresh, Tenant: "acme", Key: string(id), Forced: forced})
+	}
+	permits := func(hub.Refresh, hub.ApplicationSpec) error { return w.permits }
+	s := render.NewStage(render.StageConfig{}, w, w, w, w, permits, slog.New(slog.DiscardHandler))
+	_ = s.Run(ctx)
+}
+
+func (w *stageWorld) Claim(ctx context.Context, _ int) ([]hub.WorkItem, error) {
+	if len(w.queue) == 0 {
+		w.stop()
+		return nil, ctx.Err()
+	}
+	items := w.queue
+	w.queue = nil
+	return items, nil
+}
+
+func (w *stageWorld) Load(_ context.Context, _ hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error) {
+	if w.loadErr != nil {
+		return nil, w.loadErr
+	}
+	var out []hub.Refresh
+	for _, id := range ids {
+		out = append(out, *w.apps[id])
+	}
+	return out, nil
+}
+
+func (w *stageWorld) Done(_ context.Context, items []hub.WorkItem) error {
+	w.done = append(w.done, items...)
+	return nil
+}
+
+func (w *stageWorld) Later(_ context.Context, items []hub.WorkItem, _ time.Time) error {
+	w.later = append(w.later, items...)
+	return nil
+}
+
+func (w *stageWorld) Resolve(context.Context, hub.TenantID, hub.Repository, []hub.Ref, string, string) (string, error) {
+	return w.head, w.resolves
+}
+
+func (w *stageWorld) Tree(_ context.Context, _ hub.TenantID, _ hub.Repository, commit string) (hub.Tree, error) {
+	return w.trees[commit].With(nil), nil
+}
+
+// Render reads the list of its path and each file in it, as a renderer would.
+func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.renders++
+	if w.renderErr != nil {
+		if err := w.renderErr(r.Application); err != nil {
+			return render.Result{}, err
+		}
+	}
+	dir, tree := r.Sources[0].Path, r.Trees[0]
+	res := render.Result{SourceType: render.TypeDirectory}
+	note := func(kind hub.InputKind, name string) error {
+		in, err := tree.Input(kind, name)
+		res.Inputs = append(res.Inputs, in)
+		return err
+	}
+	if err := note(hub.InputList, dir); err != nil {
+		return res, err
+	}
+	entries, err := tree.ReadDir(dir)
+	if err != nil {
+		return res, fault.New(fault.Invalid, "there is no path %s", dir)
+	}
+	for _, e := range entries {
+		if err := note(hub.InputFile, path.Join(dir, e.Name())); err != nil {
+			return res, err
+		}
+		res.Objects = append(res.Objects, render.Object{Ref: hub.ObjectRef{Kind: "ConfigMap", Name: e.Name()}, JSON: []byte(`{}`)})
+	}
+	return res, nil
+}
+
+func (w *stageWorld) Unchanged(_ context.Context, _ hub.TenantID, apps []hub.Unchanged) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.storeErr != nil {
+		return w.storeErr
+	}
+	w.unchanged = append(w.unchanged, apps...)
+	for _, u := range apps {
+		w.apps[u.Application].Application.Status.Revisions = u.Revisions
+	}
+	return nil
+}
+
+// Rendered makes the snapshot the target, as dispatch does.
+func (w *stageWorld) Rendered(_ context.Context, _ hub.TenantID, results []hub.Rendered) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.storeErr != nil {
+		return w.storeErr
+	}
+	for _, r := range results {
+		a := w.apps[r.Application]
+		if !r.Reused {
+			r.Snapshot.ID = hub.NewID[hub.SnapshotID]()
+			a.Recent = append([]hub.Snapshot{r.Snapshot}, a.Recent...)
+		}
+		st := &a.Application.Status
+		st.Target, st.Accepted, st.Revisions, st.PlannedGeneration, st.Conditions = r.Snapshot.ID, r.Snapshot.ID, r.Revisions, 1, nil
+		w.rendered = append(w.rendered, r)
+	}
+	return nil
+}
+
+func (w *stageWorld) Failed(_ context.Context, _ hub.TenantID, failures []hub.RefreshFailure) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.storeErr != nil {
+		return w.storeErr
+	}
+	w.failed = append(w.failed, failures...)
+	for _, f := range failures {
+		w.apps[f.Application].Application.Status.Conditions = []hub.Condition{{Type: f.Condition, Message: f.Message}}
+	}
+	return nil
+}
+
+// Whatever a commit does: what an application did not read costs no render,
+// what it did read costs one, and what is stored is the state of the commit.
+func TestStageRendersOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
+	names := []string{"a/x.yaml", "a/y.yaml", "b/x.yaml", "b/z.yaml", "README", "docs/a/x.yaml"}
+	rapid.Check(t, func(rt *rapid.T) {
+		files := map[string]string{"a/x.yaml": "0", "b/x.yaml": "0", "README": "0"}
+		w := newStageWorld(files, "a", "b")
+		w.run(t.Context(), false)
+		if w.renders != 2 || len(w.rendered) != 2 {
+			rt.Fatalf("%d renders of two new applications", w.renders)
+		}
+		seen := map[string][]string{"a": {w.trees[w.head].Commit()}, "b": {w.trees[w.head].Commit()}}
+		states := map[string]map[string]bool{"a": {}, "b": {}}
+		states["a"][state(files, "a")], states["b"][state(files, "b")] = true, true
+		for range rapid.IntRange(1, 8).Draw(rt, "commits") {
+			for _, n := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(rt, "touched") {
+				files[n] = rapid.SampledFrom([]string{"0", "1", "2"}).Draw(rt, n)
+			}
+			w.push(rendertest.NewTree(files))
+			want := 0
+			for _, app := range []string{"a", "b"} {
+				if s := state(files, app); !states[app][s] {
+					states[app][s] = true
+					want++
+				}
+			}
+			w.renders = 0
+			w.run(t.Context(), false)
+			if w.renders != want {
+				rt.Fatalf("%d renders, want %d, for %v", w.renders, want, files)
+			}
+			for _, app := range []string{"a", "b"} {
+				if got := w.apps[hub.ApplicationID(app)].Application.Status.Revisions; len(got) != 1 || got[0] != w.head {
+					rt.Fatalf("%s stands at %v, not at %s (%v)", app, got, w.head, seen)
+				}
+			}
+			if len(w.failed) != 0 || len(w.later) != 0 || len(w.done) != 2 {
+				rt.Fatalf("failed %v, later %v, done %v", w.failed, w.later, w.done)
+			}
+		}
+	})
+}
+
+// state is what an application reads of a tree.
+func state(files map[string]string, app string) string {
+	mine := map[string]string{}
+	for n, c := range files {
+		if path.Dir(n) == app {
+			mine[n] = c
+		}
+	}
+	b, _ := json.Marshal(mine) // maps of strings always marshal, in order
+	return string(b)
+}
+
+func TestStageFailures(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the database is gone")
+	cases := map[string]struct {
+		why       string
+		change    func(*stageWorld)
+		condition string // empty: none is stored
+		again     bool   // the work is tried again
+	}{
+		"INV-3 a render that fails":                 {"what is desired stays", func(w *stageWorld) { w.renderErr = always(fault.New(fault.Invalid, "bad template")) }, hub.ComparisonError, false},
+		"INV-3 a render that fails without a cause": {"the sentence is neutral", func(w *stageWorld) { w.renderErr = always(errors.New("secret detail")) }, hub.ComparisonError, true},
+		"FT-H4 a renderer that is away":             {"nothing else would look again", func(w *stageWorld) { w.renderErr = always(fault.New(fault.Offline, "no worker")) }, hub.ComparisonError, true},
+		"REPO-04 a revision that does not exist":    {"nothing to compare with", func(w *stageWorld) { w.resolves = fault.New(fault.Missing, "no such branch") }, hub.ComparisonError, false},
+		"CMPR-06 a project that forbids it":         {"nothing is rendered", func(w *stageWorld) { w.permits = fault.New(fault.Invalid, "denied") }, hub.InvalidSpecError, false},
+		"APP-01 a spec that cannot be read":         {"a person must mend it", func(w *stageWorld) { w.apps["a"].Application.Spec = []byte(`[]`) }, hub.InvalidSpecError, false},
+		"REPO-01 a repository that failed to fetch": {"its sentence is shown", func(w *stageWorld) {
+			w.apps["a"].Sources[0].Repository = hub.Repository{Error: "authentication failed"}
+		}, hub.ComparisonError, false},
+		"REPO-01 a repository that is being fetched": {"the fetch enqueues it again; there is no problem to show", func(w *stageWorld) {
+			w.apps["a"].Sources[0].Repository = hub.Repository{}
+		}, "", false},
+		"INV-1 a database that is lost while results are stored": {"the work must not be lost", func(w *stageWorld) { w.storeErr = broken }, "", true},
+		"INV-1 a database that is lost while work is loaded":     {"the work must not be lost", func(w *stageWorld) { w.loadErr = broken }, "", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newStageWorld(map[string]string{"a/x.yaml": "0"}, "a")
+			w.run(t.Context(), false)
+			before := w.apps["a"].Application.Status
+			w.push(rendertest.NewTree(map[string]string{"a/x.yaml": "1"}))
+			c.change(w)
+			w.rendered = nil
+			w.run(t.Context(), false)
+			if len(w.rendered) != 0 || w.apps["a"].Application.Status.Target != before.Target {
+				t.Errorf("%s: desired state moved: %v", c.why, w.rendered)
+			}
+			if (len(w.later) == 1) != c.again || len(w.later)+len(w.done) != 1 {
+				t.Errorf("%s: done %v, later %v", c.why, w.done, w.later)
+			}
+			if c.condition == "" && len(w.failed) != 0 || c.condition != "" && (len(w.failed) != 1 || w.failed[0].Condition != c.condition) {
+				t.Fatalf("%s: failures %v", c.why, w.failed)
+			}
+			for _, f := range w.failed {
+				if f.Message == "secret detail" || f.Message == "" {
+					t.Errorf("message %q", f.Message)
+				}
+			}
+		})
+	}
+}
+
+func always(err error) func(string) error { return func(string) error { return err } }
+
+func TestStage(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"a/x.yaml": "0", "b/x.yaml": "0"}
+	t.Run("REPO-04 a hard refresh renders though nothing changed", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a")
+		w.run(t.Context(), false)
+		w.run(t.Context(), true)
+		if w.renders != 2 {
+			t.Errorf("%d renders", w.renders)
+		}
+	})
+	t.Run("INV-13 one application that fails does not stop its neighbours", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a", "b", "gone")
+		w.renderErr = func(app string) error {
+			if app == "a" {
+				return fault.New(fault.Invalid, "bad template")
+			}
+			return nil
+		}
+		w.run(t.Context(), false)
+		if len(w.rendered) != 1 || w.rendered[0].Application != "b" || len(w.failed) != 2 {
+			t.Errorf("rendered %v, failed %v", w.rendered, w.failed)
+		}
+	})
+	t.Run("CMPR-01 an application that is well again loses its condition", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a")
+		w.run(t.Context(), false)
+		w.resolves = fault.New(fault.Offline, "the host is away")
+		w.run(t.Context(), false)
+		w.resolves = nil
+		w.run(t.Context(), false)
+		if c := w.apps["a"].Application.Status.Conditions; len(c) != 0 || w.renders != 1 {
+			t.Errorf("conditions %v after %d renders", c, w.renders)
+		}
+	})
+	t.Run("AUTO-01 a change of policy reaches the plan without a render", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a")
+		w.run(t.Context(), false)
+		w.apps["a"].Application.Generation = 2
+		w.rendered = nil
+		w.run(t.Context(), false)
+		if w.renders != 1 || len(w.rendered) != 1 || !w.rendered[0].Reused || w.rendered[0].Generation != 2 {
+			t.Errorf("%d renders, %v", w.renders, w.rendered)
+		}
+	})
+	t.Run("REPO-02 other parameters are another render", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a")
+		w.run(t.Context(), false)
+		w.apps["a"].Application.Spec = []byte(`{"source":{"repoURL":"https://git.example.com/r","path":"a","directory":{"recurse":true}},"destination":{"name":"prod"}}`)
+		w.run(t.Context(), false)
+		if w.renders != 2 {
+			t.Errorf("%d renders", w.renders)
+		}
+	})
+	t.Run("INV-1 a stage that is stopped gives its work back", func(t *testing.T) {
+		t.Parallel()
+		w := newStageWorld(files, "a", "b")
+		w.renderErr = func(string) error { w.stop(); return context.Canceled }
+		w.run(t.Context(), false)
+		if len(w.later) != 2 || len(w.failed) != 0 || len(w.rendered) != 0 {
+			t.Errorf("later %v, failed %v, rendered %v", w.later, w.failed, w.rendered)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { follow, read } from './stream';
+
+class Source {
+  static readonly CLOSED = 2;
+  static made: Source[] = [];
+  readyState = 0;
+  onopen = () => {};
+  onerror = () => {};
+  closed = false;
+  heard = new Map<string, (m: { data: string; lastEventId: string }) => void>();
+  constructor(readonly url: string) {
+    Source.made.push(this);
+  }
+  addEventListener(kind: string, on: (m: { data: string; lastEventId: string }) => void) {
+    this.heard.set(kind, on);
+  }
+  close() {
+    this.closed = true;
+  }
+}
+
+beforeEach(() => {
+  Source.made = [];
+  vi.stubGlobal('EventSource', Source);
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+test('what is no event is left out', () => {
+  expect(read('application', '{')).toBeUndefined();
+  expect(read('application', 'null')).toBeUndefined();
+  expect(read('application', '{"kind":"application","id":"a"}')).toEqual({ kind: 'application', id: 'a' });
+  expect(read('reset', '')).toEqual({ kind: 'reset', id: '' });
+});
+
+test('a refused stream is opened again after the last event', () => {
+  const states: boolean[] = [];
+  const stop = follow(
+    '5',
+    () => {},
+    (live) => states.push(live),
+  );
+  const first = Source.made[0];
+  first?.onopen();
+  first?.heard.get('cluster')?.({ data: '{"kind":"cluster","id":"c"}', lastEventId: '9' });
+  if (first) first.readyState = Source.CLOSED;
+  first?.onerror();
+  vi.runAllTimers();
+  expect(Source.made.map((s) => s.url)).toEqual(['/api/v1/stream?cursor=5', '/api/v1/stream?cursor=9']);
+  expect(states).toEqual([true, false]);
+  stop();
+  expect(Source.made[1]?.closed).toBe(true);
+});
+
+test('after the end nothing is opened', () => {
+  const stop = follow(
+    '5',
+    () => {},
+    () => {},
+  );
+  const first = Source.made[0];
+  if (first) first.readyState = Source.CLOSED;
+  first?.onerror();
+  stop();
+  vi.runAllTimers();
+  expect(Source.made).toHaveLength(1);
+});

@@ -1,0 +1,99 @@
+import { MantineProvider } from '@mantine/core';
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { cleanup, fireEvent, render, screen } from '@testing-library/react';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { makeRouter } from './router';
+import { theme } from './theme';
+
+type Answer = { status: number; body: unknown };
+let answers: Record<string, Answer>;
+let sent: { path: string; body: string }[];
+
+const me = { username: 'ann', tenant: 'default', permissions: [] };
+const refused = { status: 401, body: { code: 'CAP-1401', message: 'you are not signed in' } };
+
+beforeEach(() => {
+  sent = [];
+  vi.stubGlobal('matchMedia', (media: string) => ({
+    matches: false,
+    media,
+    addEventListener() {},
+    removeEventListener() {},
+  }));
+  vi.stubGlobal('scrollTo', () => {});
+  vi.stubGlobal(
+    'ResizeObserver',
+    class {
+      observe() {}
+      unobserve() {}
+      disconnect() {}
+    },
+  );
+  vi.stubGlobal(
+    'EventSource',
+    class {
+      addEventListener() {}
+      close() {}
+    },
+  );
+  // The client takes fetch when it is called, so the stub stands in for the hub.
+  vi.stubGlobal('fetch', async (request: Request) => {
+    const path = `${request.method} ${new URL(request.url).pathname}`;
+    sent.push({ path, body: await request.text() });
+    const answer = answers[path] ?? { status: 404, body: {} };
+    return Response.json(answer.body, { status: answer.status });
+  });
+});
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function show(path: string) {
+  window.history.replaceState({}, '', path);
+  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  render(
+    <MantineProvider theme={theme} withCssVariables={false} withGlobalClasses={false} env="test">
+      <QueryClientProvider client={queries}>
+        <RouterProvider router={makeRouter(queries)} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+test('who is not signed in gets the sign-in, and a refusal in words', async () => {
+  answers = {
+    'GET /api/v1/me': refused,
+    'POST /api/v1/login': {
+      status: 401,
+      body: { code: 'CAP-1401', message: 'the user name or the password is wrong' },
+    },
+  };
+  show('/applications');
+  fireEvent.change(await screen.findByLabelText(/User name/), { target: { value: 'ann' } });
+  fireEvent.change(screen.getByLabelText(/^Password/), { target: { value: 'not this one' } });
+  fireEvent.click(screen.getByRole('button', { name: 'Sign in' }));
+  expect((await screen.findByRole('alert')).textContent).toContain('The user name or the password is wrong.');
+  const login = sent.find((s) => s.path === 'POST /api/v1/login');
+  expect(JSON.parse(login?.body ?? '')).toEqual({ username: 'ann', password: 'not this one' });
+});
+
+test('an empty list says how to begin', async () => {
+  answers = {
+    'GET /api/v1/me': { status: 200, body: me },
+    'GET /api/v1/applications': { status: 200, body: { items: [], cursor: '1', metadata: {} } },
+  };
+  show('/applications');
+  await screen.findByText('There are no applications yet.');
+});
+
+test('a list that cannot be read says why', async () => {
+  answers = {
+    'GET /api/v1/me': { status: 200, body: me },
+    'GET /api/v1/applications': { status: 503, body: { message: 'the store is away' } },
+  };
+  show('/applications');
+  await screen.findByText('The store is away.');
+  await screen.findByRole('button', { name: 'Try again' });
+});

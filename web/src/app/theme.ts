@@ -1,0 +1,13 @@
+import { createTheme, Modal } from '@mantine/core';
+
+/**
+ * The look. Colours stand in app.css: variables that Mantine computes would
+ * need style elements, which the content security policy refuses. So would
+ * locking the scroll behind a dialog.
+ */
+export const theme = createTheme({
+  respectReducedMotion: true,
+  components: {
+    Modal: Modal.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
+  },
+});

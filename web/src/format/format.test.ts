@@ -1,0 +1,24 @@
+import { expect, test } from 'vitest';
+import { ago, exact, shortRevision } from './format';
+
+const now = Date.parse('2026-03-01T12:00:00Z');
+
+test.each([
+  [undefined, 'never'],
+  ['2026-03-01T12:00:00Z', 'now'],
+  ['2026-03-01T12:00:09Z', 'now'],
+  ['2026-03-01T11:59:30Z', '30 sec. ago'],
+  ['2026-03-01T11:58:01Z', '1 min. ago'],
+  ['2026-03-01T09:00:00Z', '3 hr. ago'],
+  ['2026-02-27T12:00:00Z', '2 days ago'],
+])('%s was %s', (at, want) => expect(ago(at, now)).toBe(want));
+
+test('a revision is shortened, and none is a dash', () => {
+  expect(shortRevision('0123456789abcdef')).toBe('01234567');
+  expect(shortRevision(undefined)).toBe('–');
+});
+
+test('an absolute time names its zone', () => {
+  expect(exact('2026-03-01T12:00:00Z')).toMatch(/2026.*(UTC|GMT|[A-Z]{2,5})/);
+  expect(exact(undefined)).toBe('');
+});
