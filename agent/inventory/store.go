@@ -164,7 +164,13 @@ func (s *Store) Run(ctx context.Context) error {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
-			return s.commit()
+			err := s.commit()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.broken == nil {
+				s.broken = fault.New(fault.Offline, "the agent is stopping")
+			}
+			return err
 		}
 	}
 }

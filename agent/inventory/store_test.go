@@ -102,7 +102,7 @@ func take(t *testing.T, s *inventory.Store, b *linkv1.Batch) inventory.Changes {
 
 func TestLog(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	outer, dir := t, t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
 	got := take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{
@@ -115,7 +115,7 @@ func TestLog(t *testing.T) {
 	}
 	t.Run("INV-1 what was acknowledged is there after a restart", func(t *testing.T) {
 		closing()
-		s, closing = open(t, dir)
+		s, closing = open(outer, dir)
 		c := s.Cursor()
 		if c.Seq != 5 || c.Incarnation != "one" || !bytes.Equal(c.Chain, l.rows[4].GetChain()) {
 			t.Errorf("cursor is %+v", c)
@@ -152,7 +152,7 @@ func TestLog(t *testing.T) {
 	t.Run("INV-3 a forgotten application owns nothing", func(t *testing.T) {
 		take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_FORGET, "b", nil)))
 		closing()
-		s, closing = open(t, dir)
+		s, closing = open(outer, dir)
 		if got := s.Owned("b"); len(got) != 0 {
 			t.Errorf("owned: %v", got)
 		}

@@ -106,12 +106,16 @@ async function signIn(page, secret) {
 async function account(page) {
   await step('a used-up or wrong setup link says so', async () => {
     expected = ['Failed to load resource'];
-    await page.goto(`${url}/setup?token=wrong`);
-    await page.getByRole('alert').waitFor();
+    await page.goto(`${url}/setup`);
+    await page.getByText('This setup link is not complete.').waitFor();
+    await page.goto('about:blank');
+    await page.goto(`${url}/setup#wrong`);
+    await page.getByRole('alert').getByText('The setup link was used already').waitFor();
     await look(page, 'setup-wrong');
     expected = [];
   });
   await step('the setup link makes the first account', async () => {
+    await page.goto('about:blank'); // a new fragment alone loads nothing
     await page.goto(env('CAPSTAN_SETUP_LINK'));
     await heading(page, 'Welcome to Capstan');
     await look(page, 'setup');

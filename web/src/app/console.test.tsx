@@ -6,6 +6,16 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { makeRouter } from './router';
 import { theme } from './theme';
 
+// The signals of jsdom are none for the Request of Node.
+vi.hoisted(() => {
+  const Real = globalThis.Request;
+  globalThis.Request = class extends Real {
+    constructor(input: RequestInfo | URL, init: RequestInit = {}) {
+      super(input, { ...init, signal: null });
+    }
+  };
+});
+
 type Answer = { status: number; body: unknown };
 let answers: Record<string, Answer>;
 let sent: { path: string; body: string }[];

@@ -3,23 +3,32 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { api, body } from '../../api/client';
-import { Problem, Screen } from '../../ui/states';
+import { Nothing, Problem, Screen } from '../../ui/states';
 
 /** The first account of a tenant, from a link that works once. */
 export function SetupPage() {
   // The secret stands in the fragment: no server and no log ever sees it.
-  const token = useRouterState({ select: (s) => s.location.hash });
+  // Kept from the first look: while the page is being left, the address has none.
+  const hash = useRouterState({ select: (s) => s.location.hash });
+  const [token] = useState(hash);
   const check = useQuery({
     queryKey: ['setup', token],
     queryFn: async ({ signal }) => body(await api.POST('/api/v1/setup/check', { body: { token }, signal })),
     retry: false,
+    enabled: token !== '',
   });
   return (
     <Center mih="100vh" p="md">
       <Card withBorder w={420} padding="xl" component="main">
-        <Screen query={check}>
-          {(found) => <SetupForm token={token} tenant={found.tenant} roles={found.roles} />}
-        </Screen>
+        {token === '' ? (
+          <Nothing title="This setup link is not complete.">
+            Open it as the hub printed it, with the part after #.
+          </Nothing>
+        ) : (
+          <Screen query={check}>
+            {(found) => <SetupForm token={token} tenant={found.tenant} roles={found.roles} />}
+          </Screen>
+        )}
       </Card>
     </Center>
   );
@@ -35,7 +44,8 @@ function SetupForm({ token, tenant, roles }: { token: string; tenant: string; ro
       await api.POST('/api/v1/setup', { body: { token, username, password } });
     },
     onSuccess: async () => {
-      client.clear();
+      // Whatever somebody else has seen here goes; the link is not asked again.
+      client.removeQueries({ predicate: (q) => q.queryKey[0] !== 'setup' });
       await navigate({ to: '/applications' });
     },
   });

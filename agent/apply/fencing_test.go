@@ -1,0 +1,139 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
+)
+
+// leases is an API server that knows one Lease.
+type leases struct {
+	dynamic.Interface
+	dynamic.NamespaceableResourceInterface
+
+	held    *unstructured.Unstructured
+	version int
+	away    bool
+}
+
+func (l *leases) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface { return l }
+func (l *leases) Namespace(string) dynamic.ResourceInterface                                 { return l }
+
+func (l *leases) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
+	switch {
+	case l.away:
+		return nil, apierrors.NewServiceUnavailable("away")
+	case l.held == nil:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, LeaseName)
+	}
+	return l.held.DeepCopy(), nil
+}
+
+func (l *leases) write(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if l.away {
+		return nil, apierrors.NewServiceUnavailable("away")
+	}
+	if l.held != nil && l.held.GetResourceVersion() != o.GetResourceVersion() {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}}
+	}
+	l.version++
+	l.held = o.DeepCopy()
+	l.held.SetResourceVersion(fmt.Sprint(l.version))
+	return l.held, nil
+}
+
+func (l *leases) Create(_ context.Context, o *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return l.write(o)
+}
+
+func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return l.write(o)
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	server := &leases{}
+	clock := runtest.NewClock()
+	hold := func(name string) *Lease {
+		return NewLease(server, "n", name, clock, slog.New(slog.DiscardHandler))
+	}
+	first, second := hold("first"), hold("second")
+	must := func(l *Lease, want bool) {
+		t.Helper()
+		if err := l.Check(); (err == nil) != want {
+			t.Errorf("%s may write: %v (%v), want %v", l.holder, err == nil, err, want)
+		}
+	}
+	renew := func(l *Lease) error { t.Helper(); return l.renew(t.Context()) }
+
+	must(first, false)
+	if err := renew(first); err != nil {
+		t.Fatal(err)
+	}
+	must(first, true)
+	t.Run("FT-A2 a second holder is refused while the first renews", func(t *testing.T) {
+		for range 10 {
+			if err := renew(second); fault.KindOf(err) != fault.Conflict {
+				t.Fatalf("error %v", err)
+			}
+			clock.Advance(leaseRenew)
+			if err := renew(first); err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(second, false)
+	})
+	t.Run("details 13: writes end one request timeout before the lease does", func(t *testing.T) {
+		server.away = true
+		clock.Advance(leaseFor - requestLimit - time.Millisecond)
+		must(first, true)
+		clock.Advance(time.Millisecond)
+		must(first, false)
+		if renew(first) == nil {
+			t.Error("renewed without a server")
+		}
+		server.away = false
+	})
+	t.Run("details 13: a successor waits for lease and request timeout, by its own clock", func(t *testing.T) {
+		if err := renew(second); fault.KindOf(err) != fault.Conflict {
+			t.Fatalf("error %v", err)
+		}
+		clock.Advance(leaseFor + requestLimit - time.Millisecond)
+		if err := renew(second); fault.KindOf(err) != fault.Conflict {
+			t.Fatalf("error %v", err)
+		}
+		clock.Advance(time.Millisecond)
+		if err := renew(second); err != nil {
+			t.Fatal(err)
+		}
+		must(second, true)
+		if renew(first) == nil {
+			t.Error("the first one took it back")
+		}
+		must(first, false)
+	})
+	t.Run("the same directory goes on at once, and an orderly end lets a successor in at once", func(t *testing.T) {
+		restarted := hold("second")
+		if err := renew(restarted); err != nil {
+			t.Fatal(err)
+		}
+		must(restarted, true)
+		restarted.release(t.Context())
+		must(restarted, false)
+		if err := renew(first); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

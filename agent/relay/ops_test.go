@@ -1,0 +1,80 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/capstan-cd/capstan/agent/relay"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+type cluster struct{ refreshed string }
+
+func (cluster) Belongs(app string, k manifest.Key) bool { return app == "a" && k.Name == "mine" }
+
+func (cluster) Read(context.Context, manifest.Key, string) (*manifest.Object, error) {
+	return secret("aHVudGVyMg=="), nil
+}
+
+func (cluster) Inspect(_ context.Context, _ string, _ bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
+	var out []relay.Object
+	for _, name := range []string{"mine", "other"} {
+		k := manifest.Key{Kind: "Secret", Namespace: "n", Name: name}
+		if pick(k) {
+			out = append(out, relay.Object{Key: k, Desired: secret("aHVudGVyMg=="), Live: secret("aHVudGVyMw==")})
+		}
+	}
+	return out, nil
+}
+
+func (c *cluster) Refresh(_ context.Context, app string) bool {
+	c.refreshed = app
+	return app != "unknown"
+}
+
+func secret(value string) *manifest.Object {
+	return &manifest.Object{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "mine"}, "data": map[string]any{"k": value}}}
+}
+
+func TestOps(t *testing.T) {
+	t.Parallel()
+	var key []byte
+	c := &cluster{}
+	s := relay.New(c, func() []byte { return key })
+	mine := &linkv1.GetRequest{AppId: "a", Version: "v1", Kind: "Secret", Namespace: "n", Name: "mine"}
+	if _, err := s.Get(t.Context(), mine); fault.KindOf(err) != fault.Offline {
+		t.Errorf("SEC an object was given before there is a key to mask with: %v", err)
+	}
+	key = []byte("0123456789abcdef0123456789abcdef")
+	got, err := s.Get(t.Context(), mine)
+	if err != nil || bytes.Contains(got.GetJson(), []byte("aHVud")) {
+		t.Errorf("SEC answer %s, error %v", got.GetJson(), err)
+	}
+	if _, err := s.Get(t.Context(), &linkv1.GetRequest{AppId: "b", Version: "v1", Kind: "Secret", Name: "mine"}); fault.KindOf(err) != fault.Missing {
+		t.Errorf("ISO-1 another application's object: %v", err)
+	}
+	for name, r := range map[string]*linkv1.GetRequest{"nothing": {}, "no version": {AppId: "a", Kind: "Secret", Name: "mine"}, "no name": {AppId: "a", Version: "v1", Kind: "Secret"}} {
+		if _, err := s.Get(t.Context(), r); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	one, err := s.Diff(t.Context(), &linkv1.DiffRequest{AppId: "a", Kind: "Secret", Namespace: "n", Name: "mine"})
+	if err != nil || len(one.GetObjects()) != 1 {
+		t.Fatalf("one difference: %v, %v", one, err)
+	}
+	if d := one.GetObjects()[0]; bytes.Equal(d.GetDesired(), d.GetLive()) || len(d.GetApplied()) != 0 || bytes.Contains(d.GetDesired(), []byte("aHVud")) {
+		t.Errorf("DIFF-14 difference %s, %s", d.GetDesired(), d.GetLive())
+	}
+	if all, err := s.Diff(t.Context(), &linkv1.DiffRequest{AppId: "a"}); err != nil || len(all.GetObjects()) != 2 {
+		t.Errorf("all differences: %v, %v", all, err)
+	}
+	if _, err := s.Refresh(t.Context(), &linkv1.RefreshRequest{AppId: "unknown"}); fault.KindOf(err) != fault.Missing {
+		t.Errorf("refresh of nothing: %v", err)
+	}
+	if _, err := s.Refresh(t.Context(), &linkv1.RefreshRequest{}); err != nil || c.refreshed != "" {
+		t.Errorf("refresh of all: %v", err)
+	}
+}
