@@ -28,8 +28,10 @@ type leases struct {
 	away    bool
 }
 
-func (l *leases) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface { return l }
-func (l *leases) Namespace(string) dynamic.ResourceInterface                                 { return l }
+func (l *leases) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return l
+}
+func (l *leases) Namespace(string) dynamic.ResourceInterface { return l }
 
 func (l *leases) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
 	switch {
@@ -65,7 +67,7 @@ func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav
 func TestLease(t *testing.T) {
 	t.Parallel()
 	server := &leases{}
-	clock := runtest.NewClock()
+	clock := runtest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	hold := func(name string) *Lease {
 		return NewLease(server, "n", name, clock, slog.New(slog.DiscardHandler))
 	}

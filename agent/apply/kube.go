@@ -233,7 +233,7 @@ func pause(try int, err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		return min(time.Duration(seconds)*time.Second, 30*time.Second)
 	}
-	d := min(firstPause<<(try-1), mostPause)
+	d := min(firstPause<<min(try-1, 10), mostPause)
 	return d/2 + rand.N(d/2) //nolint:gosec // jitter needs no secrecy
 }
 

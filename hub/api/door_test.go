@@ -414,3 +414,19 @@ func TestAudit(t *testing.T) {
 		}
 	})
 }
+
+func TestBodiesThatFailTheSchema(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, body := range map[string]any{
+		"too short": map[string]any{"token": ""},
+		"too long":  map[string]any{"token": strings.Repeat("x", 500)},
+		"no string": map[string]any{"token": 7},
+		"missing":   map[string]any{},
+		"unknown":   map[string]any{"token": "x", "more": 1},
+	} {
+		t.Run("API-22 a body whose value is "+name+" is refused with a sentence, before anybody signed in", func(t *testing.T) {
+			w.call("", "POST", "/api/v1/setup/check", body).fails(400)
+		})
+	}
+}

@@ -211,14 +211,24 @@ func badRequest(err error) error {
 
 // reason is what is wrong with a value, without the value.
 func reason(e *openapi3.SchemaError) string {
+	if e.Schema == nil {
+		// The library leaves the schema out of some errors of bodies.
+		return "its " + e.SchemaField + " is out of bounds"
+	}
 	switch e.SchemaField {
 	case "type":
+		if e.Schema.Type == nil {
+			return "it is of the wrong type"
+		}
 		return "it must be of type " + strings.Join(e.Schema.Type.Slice(), " or ")
 	case "pattern":
 		return "it must match " + e.Schema.Pattern
 	case "minLength":
 		return fmt.Sprintf("it must have at least %d characters", e.Schema.MinLength)
 	case "maxLength":
+		if e.Schema.MaxLength == nil {
+			return "it is too long"
+		}
 		return fmt.Sprintf("it must have at most %d characters", *e.Schema.MaxLength)
 	case "enum":
 		return fmt.Sprintf("it must be one of %v", e.Schema.Enum)
