@@ -171,12 +171,12 @@ func (a *app) learn(ctx context.Context, x *object, d *desired, s *sending, live
 	defer a.mu.Unlock()
 	was := x.standing()
 	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields}
-	ours := seen.applied && seen.tracked == a.trackingID(x.key)
-	void := x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void != ""
+	ours := seen.applied && (seen.tracked == a.trackingID(x.key) || x.key.Kind == "CustomResourceDefinition")
+	void := ours && x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void != ""
 	switch {
 	case v.Equal && x.accepted != nil && x.accepted.digest == d.digest && ((x.record == nil && ours) || void):
 		a.rerecord(ctx, x, d, s, live)
-	case !v.Equal && void, !v.Equal && a.rebuild && ours && x.record == nil:
+	case !v.Equal && (void || (a.rebuild && ours && x.record == nil)):
 		x.drifted(d, owned, s)
 	}
 	a.after(ctx, x, was)

@@ -64,7 +64,7 @@ type Blobs interface {
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
 
-// Config is what an engine is made of. All fields but the last three are needed.
+// Config is what an engine is made of. All fields but the last four are needed.
 type Config struct {
 	Client    dynamic.Interface
 	Mapper    Mapper
@@ -78,9 +78,10 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
-	Clock    run.Clock     // nil: the real one
-	Parallel int           // requests at a time; 0: 32
-	Poll     time.Duration // how often waited-for objects are looked at without a hint; 0: 5 s
+	Offset   func() time.Duration // the hub's time minus ours; nil: none
+	Clock    run.Clock            // nil: the real one
+	Parallel int                  // requests at a time; 0: 32
+	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
 }
 
 // An Engine runs the applications of one cluster.
@@ -110,6 +111,9 @@ type Engine struct {
 func New(c Config) *Engine {
 	if c.Clock == nil {
 		c.Clock = run.System{}
+	}
+	if c.Offset == nil {
+		c.Offset = func() time.Duration { return 0 }
 	}
 	if c.Parallel <= 0 {
 		c.Parallel = 32

@@ -313,6 +313,8 @@ func withoutValues(err error) string {
 // sort classifies an API server's refusal.
 func sort(err error) (kind fault.Kind, fix string) {
 	switch {
+	case terminating(err):
+		return fault.Conflict, "wait until the namespace is gone"
 	case apierrors.IsForbidden(err):
 		return fault.Denied, "give the agent's ServiceAccount the right, or fix what the admission policy objects to"
 	case apierrors.IsUnauthorized(err):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
@@ -35,7 +36,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		a.end(ctx, o, result(o, errored(why), started))
 		return
 	}
-	own, cancel := context.WithDeadlineCause(ctx, deadline(o), fault.New(fault.Exceeded, "the operation's deadline has passed"))
+	own, cancel := context.WithDeadlineCause(ctx, a.deadline(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	out := a.perform(own, ctx, o, started)
 	a.mu.Lock()
@@ -49,11 +50,21 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	a.aftermath(ctx, o, out)
 }
 
-func deadline(o inventory.Operation) time.Time {
-	if at := o.Order.GetDeadlineUnix(); at > 0 {
-		return time.Unix(at, 0).Add(10 * time.Second) // the machine ends it in order; this is for what hangs
+// deadlineGrace is how much later than its deadline an operation's
+// preparation is cut off; the machine itself ends in order before.
+const deadlineGrace = 10 * time.Second
+
+// longest is how long an operation may take whose row names no deadline.
+const longest = 24 * time.Hour
+
+// deadline is when an operation must be over, by our clock: the hub wrote it
+// by its own.
+func (a *app) deadline(o inventory.Operation) time.Time {
+	at := o.Order.GetDeadlineUnix()
+	if at <= 0 {
+		return a.e.Clock.Now().Add(longest)
 	}
-	return time.Now().Add(24 * time.Hour)
+	return time.Unix(at, 0).Add(-a.e.Offset())
 }
 
 // refuses says why an operation must not begin.
@@ -61,12 +72,12 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	order := o.Order
-	switch at := order.GetDeadlineUnix(); {
+	switch {
 	case o.Terminated != "":
 		return fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)
 	case order.GetFence() < a.generation && len(o.Progress) == 0:
 		return fault.New(fault.Conflict, "superseded: it was made for generation %d of the application, and generation %d is known here", order.GetFence(), a.generation)
-	case at > 0 && now.After(time.Unix(at, 0)):
+	case now.After(a.deadline(o)):
 		return fault.New(fault.Exceeded, "its deadline passed before it could begin")
 	case a.state == nil:
 		return fault.New(fault.Conflict, "the hub sent no state of the application with it")
@@ -111,7 +122,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	}
 	p.plan = plan
 	m := wave.New(plan, t, &ledger{app: a, op: o.ID}, wave.Config{
-		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: orderDeadline(o), Report: p.update,
+		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
 	})
 	a.mu.Lock()
 	a.running.stop = func(actor string) {
@@ -125,13 +136,6 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	default:
 	}
 	return p.final(m.Run(outer), t.ended)
-}
-
-func orderDeadline(o inventory.Operation) time.Time {
-	if at := o.Order.GetDeadlineUnix(); at > 0 {
-		return time.Unix(at, 0)
-	}
-	return time.Time{}
 }
 
 // waveDelay is Argo CD's pause between waves, where it is asked for; none by
@@ -244,10 +248,12 @@ type progress struct {
 	plan    wave.Plan
 	started time.Time
 	message string
-	phase   string
 	order   []string
 	results map[string]wave.ItemResult
 	told    time.Time
+
+	mu   sync.Mutex
+	over bool // the result is there; nothing is told after it
 }
 
 // tellEvery is the least time between two progress reports; a millisecond is
@@ -255,6 +261,11 @@ type progress struct {
 const tellEvery = 200 * time.Millisecond
 
 func (p *progress) say(phase, message string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return
+	}
 	p.app.e.Reports.Operation(&linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: phase, Message: message, StartedUnixNano: p.started.UnixNano(),
 	})
@@ -291,6 +302,7 @@ func (p *progress) update(u wave.Update) {
 // broken is the result of an operation that could not begin; none if the
 // process is ending.
 func (p *progress) broken(own, outer context.Context, err error, stopped <-chan string) *linkv1.OperationReport {
+	p.close()
 	if outer.Err() != nil {
 		return nil
 	}
@@ -305,8 +317,15 @@ func (p *progress) broken(own, outer context.Context, err error, stopped <-chan 
 	return result(p.op, errored(err), p.started)
 }
 
+func (p *progress) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+}
+
 // final turns the machine's result into the report that the hub gets.
 func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.OperationReport {
+	p.close()
 	ended(r)
 	out := &linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,

@@ -131,6 +131,7 @@ func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
+		Offset: a.offset,
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log)
 	return a
@@ -189,6 +190,14 @@ func (a *agent) attach(ctx context.Context) error {
 	}
 	a.link.Store(client)
 	return client.Run(ctx)
+}
+
+// offset is the hub's time minus ours, as far as a session has told.
+func (a *agent) offset() time.Duration {
+	if client := a.link.Load(); client != nil {
+		return time.Until(client.HubNow())
+	}
+	return 0
 }
 
 func (a *agent) load() link.Load {
