@@ -60,7 +60,7 @@ type Sources struct {
 	// loopback, link-local or private.
 	AllowPrivate []string `json:"allowPrivate"`
 	PollInterval Duration `json:"pollInterval"` // default 3m
-	Parallel     int      `json:"parallel"`     // fetches at once; default 4
+	Parallel     int      `json:"parallel"`     // fetches at once, half of them at most for one tenant; default 16
 }
 
 // Render sets the rendering workers.
@@ -132,7 +132,7 @@ func (c *Config) defaults() {
 	set(&c.Listen.HTTP, "127.0.0.1:8080")
 	set(&c.Listen.Link, "127.0.0.1:8443")
 	set(&c.Sources.PollInterval, Duration(3*time.Minute))
-	set(&c.Sources.Parallel, 4)
+	set(&c.Sources.Parallel, 16)
 	set(&c.Heartbeat, Duration(10*time.Second))
 	set(&c.Log.Format, "text")
 	set(&c.Log.Level, "info")

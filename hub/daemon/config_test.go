@@ -34,7 +34,7 @@ func TestDefaults(t *testing.T) {
 	if c.Listen.HTTP != "127.0.0.1:8080" || c.Listen.Link != "127.0.0.1:8443" || c.Listen.Metrics != "" {
 		t.Errorf("listen %+v", c.Listen)
 	}
-	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 4 || time.Duration(c.Heartbeat) != 10*time.Second {
+	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
 	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300}) {

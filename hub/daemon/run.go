@@ -243,9 +243,10 @@ func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) erro
 	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), HTTP: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return authority.Certificate()
 	}}, Log: p.log})
+	// Parts stop last one first: the port closes after those that it serves.
+	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
-	p.add("link port", split.Run)
 	return nil
 }
 

@@ -104,16 +104,21 @@ func (l *Loop) claim(ctx context.Context) error {
 	})
 }
 
+// overShare is how long repositories beyond a tenant's share wait before they
+// are looked at again: long enough for others to be claimed first, short enough
+// not to be felt where there are no others.
+const overShare = 200 * time.Millisecond
+
 // handBack puts off what a tenant has over its share. A claim that brought
 // nothing else is not followed by the next one at once.
 func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) error {
 	for _, item := range over {
-		if err := l.work.Later(ctx, item, l.clock.Now().Add(5*time.Second)); err != nil {
+		if err := l.work.Later(ctx, item, l.clock.Now().Add(overShare)); err != nil {
 			return fmt.Errorf("hand back: %w", err)
 		}
 	}
 	if len(over) > 0 && len(over) == claimed {
-		return run.Sleep(ctx, l.clock, time.Second) //nolint:wrapcheck // only the end of ctx
+		return run.Sleep(ctx, l.clock, overShare/2) //nolint:wrapcheck // only the end of ctx
 	}
 	return nil
 }

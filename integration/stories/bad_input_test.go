@@ -45,6 +45,18 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("REPO-01 many wrong URLs at once are all said", func(t *testing.T) {
+		var all strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&all, "---\napiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: nowhere-%02d, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: app}\n  destination: {name: in-cluster, namespace: x}\n", i, fmt.Sprintf("%s/nowhere-%02d.git", s.Git.URL(), i))
+		}
+		if _, err := s.API.Apply(t.Context(), all.String()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 {
+			says(t, fmt.Sprintf("nowhere-%02d", i), fmt.Sprintf("nowhere-%02d", i))
+		}
+	})
 	t.Run("CRED-01 a wrong password is said, never shown", func(t *testing.T) {
 		private, err := s.Repository(t.Context(), "private", harness.RepositoryOptions{Username: "bot", Password: "right-password"})
 		if err != nil {
