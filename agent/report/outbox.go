@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	quiet         = 50 * time.Millisecond // least time between two reports under load
-	pressing      = 5 * time.Millisecond  // the same for transitions
-	maxValues     = 256                   // resources in one report
-	defaultCredit = 1 << 20               // bytes outstanding before the hub has said anything
-	most          = 256 << 10             // bytes of values in one report
+	quiet         = 50 * time.Millisecond  // least time between two reports under load
+	pressing      = 5 * time.Millisecond   // the same for transitions
+	crowded       = 100 * time.Millisecond // the same for both while many come in a row: each report is a transaction of the hub
+	crowd         = 4                      // reports in a row after which it is crowded
+	maxValues     = 256                    // resources in one report
+	defaultCredit = 1 << 20                // bytes outstanding before the hub has said anything
+	most          = 256 << 10              // bytes of values in one report
 )
 
 // An Outbox gathers what changes and gives it out as reports.
@@ -41,6 +43,7 @@ type Outbox struct {
 	dirty       []string // keys of values, oldest change first
 	closed      []*linkv1.TombstoneClosed
 	pressing    bool // a transition waits
+	inARow      int  // reports that followed each other closely
 	last        time.Time
 	seq         uint64
 	credit      uint64
@@ -266,6 +269,9 @@ func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
 	if o.pressing {
 		pause = pressing
 	}
+	if o.inARow >= crowd {
+		pause = crowded
+	}
 	now := o.clock.Now()
 	if since := now.Sub(o.last); since < pause && !o.sweeping {
 		return nil, pause - since
@@ -278,6 +284,11 @@ func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
 	}
 	o.seq++
 	r.Seq = o.seq
+	if now.Sub(o.last) < 2*crowded {
+		o.inARow++
+	} else {
+		o.inARow = 0
+	}
 	o.last = now
 	o.remember(r)
 	return r, 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -79,8 +80,10 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 	if !newest {
 		return nil
 	}
-	if err := c.tx.SetCondition(ctx, app.ID, hub.SyncError, ""); err != nil {
-		return err
+	if slices.ContainsFunc(app.Status.Conditions, func(c hub.Condition) bool { return c.Type == hub.SyncError }) {
+		if err := c.tx.SetCondition(ctx, app.ID, hub.SyncError, ""); err != nil {
+			return err
+		}
 	}
 	if app.Status.Hold != "" {
 		// A revision waited for this operation to end.

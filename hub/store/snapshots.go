@@ -57,21 +57,23 @@ const (
 	// What an agent may ask for: objects of what its applications compare
 	// with and enforce, and of operations that are not over.
 	selectReachable = `
+		WITH apps AS MATERIALIZED (
+			SELECT a.id FROM application a WHERE a.tenant_id = $1 AND a.cluster_id = $2
+			UNION
+			SELECT h.application_id FROM desired_head h WHERE h.tenant_id = $1 AND h.cluster_id = $2
+		), wanted AS MATERIALIZED (
+			SELECT unnest(ARRAY[st.target_id, st.accepted_id]) AS id
+			FROM   apps
+			JOIN   application_status st ON st.tenant_id = $1 AND st.application_id = apps.id
+			UNION
+			SELECT o.snapshot_id FROM operation o
+			WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.phase IN ('Pending', 'Running', 'Terminating')
+		)
 		SELECT DISTINCT d.digest
-		FROM   snapshot s
+		FROM   wanted
+		JOIN   snapshot s ON s.tenant_id = $1 AND s.id = wanted.id
 		CROSS  JOIN LATERAL unnest(s.digests || s.list_digest) AS d (digest)
-		WHERE  s.tenant_id = $1 AND d.digest = ANY ($3::bytea[])
-		  AND  s.id IN (
-		         SELECT unnest(ARRAY[st.target_id, st.accepted_id])
-		         FROM   application a
-		         JOIN   application_status st ON st.tenant_id = a.tenant_id AND st.application_id = a.id
-		         WHERE  a.tenant_id = $1
-		           AND (a.cluster_id = $2 OR EXISTS (
-		                  SELECT FROM desired_head h
-		                  WHERE  h.tenant_id = $1 AND h.application_id = a.id AND h.cluster_id = $2))
-		         UNION ALL
-		         SELECT o.snapshot_id FROM operation o
-		         WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.phase IN ('Pending', 'Running', 'Terminating'))`
+		WHERE  d.digest = ANY ($3::bytea[])`
 )
 
 // PutObjects stores object bodies, each once, and keeps those that are there
