@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -25,6 +26,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -34,6 +36,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -55,16 +59,29 @@ type parts struct {
 	inviter  fleet.Inviter
 	api      *api.Server
 
+	monitor *run.Monitor
+	health  *telemetry.Health
+	meter   *meter.Meter
+	tracer  *trace.Tracer
+	metrics *prometheus.Registry
+
 	running []run.Part
 }
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	p := &parts{cfg: cfg, log: Logger(cfg.Log).With("replica", cfg.Replica), clock: run.System{}}
+	log, level := newLogger(cfg.Log)
+	p := &parts{cfg: cfg, log: log.With("replica", cfg.Replica), clock: run.System{}}
+	if err := p.observe(ctx); err != nil {
+		return err
+	}
+	defer p.tracer.Stop(ctx) //nolint:errcheck // the last spans are lost with their collector
+	ctx = p.tracer.With(p.monitor.With(ctx))
 	if err := p.addStore(ctx); err != nil {
 		return err
 	}
 	defer p.db.Close()
+	p.addLevel(level)
 	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
 		if err := add(ctx); err != nil {
 			return err
@@ -78,15 +95,15 @@ func Run(ctx context.Context, cfg Config) error {
 
 // Logger makes the log that a configuration asks for.
 func Logger(cfg Log) *slog.Logger {
-	var level slog.Level
-	if level.UnmarshalText([]byte(cfg.Level)) != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	log, _ := newLogger(cfg)
+	return log
+}
+
+// newLogger gives the level too, which may be changed.
+func newLogger(cfg Log) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.level())
+	return telemetry.NewLog(os.Stderr, cfg.Format, level), level
 }
 
 func (p *parts) add(name string, do func(context.Context) error) {
@@ -113,6 +130,8 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.queue.meter = p.meter
+	p.health.Ready("database", p.db.Ping)
 	return ensureDefault(ctx, p.db)
 }
 
@@ -179,7 +198,7 @@ func (p *parts) addPipeline(context.Context) error {
 		networks = append(networks, prefix)
 	}
 	var err error
-	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks}, credentials{p.db}, p.clock, p.log)
+	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.meter.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
@@ -188,7 +207,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
@@ -216,12 +235,14 @@ func (p *parts) addAgents(ctx context.Context) error {
 		addresses = []string{p.cfg.Listen.Link}
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
-	observed := observe.New(observations{p.db}, caller, observe.Hints{
+	observed := observe.New(observations{p.db, p.queue, p.meter}, caller, observe.Hints{
 		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Unary:  []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
+		Stream: []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)

@@ -32,6 +32,7 @@ type Pool struct {
 	closed  bool
 	quit    chan struct{}
 	caged   string // what the last worker said about its sandbox
+	ended   int64  // workers that were lost or had to be ended in a render
 }
 
 // A ticket is one render that waits for its turn.
@@ -131,6 +132,17 @@ func (p *Pool) Workers() int {
 	return p.working + len(p.idle)
 }
 
+// Figures are the renders that run, those that wait for a worker, and the
+// workers that were lost or had to be ended in a render since the start.
+func (p *Pool) Figures() (working, waiting int, ended int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, queue := range p.waiting {
+		waiting += len(queue)
+	}
+	return p.working, waiting, p.ended
+}
+
 // Render renders one application. It waits for its tenant's turn. An error of
 // kind Invalid or Exceeded is about the source and has a sentence for people;
 // any other is about the hub.
@@ -171,6 +183,9 @@ func (p *Pool) run(ctx context.Context, w *process, req Request) (Result, *proce
 			return res, w, err
 		}
 		if !reused || !errors.Is(err, errLost) {
+			p.mu.Lock()
+			p.ended++
+			p.mu.Unlock()
 			p.cfg.Log.WarnContext(ctx, "renderer ended", "tenant", req.Tenant, "application", req.Application, "state", w.state, "error", err)
 			return Result{}, nil, err
 		}

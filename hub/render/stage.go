@@ -10,6 +10,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	loop "github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Work is where the stage finds applications to look at anew.
@@ -62,6 +64,9 @@ const (
 	passingMax   = 10 * time.Minute
 )
 
+// loopLimit is how long the stage may show no sign of life.
+const loopLimit = 90 * time.Second
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
 // Many replicas may run one each.
@@ -96,6 +101,8 @@ func (s *Stage) Counters() *Counters { return &s.counters }
 // Run works until ctx ends, then returns nil. An application that cannot be
 // refreshed is recorded as such and never stops the loop.
 func (s *Stage) Run(ctx context.Context) error {
+	ctx, done := loop.Watch(ctx, "render", loopLimit)
+	defer done()
 	for ctx.Err() == nil {
 		items, err := s.work.Claim(ctx, s.cfg.Batch)
 		if err != nil {
@@ -106,7 +113,11 @@ func (s *Stage) Run(ctx context.Context) error {
 			continue
 		}
 		for tenant, mine := range byTenant(items) {
-			s.batch(ctx, tenant, mine)
+			loop.Beat(ctx)
+			if err := loop.Safely(ctx, "render", func(ctx context.Context) error { s.batch(ctx, tenant, mine); return nil }); err != nil {
+				later := time.Now().Add(passingFirst) // the application that it came from is found by its lease alone
+				_ = s.work.Later(ctx, mine, later)
+			}
 		}
 	}
 	return nil
@@ -152,9 +163,11 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
 	ids := make([]hub.ApplicationID, len(items))
 	forced := map[hub.ApplicationID]bool{}
+	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
 		forced[ids[i]] = item.Forced
+		traces[ids[i]] = item.Trace
 	}
 	found, err := s.work.Load(ctx, tenant, ids)
 	if err != nil {
@@ -164,8 +177,18 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	var jobs []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
-		if j := r.look(ctx, f); j != nil {
-			jobs = append(jobs, j)
+		loop.Beat(ctx)
+		own := trace.Resume(ctx, traces[f.Application.ID])
+		err := loop.Safely(own, "render", func(ctx context.Context) error {
+			if j := r.look(ctx, f); j != nil {
+				j.trace = traces[f.Application.ID]
+				jobs = append(jobs, j)
+			}
+			return nil
+		})
+		if err != nil { // a defect in one application is nobody else's
+			r.passing[f.Application.ID] = true
+			r.fail(f, hub.ComparisonError, err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -227,6 +250,7 @@ type job struct {
 	commits []string // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
+	trace   string        // that it continues; empty: none
 }
 
 // look resolves one application and answers it from recorded inputs if it

@@ -2,10 +2,14 @@ package render
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	loop "github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -55,7 +59,7 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 		wg.Go(func() {
 			var trees treeSet
 			for j := range queue {
-				results <- r.render(ctx, j, &trees)
+				results <- r.safely(ctx, j, &trees)
 			}
 		})
 	}
@@ -130,6 +134,28 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 		}
 	}
 	return first
+}
+
+// safely renders one job in its own trace. A defect is the failure of that
+// application, which is looked at again later.
+func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome) {
+	loop.Beat(ctx)
+	ctx, end := trace.Start(trace.Resume(ctx, j.trace), "render", logkey.Tenant, string(r.tenant), logkey.Application, string(j.refresh.Application.ID))
+	err := loop.Safely(ctx, "render", func(ctx context.Context) error {
+		out = r.render(ctx, j, trees)
+		return out.err
+	})
+	var defect *loop.PanicError
+	if errors.As(err, &defect) {
+		*trees = nil // whatever was half done with them
+		out = r.failure(j, defect)
+	}
+	if out.rendered != nil {
+		out.rendered.Trace = trace.Parent(ctx)
+	}
+	end(err)
+	loop.Beat(ctx)
+	return out
 }
 
 // render turns one job into a result that can be stored.

@@ -46,6 +46,13 @@ func (t *Tenant) enqueue(kind, key string, due time.Time, forced bool) {
 	t.enqueued[e] = request{due, forced}
 }
 
+// Enqueued calls each with what the transaction has enqueued so far.
+func (t *Tenant) Enqueued(each func(kind, key string)) {
+	for e := range t.enqueued {
+		each(e.kind, e.key)
+	}
+}
+
 func (t *Tenant) queueWork(b *pgx.Batch) {
 	if len(t.enqueued) == 0 {
 		return

@@ -315,8 +315,9 @@ type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	SentUnixNano  int64                  `protobuf:"varint,2,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
-	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"` // records waiting to be sent
-	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`          // newest log row stored
+	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"`   // records waiting to be sent
+	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`            // newest log row stored
+	RoundTripNano int64                  `protobuf:"varint,5,opt,name=round_trip_nano,json=roundTripNano,proto3" json:"round_trip_nano,omitempty"` // of the beat before; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,6 +376,13 @@ func (x *Beat) GetReportBacklog() uint32 {
 func (x *Beat) GetAppliedSeq() uint64 {
 	if x != nil {
 		return x.AppliedSeq
+	}
+	return 0
+}
+
+func (x *Beat) GetRoundTripNano() int64 {
+	if x != nil {
+		return x.RoundTripNano
 	}
 	return 0
 }
@@ -542,13 +550,14 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"object_key\x18\a \x01(\fR\tobjectKey\x12!\n" +
 	"\fcluster_name\x18\b \x01(\tR\vclusterName\x12\x19\n" +
-	"\bmask_key\x18\t \x01(\fR\amaskKey\"\x8c\x01\n" +
+	"\bmask_key\x18\t \x01(\fR\amaskKey\"\xb4\x01\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12$\n" +
 	"\x0esent_unix_nano\x18\x02 \x01(\x03R\fsentUnixNano\x12%\n" +
 	"\x0ereport_backlog\x18\x03 \x01(\rR\rreportBacklog\x12\x1f\n" +
 	"\vapplied_seq\x18\x04 \x01(\x04R\n" +
-	"appliedSeq\"\x89\x01\n" +
+	"appliedSeq\x12&\n" +
+	"\x0fround_trip_nano\x18\x05 \x01(\x03R\rroundTripNano\"\x89\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +
