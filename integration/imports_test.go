@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"shared/run/*":     {"shared/run"},
 	"shared/manifest":  {"shared/fault", "shared/logkey"},
 	"shared/*":         {"shared/fault", "shared/logkey", "shared/manifest"},
-	"shared/tunnel":    {"shared/fault", "shared/logkey", "shared/run"},
+	"shared/tunnel":    {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
 	"shared/trace":     {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry": {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
 	"shared/wave":      {"shared/fault", "shared/logkey", "shared/manifest", "shared/health"},

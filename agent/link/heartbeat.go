@@ -58,7 +58,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
 			Number: b.next(now), SentUnixNano: now.UnixNano(),
-			ReportBacklog: load.Backlog, AppliedSeq: load.Seq,
+			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, RoundTripNano: c.State().RoundTrip.Nanoseconds(),
 		})
 		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
 			return fmt.Errorf("send a heartbeat: %w", err)

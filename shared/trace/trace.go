@@ -8,6 +8,7 @@ package trace
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -65,6 +66,24 @@ func attributes(pairs []string) []attribute.KeyValue {
 		out = append(out, attribute.String(pairs[i], pairs[i+1]))
 	}
 	return out
+}
+
+// Below gives ctx the span of another context.
+func Below(ctx, of context.Context) context.Context {
+	if !Enabled(ctx) {
+		return ctx
+	}
+	return oteltrace.ContextWithSpan(ctx, oteltrace.SpanFromContext(of))
+}
+
+// Record makes a span of something that is over, below the one of ctx.
+func Record(ctx context.Context, name string, begin, over time.Time, err error, pairs ...string) {
+	t, _ := ctx.Value(tracerKey{}).(*Tracer)
+	if t == nil {
+		return
+	}
+	_, span := t.tracer.Start(ctx, name, oteltrace.WithTimestamp(begin), oteltrace.WithAttributes(attributes(pairs)...))
+	end(span, err, oteltrace.WithTimestamp(over))
 }
 
 // Note adds attributes to the span of ctx.

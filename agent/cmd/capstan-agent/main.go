@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -63,11 +64,12 @@ func runCommand() *cobra.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
-			log, err := logger(level)
+			log, variable, err := logger(level)
 			if err != nil {
 				return err
 			}
 			c.Log = log
+			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},
 	}
@@ -76,6 +78,8 @@ func runCommand() *cobra.Command {
 	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent's Secret and Lease (CAPSTAN_NAMESPACE)")
 	f.StringVar(&c.Kubeconfig, "kubeconfig", env("KUBECONFIG", ""), "file to reach the cluster with; empty: the pod's own rights (KUBECONFIG)")
 	f.StringVar(&c.JoinTokenFile, "join-token-file", env("CAPSTAN_JOIN_TOKEN_FILE", ""), "file with the join token of the first start (CAPSTAN_JOIN_TOKEN_FILE)")
+	f.StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
+	f.BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
 	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
 }
@@ -87,10 +91,36 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-func logger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
+func logger(level string) (*slog.Logger, *slog.LevelVar, error) {
+	variable := new(slog.LevelVar)
+	if err := variable.UnmarshalText([]byte(level)); err != nil {
+		return nil, nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
 	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+	return telemetry.NewLog(os.Stderr, "json", variable), variable, nil
+}
+
+// switchable lets SIGHUP switch the log to debug, and back. The function that
+// it gives ends that.
+func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) func() {
+	configured := level.Level()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-hup:
+				level.Set(telemetry.NextLevel(level.Level(), configured))
+				log.WarnContext(ctx, "log level changed", "level", level.Level())
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hup)
+		close(done)
+		<-ended
+	}
 }
