@@ -62,6 +62,7 @@ type HubOptions struct {
 	Secret   string // that GitHub webhooks are signed with
 	Replica  string
 	Settings map[string]any // merged into the configuration
+	Env      []string       // added to the environment
 }
 
 // A Hub is the real binary as a process of its own.
@@ -157,7 +158,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	var err error
 	h.process, err = start(command{
 		name: "capstan-hub", path: filepath.Join(h.options.Bin, "capstan-hub"), args: []string{"serve", "--config", h.file("hub.yaml")},
-		log: h.LogFile(), orphan: syscall.SIGTERM,
+		log: h.LogFile(), orphan: syscall.SIGTERM, env: h.options.Env,
 	})
 	if err != nil {
 		return err
@@ -203,7 +204,8 @@ type AgentOptions struct {
 	Bin       string
 	Dir       string
 	Cluster   *Cluster
-	JoinToken string // only the first start needs one
+	JoinToken string   // only the first start needs one
+	Env       []string // added to the environment
 }
 
 // An Agent is the real binary as a process of its own, with the rights of a
@@ -211,6 +213,7 @@ type AgentOptions struct {
 type Agent struct {
 	options    AgentOptions
 	kubeconfig string
+	listen     int // port of health and metrics
 	process    *process
 }
 
@@ -230,7 +233,11 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
-	a := &Agent{options: o, kubeconfig: kubeconfig}
+	listen, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{options: o, kubeconfig: kubeconfig, listen: listen}
 	if err := os.WriteFile(filepath.Join(o.Dir, "join-token"), []byte(o.JoinToken), 0o600); err != nil {
 		return nil, err
 	}
@@ -248,8 +255,9 @@ func (a *Agent) Start(context.Context) error {
 		args: []string{
 			"run", "--kubeconfig", a.kubeconfig, "--namespace", AgentNamespace,
 			"--state-dir", filepath.Join(a.options.Dir, "state"), "--join-token-file", filepath.Join(a.options.Dir, "join-token"),
+			"--listen", fmt.Sprintf("127.0.0.1:%d", a.listen),
 		},
-		log: a.LogFile(), orphan: syscall.SIGTERM,
+		log: a.LogFile(), orphan: syscall.SIGTERM, env: a.options.Env,
 	})
 	return err
 }
@@ -265,6 +273,12 @@ func (a *Agent) Kill() error { return a.process.stop(syscall.SIGKILL, time.Secon
 
 // Stop ends the agent in order.
 func (a *Agent) Stop() error { return a.process.stop(syscall.SIGTERM, 20*time.Second) }
+
+// Port is where the agent's health and metrics are, such as "/metrics".
+func (a *Agent) Port(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", a.listen, path) }
+
+// Port is where the hub's health and metrics are, such as "/livez".
+func (h *Hub) Port(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", h.metrics, path) }
 
 // Secret is what webhooks to this hub are signed with.
 func (h *Hub) Secret() string { return h.options.Secret }

@@ -34,6 +34,7 @@ type Options struct {
 	Durable  bool     // Postgres waits for the disk
 	Say      func(format string, args ...any)
 	Settings map[string]any // merged into the hub's configuration
+	Env      []string       // added to the environment of hub and agents
 }
 
 // A Stack is a running installation and a signed-in admin.
@@ -122,7 +123,7 @@ func (s *Stack) startHub(ctx context.Context) error {
 		return err
 	}
 	s.Hub, err = harness.StartHub(ctx, harness.HubOptions{
-		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings,
+		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings, Env: s.options.Env,
 	})
 	if err != nil {
 		return err
@@ -202,7 +203,7 @@ func (s *Stack) startAgent(ctx context.Context, name string) error {
 		return err
 	}
 	a, err := harness.StartAgent(ctx, harness.AgentOptions{
-		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token),
+		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token), Env: s.options.Env,
 	})
 	if err != nil {
 		return err
