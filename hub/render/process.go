@@ -104,7 +104,11 @@ func (p *process) greet(ctx context.Context) error {
 	}
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
+		alone := broke(err) && gone(p.cmd.Process.Pid, time.Second)
 		p.kill()
+		if alone && p.killed {
+			return whenKilled(err)
+		}
 		if _, classified := fault.As(err); classified || ctx.Err() != nil {
 			return err
 		}
@@ -228,8 +232,7 @@ func (r *run) tick(ctx context.Context) error {
 		return err
 	}
 	if now.Sub(r.began) > r.limits.Timeout {
-		return fault.With(fault.New(fault.Exceeded, "rendering took more than %s and was stopped", r.limits.Timeout),
-			"", "look for a loop in the templates, or split the application")
+		return r.tooLong()
 	}
 	if now.Sub(r.looked) >= step {
 		r.looked = now
@@ -246,6 +249,11 @@ func (r *run) tick(ctx context.Context) error {
 		}
 	}
 	return r.wire.readWithin(step)
+}
+
+func (r *run) tooLong() error {
+	return fault.With(fault.New(fault.Exceeded, "rendering took more than %s and was stopped", r.limits.Timeout),
+		"", "look for a loop in the templates, or split the application")
 }
 
 func (r *run) tooLarge() error {
@@ -290,8 +298,14 @@ func (r *run) answer(ctx context.Context, frame Frame) error {
 	if err != nil {
 		return err
 	}
+	// What the hub does for a render is a part of it.
+	within, cancel := context.WithDeadline(ctx, r.began.Add(r.limits.Timeout))
+	defer cancel()
 	var reply Reply
-	if reply.Answer, err = r.recorder.Ask(ctx, q); err != nil {
+	if reply.Answer, err = r.recorder.Ask(within, q); err != nil {
+		if within.Err() != nil && ctx.Err() == nil {
+			return r.tooLong()
+		}
 		if r.recorder.Trouble() != nil || ctx.Err() != nil {
 			return err
 		}
@@ -330,6 +344,13 @@ func broke(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
+// whenKilled is for a worker that somebody else killed: the machine's kernel
+// in need of memory, or a person. Nothing speaks against another try.
+func whenKilled(err error) error {
+	return fault.With(fault.Wrap(fault.Offline, err, "the renderer was killed before it was done, perhaps because the hub's machine ran out of memory"),
+		"", "it is tried again by itself; give the hub more memory if this stays")
+}
+
 // explain says why a worker that had to be ended was lost. killed means that
 // somebody else killed it.
 func (r *run) explain(err error, killed bool) error {
@@ -344,14 +365,13 @@ func (r *run) explain(err error, killed bool) error {
 	case strings.Contains(text, "cannot allocate memory") || strings.Contains(text, "out of memory"):
 		return r.tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.Wrap(fault.Exceeded, err, "rendering took more than %s and was stopped", r.limits.Timeout)
+		return r.tooLong()
 	case broke(err):
 		if !r.asked && len(r.objects) == 0 {
 			err = fmt.Errorf("%w: %w", errLost, err)
 		}
 		if killed {
-			return fault.With(fault.Wrap(fault.Offline, err, "the renderer was killed before it was done, perhaps because the hub's machine ran out of memory"),
-				"", "it is tried again by itself; give the hub more memory if this stays")
+			return whenKilled(err)
 		}
 		return fault.Wrap(fault.Exceeded, fmt.Errorf("%s: %s: %w", r.state, r.stderr.safe(), err), "the renderer broke off at this source (%s)", r.state)
 	}
@@ -361,11 +381,11 @@ func (r *run) explain(err error, killed bool) error {
 // sanitized limits what a worker can make the hub say.
 func (f *Failure) sanitized() error {
 	kind := f.Kind
-	cause := readable(f.Cause, 8_000)
+	cause := readable(f.Cause, 3_000)
 	if kind != fault.Exceeded && kind != fault.Invalid {
 		return fmt.Errorf("renderer: %s", cause)
 	}
-	return &fault.Error{Kind: kind, Object: readable(f.Object, 1_000), Cause: cause, Fix: readable(f.Fix, 1_000)}
+	return &fault.Error{Kind: kind, Object: readable(f.Object, 500), Cause: cause, Fix: readable(f.Fix, 500)}
 }
 
 // readable cuts a text and drops control characters, those that turn the

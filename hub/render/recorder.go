@@ -99,7 +99,7 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	tree := r.req.Trees[q.Source]
 	switch q.Op {
 	case OpStat:
-		return r.stat(tree, q)
+		return r.stat(ctx, tree, q)
 	case OpList:
 		return r.list(ctx, tree, q)
 	case OpRead:
@@ -152,9 +152,12 @@ func (r *Recorder) facts(q Question) (Answer, error) {
 	return a, nil
 }
 
-func (r *Recorder) stat(tree hub.Tree, q Question) (Answer, error) {
+func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
 	a := Answer{Stats: make([]Stat, len(q.Names))}
 	for i, name := range q.Names {
+		if ctx.Err() != nil {
+			return Answer{}, fmt.Errorf("render: %w", ctx.Err())
+		}
 		s, err := r.look(tree, q.Source, name)
 		if err != nil {
 			return Answer{}, err
@@ -197,9 +200,6 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 	if depth > maxWalk {
 		return fault.With(fault.New(fault.Exceeded, "directories are nested more than %d deep", maxWalk), dir, "")
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("render: %w", ctx.Err())
-	}
 	if err := r.note(tree, q.Source, hub.InputList, dir); err != nil {
 		return err
 	}
@@ -208,6 +208,9 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 		return r.wrong(dir, err)
 	}
 	for _, d := range entries {
+		if ctx.Err() != nil {
+			return fmt.Errorf("render: %w", ctx.Err())
+		}
 		e, err := r.entry(tree, q.Source, dir, d)
 		if err != nil {
 			return err
