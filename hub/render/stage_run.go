@@ -3,8 +3,6 @@ package render
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -33,20 +31,31 @@ func (s *Stage) Counts() Counters {
 	return s.counters
 }
 
+// busyTenants gives those that have as many batches in work as they may.
 func (s *Stage) busyTenants() []hub.TenantID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.busy))
+	var out []hub.TenantID
+	for tenant, n := range s.busy {
+		if n >= batches {
+			out = append(out, tenant)
+		}
+	}
+	return out
 }
 
-func (s *Stage) setBusy(tenant hub.TenantID, busy bool) {
+func (s *Stage) begin(tenant hub.TenantID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if busy {
-		s.busy[tenant] = true
-		return
+	s.busy[tenant]++
+}
+
+func (s *Stage) end(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[tenant]--; s.busy[tenant] == 0 {
+		delete(s.busy, tenant)
 	}
-	delete(s.busy, tenant)
 	select {
 	case s.freed <- struct{}{}:
 	default: // it is known already

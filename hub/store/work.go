@@ -99,6 +99,16 @@ const (
 		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
 		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
 
+	// A transaction that enqueues an item again may be about to commit. Only with
+	// the rows locked do the next two statements see the same: else the first
+	// one finds nothing to keep, the second one nothing to drop, and the item
+	// sleeps until its lease ends.
+	lockWork = `
+		SELECT FROM work.item i
+		JOIN   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		       ON i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key
+		ORDER  BY i.kind, i.tenant_id, i.key
+		FOR    UPDATE OF i`
 	// An item that was enqueued again while it was leased stays.
 	keepWork = `
 		UPDATE work.item i
@@ -165,6 +175,9 @@ func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
 	}
 	kinds, tenants, keys, tokens := columns(items)
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "lock finished work", lockWork, kinds, tenants, keys, tokens); err != nil {
+			return err
+		}
 		if _, err := exec(ctx, tx, "keep work that came again", keepWork, kinds, tenants, keys, tokens); err != nil {
 			return err
 		}
