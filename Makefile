@@ -119,7 +119,7 @@ clean-cache: ## Remove what was built outside of it: local cluster, code generat
 
 .PHONY: packages
 packages:
-	@integration/packages go git postgres $(if $(web),node)
+	@integration/packages go git sshd postgres $(if $(web),node)
 
 .PHONY: test-browser
 test-browser:
