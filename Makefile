@@ -15,7 +15,7 @@ logs  := $(cache)/logs$(CURDIR)
 # Variables for the command line.
 PACKAGES ?= ./...#    test: which Go packages
 RACE     ?=#          test: 1 uses the race detector
-RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all
+RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all but GIT
 DURATION ?= 1h#       soak: how long
 SOAK     ?= ./integration/...#  soak: which Go packages
 
@@ -119,7 +119,7 @@ clean-cache: ## Remove what was built outside of it: local cluster, code generat
 
 .PHONY: packages
 packages:
-	@integration/packages go git postgres $(if $(web),node)
+	@integration/packages go git sshd postgres $(if $(web),node)
 
 .PHONY: test-browser
 test-browser:

@@ -33,7 +33,7 @@ type Repository struct {
 	Project       string       `json:"project,omitempty"`
 	Username      string       `json:"username,omitempty"` // never the password
 	HasCredential bool         `json:"hasCredential"`
-	Insecure      bool         `json:"insecure,omitempty"` // do not verify TLS
+	Insecure      bool         `json:"insecure,omitempty"` // do not verify the server: its TLS certificate, or its SSH host key
 	Registered    bool         `json:"registered"`         // false: known only because an application names it
 	FetchedAt     *time.Time   `json:"fetchedAt,omitempty"`
 	Error         string       `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
@@ -49,6 +49,8 @@ type Credential struct {
 	// BearerToken is sent as "Authorization: Bearer" instead of the two
 	// above, for hosts that ask for it (CRED-06).
 	BearerToken string `json:"bearerToken,omitempty"`
+	// SSHPrivateKey opens repositories over SSH (CRED-07).
+	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
 }
 
 // String hides the secret from every formatter.

@@ -76,6 +76,10 @@ type repositories interface {
 	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
 	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
 	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
+	HostKeys(ctx context.Context) ([]hub.HostKey, error)
+	PutHostKeys(ctx context.Context, keys []hub.HostKey) error
+	// DeleteHostKeys forgets the keys of a host, or the one of a type.
+	DeleteHostKeys(ctx context.Context, host, keyType string) error
 }
 
 type clusters interface {

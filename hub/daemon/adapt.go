@@ -132,6 +132,15 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 	return cred, err
 }
 
+// HostKeys gives the keys of SSH servers that a tenant has stored.
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		keys, err = t.HostKeys(ctx)
+		return err
+	})
+	return keys, err
+}
+
 // deployer is dispatch as the catalogue sees it. The transactions that the
 // catalogue hands over are those of catalogStore, which are the store's.
 type deployer struct{}

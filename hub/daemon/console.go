@@ -16,7 +16,6 @@ import (
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/hub/store"
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/web"
 )
 
@@ -123,20 +122,16 @@ func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (i
 	found := 0
 	err := h.p.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		found = 0
-		seen := map[hub.RepositoryID]bool{}
-		for _, u := range urls {
-			r, err := t.RepositoryByURL(ctx, u)
-			if fault.KindOf(err) == fault.Missing {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if seen[r.ID] {
-				continue
-			}
-			seen[r.ID] = true
-			if err := t.Fetch(ctx, r.ID); err != nil {
+		places := make([]string, len(urls))
+		for i, u := range urls {
+			places[i] = hub.RepoPlace(u)
+		}
+		ids, err := t.RepositoriesAt(ctx, places)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := t.Fetch(ctx, id); err != nil {
 				return err
 			}
 			found++
