@@ -177,3 +177,19 @@ func refused(t *testing.T, c *chart.Chart, v map[string]any, words ...string) {
 		}
 	}
 }
+
+// parse reads a YAML stream.
+func parse(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for _, one := range strings.Split(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(one), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
