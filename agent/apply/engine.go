@@ -107,6 +107,8 @@ type Engine struct {
 	broken  map[scope]error
 	wanted  []schema.GroupVersionKind
 	begun   bool
+
+	namespaces map[string]struct{} // that were there when they were needed
 }
 
 // New makes an engine that knows nothing yet. Watches is set by Run.
@@ -138,6 +140,8 @@ func New(c Config) *Engine {
 		objects: map[manifest.Key]*object{},
 		listed:  map[scope]bool{},
 		broken:  map[scope]error{},
+
+		namespaces: map[string]struct{}{},
 	}
 }
 

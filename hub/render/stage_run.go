@@ -3,6 +3,8 @@ package render
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -29,6 +31,62 @@ func (s *Stage) Counts() Counters {
 	counting.Lock()
 	defer counting.Unlock()
 	return s.counters
+}
+
+func (s *Stage) busyTenants() []hub.TenantID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.busy))
+}
+
+func (s *Stage) setBusy(tenant hub.TenantID, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if busy {
+		s.busy[tenant] = true
+		return
+	}
+	delete(s.busy, tenant)
+	select {
+	case s.freed <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// lookAll finds out which of the applications have to be rendered. Those that
+// fail already come last: they may well be slow to fail again.
+func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
+	select {
+	case r.looks <- struct{}{}:
+		defer func() { <-r.looks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ids := make([]hub.ApplicationID, len(items))
+	forced := map[hub.ApplicationID]bool{}
+	for i, item := range items {
+		ids[i] = hub.ApplicationID(item.Key)
+		forced[ids[i]] = item.Forced
+	}
+	found, err := r.work.Load(ctx, r.tenant, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
+	}
+	var jobs, last []*job
+	for _, f := range found {
+		f.Forced = f.Forced || forced[f.Application.ID]
+		j := r.look(ctx, f)
+		switch {
+		case j == nil:
+			continue
+		case hasProblem(f.Application):
+			last = append(last, j)
+		default:
+			jobs = append(jobs, j)
+		}
+		j.refresh.Recent = nil // large, and of no more use
+	}
+	return append(jobs, last...), ctx.Err()
 }
 
 type outcome struct {

@@ -74,7 +74,15 @@ func (w *stageWorld) run(ctx context.Context, forced bool) {
 	_ = s.Run(ctx)
 }
 
-func (w *stageWorld) Claim(ctx context.Context, _ int) ([]hub.WorkItem, error) {
+// Claim gives all work at once, and stops the stage when all is given back.
+func (w *stageWorld) Claim(ctx context.Context, _ int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	for len(w.queue) == 0 && len(busy()) > 0 {
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	if len(w.queue) == 0 {
 		w.stop()
 		return nil, ctx.Err()

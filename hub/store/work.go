@@ -78,7 +78,7 @@ const (
 		), turns AS (
 			SELECT w.tenant_id, c.key, c.ready, row_number() OVER (PARTITION BY w.tenant_id ORDER BY c.ready) AS turn
 			FROM   waiting w
-			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended
+			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended AND t.id <> ALL ($5::uuid[])
 			CROSS  JOIN LATERAL (
 				SELECT i.key, i.ready FROM work.item i
 				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()
@@ -138,12 +138,20 @@ func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, 
 // Claim leases up to limit items that are due to owner. Tenants take turns.
 // An item that is neither done nor put off within the lease is due again.
 func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
+	return s.ClaimExcept(ctx, kind, owner, limit, lease, nil)
+}
+
+// ClaimExcept is Claim that leaves out some tenants.
+func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
+	if except == nil {
+		except = []hub.TenantID{} // null would leave out all
+	}
 	var out []hub.WorkItem
 	err := retry(ctx, func() (err error) {
 		out, err = list(ctx, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
 			err = row.Scan(&w.Kind, &w.Tenant, &w.Key, &w.Forced, &w.Token, &w.Attempts)
 			return w, err
-		}, claimWork, kind, owner, limit, lease)
+		}, claimWork, kind, owner, limit, lease, except)
 		return err
 	})
 	return out, err
