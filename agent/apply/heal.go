@@ -62,6 +62,9 @@ func (a *app) healable(x *object) bool {
 	if x.record == nil || x.record.Owned.Digest != x.accepted.digest {
 		return false
 	}
+	if x.app.e.Guard.writes(x.key, x.namespaced) != nil {
+		return false
+	}
 	if !x.live.found {
 		return true
 	}

@@ -27,6 +27,9 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	_, done := a.namespaces[string(text)]
 	limits, project := a.state.GetPolicy().GetLimits(), a.state.GetProject()
 	a.mu.Unlock()
+	if err := a.e.Guard.enters(key, name); err != nil {
+		return written{}, err
+	}
 	if done {
 		return written{message: "unchanged"}, nil
 	}
@@ -43,7 +46,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	}
 	out := written{message: "unchanged"}
 	if live == nil || !bare {
-		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: NamespaceManager}, nil)
+		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: a.e.Manager + namespaceManager}, nil)
 		if err != nil {
 			return written{}, explain(err, key, "create")
 		}

@@ -37,6 +37,10 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
+	guard, err := c.guard()
+	if err != nil {
+		return err
+	}
 	k, err := connect(conf)
 	if err != nil {
 		return err
@@ -56,7 +60,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, store, secret)
+	a := assemble(c, k, guard, store, secret)
 	return run.Run(ctx, a.parts()...)
 }
 
@@ -123,7 +127,7 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 }
 
-func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.Secret) *agent {
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
 	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
@@ -131,9 +135,9 @@ func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
-		Offset: a.offset,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log)
+	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
 	return a
 }
 

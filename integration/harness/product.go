@@ -19,41 +19,6 @@ import (
 // AgentNamespace is where agents of this package keep their state.
 const AgentNamespace = "capstan-system"
 
-// agentRights are the account and the rights of the agent's own chart. It is
-// never a member of system:masters: the API server asks these rules about each
-// request.
-func agentRights() (string, error) {
-	root, err := SourceRoot()
-	if err != nil {
-		return "", err
-	}
-	rules, err := os.ReadFile(filepath.Join(root, "charts", "capstan-agent", "files", "rules.yaml"))
-	if err != nil {
-		return "", fmt.Errorf("read the rights of the agent's chart: %w", err)
-	}
-	return `apiVersion: v1
-kind: Namespace
-metadata: {name: capstan-system}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: capstan-agent, namespace: capstan-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: capstan-agent}
-rules:
-` + string(rules) + `
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: capstan-agent}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: capstan-agent}
-subjects:
-- {kind: ServiceAccount, name: capstan-agent, namespace: capstan-system}
-`, nil
-}
-
 // HubOptions say how a hub is started.
 type HubOptions struct {
 	Bin      string // folder with capstan-hub
@@ -219,7 +184,7 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's folder: %w", err)
 	}
-	rights, err := agentRights()
+	rights, err := AgentRights("cluster")
 	if err != nil {
 		return nil, err
 	}
