@@ -19,6 +19,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -188,6 +189,7 @@ func (s *Store) commit() error {
 	if len(batch) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.AgentCommitBefore)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for _, w := range batch {
 			if err := w.apply(tx); err != nil {
@@ -196,6 +198,7 @@ func (s *Store) commit() error {
 		}
 		return nil
 	})
+	failpoint.Here(failpoint.AgentCommitAfter)
 	if err != nil {
 		err = fault.Wrap(fault.Exceeded, err, "the agent's state cannot be written to its directory")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -40,12 +41,14 @@ func (s *Server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		if found {
 			return replay(c, o, status, body)
 		}
+		failpoint.Here(failpoint.HubIdempotencyBegun)
 		kept := &recorder{ResponseWriter: c.Response().Writer}
 		c.Response().Writer = kept
 		err = next(c)
 		if err != nil {
 			s.failed(err, c)
 		}
+		failpoint.Here(failpoint.HubIdempotencyAnswered)
 		s.keep(r.Context(), c, o, key, kept)
 		return nil
 	}

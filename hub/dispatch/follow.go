@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"google.golang.org/grpc"
 )
@@ -251,6 +252,8 @@ func (f *follower) send(rows []hub.LogRow) error {
 		}
 		down := &linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: batch}}
 		batch, size = &linkv1.Batch{Incarnation: f.head.Incarnation}, 0
+		failpoint.Here(failpoint.HubOrderBefore)
+		defer failpoint.Here(failpoint.HubOrderAfter)
 		return f.stream.Send(down)
 	}
 	for _, row := range rows {
@@ -307,6 +310,8 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, true)
 	}
+	failpoint.Here(failpoint.HubAckBefore)
+	defer failpoint.Here(failpoint.HubAckAfter)
 	return f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		if receipt {
 			f.replays = 0

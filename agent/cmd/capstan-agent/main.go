@@ -47,6 +47,7 @@ func commands() *cobra.Command {
 			return err
 		},
 	})
+	root.AddCommand(hidden()...)
 	return root
 }
 
