@@ -127,6 +127,9 @@ func (c *Catalog) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do fu
 				return err
 			}
 		}
+		if by.Once.Key != "" {
+			return tx.SettleIdempotent(ctx, by.Once, string(by.User))
+		}
 		return nil
 	})
 	if errors.Is(err, errDryRun) {

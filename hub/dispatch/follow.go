@@ -165,6 +165,9 @@ func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool,
 			reason = fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.Seq, head.Seq)
 			return nil
 		}
+		if start.Seq == 0 && len(start.Chain) == 0 {
+			return nil // it was cut off between the beginning of a replay and its first row
+		}
 		held := chain.First(head.Incarnation)
 		if start.Seq > 0 {
 			found := false

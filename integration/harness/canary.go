@@ -131,7 +131,7 @@ func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except 
 // and its children: names and arguments. With environment, also at that.
 func (c *Canaries) FindInProcess(pid int, environment bool) ([]Sighting, error) {
 	var out []Sighting
-	for _, p := range append(children(pid), pid) {
+	for _, p := range append(Children(pid), pid) {
 		files := []string{"cmdline", "comm"}
 		if environment {
 			files = append(files, "environ")
@@ -151,8 +151,8 @@ func (c *Canaries) FindInProcess(pid int, environment bool) ([]Sighting, error) 
 	return out, nil
 }
 
-// children are all processes below one.
-func children(pid int) []int {
+// Children are all processes below one.
+func Children(pid int) []int {
 	var out []int
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {
@@ -163,7 +163,7 @@ func children(pid int) []int {
 		for _, word := range strings.Fields(string(text)) {
 			var child int
 			if _, err := fmt.Sscan(word, &child); err == nil {
-				out = append(append(out, child), children(child)...)
+				out = append(append(out, child), Children(child)...)
 			}
 		}
 	}

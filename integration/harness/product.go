@@ -187,6 +187,9 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
+// Dir is where the hub keeps its configuration, mirrors and log.
+func (h *Hub) Dir() string { return h.options.Dir }
+
 // LogFile is where the hub logs to.
 func (h *Hub) LogFile() string { return h.file("hub.log") }
 
