@@ -10,91 +10,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
 )
-
-// nth does something at the n-th statement of a person's request: statements
-// of transactions that may write, from the moment at which it is set.
-func nth(n int, act harness.SQLAct) *atomic.Bool {
-	var hit atomic.Bool
-	var mu sync.Mutex
-	seen := 0
-	s.SQL.Judge(func(x harness.Statement) harness.SQLAct {
-		if x.Role != harness.AppRole || !x.Tx {
-			return harness.SQLAct{}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if seen++; seen != n {
-			return harness.SQLAct{}
-		}
-		hit.Store(true)
-		return act
-	})
-	return &hit
-}
-
-// syncs counts what people have asked for.
-func (r *round) syncs() int {
-	r.t.Helper()
-	var n int
-	err := database(r.t).QueryRow(r.t.Context(), "SELECT count(*) FROM operation o JOIN application a ON a.id = o.application_id WHERE a.name = $1 AND NOT coalesce((initiator->>'automated')::boolean, false)", r.name).Scan(&n)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return n
-}
-
-func TestStatementsFail(t *testing.T) {
-	r := newRound(t, "statements", 0)
-	r.push("one", four)
-	r.create(false)
-	r.refreshed()
-	t.Cleanup(func() { s.SQL.Judge(nil) })
-	for what, act := range map[string]harness.SQLAct{
-		"FT-D1 the connection is cut before":                {CutBefore: true},
-		"FT-D2 the answer is lost of":                       {Lose: true},
-		"FT-D4 the server refuses (40001)":                  {Error: "40001"},
-		"FT-D4 the server has no connections left at":       {Error: "53300"},
-		"FT-D4 the server gives up (statement timeout) at":  {Error: "57014"},
-		"FT-D4 the server ends an idle transaction (25P03)": {Error: "25P03"},
-	} {
-		t.Run(what+" each statement of start-sync: one request, one operation", func(t *testing.T) {
-			r.t = t
-			statements := 0
-			for n := 1; n < 100; n++ {
-				before := r.syncs()
-				hit := nth(n, act)
-				r.sync(fmt.Sprintf("%s-%d-%s%s", r.name, n, act.Error, map[bool]string{true: "lose", false: "cut"}[act.Lose]))
-				s.SQL.Judge(nil)
-				if got := r.syncs() - before; got != 1 {
-					t.Errorf("statement %d: %d operations came of one request", n, got)
-				}
-				r.settled()
-				r.rest()
-				if !hit.Load() {
-					break
-				}
-				statements++
-			}
-			t.Logf("%d statements", statements)
-			if statements < 5 {
-				t.Errorf("only %d statements were hit", statements)
-			}
-		})
-	}
-	t.Run("INV-1 INV-2 INV-4 INV-8 INV-10 INV-11 after all of them", func(t *testing.T) {
-		r.t = t
-		r.gather()
-		r.remove()
-		r.gather()
-		r.judge()
-	})
-}
 
 // refreshed waits until the newest version is what could be deployed.
 func (r *round) refreshed() {
@@ -226,7 +146,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	t.Run("SEC-C1 SEC-C2 SEC-C4 no API answer has one", func(t *testing.T) {
 		base := "/api/v1/applications/argocd/" + r.name
 		for _, path := range []string{
-			base, base + "/tree", base + "/diff", base + "/manifests", base + "/history", base + "/operations", base + "/resource?kind=Secret&version=v1&namespace=canary&name=hidden",
+			base, base + "/tree", base + "/diff", base + "/manifests", base + "/history", base + "/operations", base + "/resource?kind=Secret&version=v1&resourceNamespace=canary&resourceName=hidden",
 			"/api/v1/applications", "/api/v1/repositories", "/api/v1/repository-credentials", "/api/v1/clusters", "/api/v1/clusters/spare", "/api/v1/audit?limit=500", "/api/v1/users", "/api/v1/tokens", "/api/v1/me", "/api/v1/projects",
 		} {
 			var raw json.RawMessage
