@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -210,6 +211,7 @@ func (a *agent) load() link.Load {
 
 // delivered hears that the hub has the result of an operation.
 func (a *agent) delivered(operation string) {
+	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
 		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err) //nolint:sloglint // no context reaches here
 	}

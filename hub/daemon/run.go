@@ -115,6 +115,10 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
+		return fmt.Errorf("take up the work of the life before: %w", err)
+	}
 	return ensureDefault(ctx, p.db)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -171,6 +172,7 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	if len(done) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.HubRenderStored)
 	return s.work.Done(ctx, done)
 }
 

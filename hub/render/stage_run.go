@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -186,6 +187,7 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			done = append(done, *o.rendered)
 		}
 	}
+	failpoint.Here(failpoint.HubRenderDone)
 	if len(done) > 0 {
 		if err := r.sink.Rendered(ctx, r.tenant, done); err != nil {
 			return fmt.Errorf("store %d snapshots: %w", len(done), err)

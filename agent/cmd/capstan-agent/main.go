@@ -48,6 +48,7 @@ func commands() *cobra.Command {
 			return err
 		},
 	})
+	root.AddCommand(hidden()...)
 	return root
 }
 
