@@ -169,8 +169,12 @@ func (a *agent) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	outer, err := a.Outer()
+	if err != nil {
+		return err
+	}
 	vault, facts := identities{a.secret}, &facts{kube: a.kube, mapper: a.mapper}
-	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Dial: a.Dial})
+	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -180,7 +184,7 @@ func (a *agent) attach(ctx context.Context) error {
 	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
-		Epoch: a.epoch, Log: a.Log, Version: version.String(), Dial: a.Dial,
+		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial,
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
 		},

@@ -141,7 +141,7 @@ func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*t
 		return nil, err
 	}
 	return tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: lane, Pins: pins, Certificate: cert, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
+		Lane: lane, Pins: pins, Certificate: cert, Outer: c.cfg.Outer, Learnt: &c.learnt, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
 	})
 }
 
@@ -165,10 +165,10 @@ func (c *Client) tryNext() {
 func (c *Client) attached(ctx context.Context, a *attachment) {
 	c.mu.Lock()
 	c.live = a
-	c.state = State{Connected: true, Since: c.cfg.Clock.Now(), Address: a.address, RoundTrip: c.state.RoundTrip}
+	c.state = State{Connected: true, Since: c.cfg.Clock.Now(), Address: a.address, Carrier: a.session.Carrier(), RoundTrip: c.state.RoundTrip}
 	close(c.opened)
 	c.mu.Unlock()
-	c.cfg.Log.InfoContext(ctx, "connected to the hub", logkey.Address, a.address, logkey.Session, a.hello.GetSessionId(), logkey.Version, a.hello.GetHubVersion())
+	c.cfg.Log.InfoContext(ctx, "connected to the hub", logkey.Address, a.address, logkey.Carrier, a.session.Carrier(), logkey.Session, a.hello.GetSessionId(), logkey.Version, a.hello.GetHubVersion())
 }
 
 func (c *Client) closed(err error) {

@@ -42,6 +42,8 @@ type Config struct {
 	Version string
 	// Features are the names of what this agent can do beyond the first release.
 	Features []string
+	// Outer is what lies between the agent and the hub.
+	Outer tunnel.Outer
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	// Clock is time; nil: the real one.
@@ -82,6 +84,7 @@ type Client struct {
 	ops    *tunnel.Server
 	outbox *outbox
 	bulk   *bulk
+	learnt tunnel.Learnt // about the networks on the way to the hub
 
 	mu     sync.Mutex
 	id     Identity
@@ -97,6 +100,7 @@ type State struct {
 	Connected bool
 	Since     time.Time     // of this state
 	Address   string        // of the hub, while connected
+	Carrier   string        // of the session, while connected: tunnel.CarrierTLS or tunnel.CarrierWebSocket
 	RoundTrip time.Duration // of the newest heartbeat
 	Problem   error         // why there is no session; nil while there is
 }

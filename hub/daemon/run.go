@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -54,6 +55,8 @@ type parts struct {
 	fleet    *fleet.Server
 	inviter  fleet.Inviter
 	api      *api.Server
+
+	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
 }
@@ -244,6 +247,7 @@ func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) erro
 		return authority.Certificate()
 	}}, Log: p.log})
 	// Parts stop last one first: the port closes after those that it serves.
+	p.webSocket = split.WebSocket()
 	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })

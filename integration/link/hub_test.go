@@ -3,9 +3,13 @@ package link_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -212,6 +216,7 @@ type replica struct {
 	world     *world
 	authority *fleet.Authority
 	addr      string
+	split     *tunnel.Splitter
 	stop      func()
 }
 
@@ -258,11 +263,14 @@ func (w *world) start() *replica {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	split := tunnel.Split(ln, tunnel.SplitConfig{Link: a.TLS(), Log: w.log.logger()})
+	split := tunnel.Split(ln, tunnel.SplitConfig{Link: a.TLS(), Log: w.log.logger(), HTTP: &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.Certificate() },
+	}})
 	done := make(chan error, 1)
 	go func() {
 		done <- run.Run(ctx,
 			run.Part{Name: "port", Run: split.Run},
+			run.Part{Name: "web", Run: func(ctx context.Context) error { return serveWeb(ctx, split.HTTP(), split.WebSocket()) }},
 			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return s.Serve(ctx, split.Link()) }})
 	}()
 	var once sync.Once
@@ -275,7 +283,20 @@ func (w *world) start() *replica {
 		})
 	}
 	w.t.Cleanup(stop)
-	return &replica{Server: s, world: w, authority: a, addr: ln.Addr().String(), stop: stop}
+	return &replica{Server: s, world: w, authority: a, addr: ln.Addr().String(), split: split, stop: stop}
+}
+
+// serveWeb serves HTTP until ctx ends.
+func serveWeb(ctx context.Context, ln net.Listener, h http.Handler) error {
+	mux := http.NewServeMux()
+	mux.Handle(tunnel.WebSocketPath, h)
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // inviter makes tokens that lead to an address with the hub's key.

@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -71,14 +73,41 @@ func runCommand() *cobra.Command {
 			return daemon.Run(cmd.Context(), c)
 		},
 	}
-	f := cmd.Flags()
+	flags(cmd.Flags(), &c)
+	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	return cmd
+}
+
+// flags are those that every command of the agent has in common.
+func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.StateDir, "state-dir", env("CAPSTAN_STATE_DIR", "/var/lib/capstan-agent"), "directory for what must survive a restart (CAPSTAN_STATE_DIR)")
 	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent's Secret and Lease (CAPSTAN_NAMESPACE)")
 	f.StringVar(&c.Kubeconfig, "kubeconfig", env("KUBECONFIG", ""), "file to reach the cluster with; empty: the pod's own rights (KUBECONFIG)")
 	f.StringVar(&c.JoinTokenFile, "join-token-file", env("CAPSTAN_JOIN_TOKEN_FILE", ""), "file with the join token of the first start (CAPSTAN_JOIN_TOKEN_FILE)")
-	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
-	return cmd
+	// A password in the environment must not show up as a default in --help.
+	c.HTTPSProxy, c.NoProxy = proxyEnv("HTTPS_PROXY"), proxyEnv("NO_PROXY")
+	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy on the way to the hub, http://[user:password@]host:port; the environment keeps a password better (HTTPS_PROXY)")
+	f.Var(setter{&c.NoProxy}, "no-proxy", "hosts and networks that are reached without the proxy, separated by commas (NO_PROXY)")
+	f.StringVar(&c.OuterCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "authorities (PEM), beside the system's, that must vouch for a load balancer or TLS-inspecting proxy in front of the hub; empty: the hub's own key, proved inside, is enough (CAPSTAN_OUTER_CA_FILE)")
 }
+
+// setter is a flag that does not show its default.
+type setter struct{ to *string }
+
+// String hides what is set.
+func (setter) String() string { return "" }
+
+// Set takes the flag's value.
+func (s setter) Set(v string) error {
+	*s.to = v
+	return nil
+}
+
+// Type names the kind of value in help texts.
+func (setter) Type() string { return "string" }
+
+// proxyEnv reads a variable that is written in capitals or small letters.
+func proxyEnv(name string) string { return env(name, os.Getenv(strings.ToLower(name))) }
 
 func env(name, otherwise string) string {
 	if v := os.Getenv(name); v != "" {
