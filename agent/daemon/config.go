@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,6 +46,9 @@ type Config struct {
 	// beside those of the system, for whatever ends TLS in front of the hub.
 	// Empty: nobody has to; the hub proves its own key inside in any case.
 	OuterCAFile string
+	// Watchdog ends the agent when its hub has answered nothing for so long;
+	// zero: 10 min; negative: never.
+	Watchdog time.Duration
 	// Log takes what happens.
 	Log *slog.Logger
 	// Dial opens connections to the hub; nil: TCP.

@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -185,6 +186,7 @@ func (a *agent) attach(ctx context.Context) error {
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial,
+		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
 		},

@@ -80,6 +80,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(),
 	})
 	if err != nil {
+		c.refused(err)
 		return nil, fault.With(err, "hub at "+address, "")
 	}
 	c.heard(sent, hello.GetNowUnixNano())
@@ -136,7 +137,7 @@ func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*t
 	if err != nil {
 		return nil, err
 	}
-	pins, err := id.pins()
+	pins, err := id.PinnedKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +209,7 @@ func (c *Client) heard(sent time.Time, hub int64) {
 	trip := now.Sub(sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.RoundTrip = trip
+	c.state.RoundTrip, c.trip = trip, now
 	if hub != 0 {
 		c.offset = time.Unix(0, hub).Add(trip / 2).Sub(now)
 	}

@@ -87,7 +87,11 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 			}
 			cfg.Log.WarnContext(ctx, "enrolment is tried again", logkey.Address, address, logkey.Error, err)
 		}
-		if run.Sleep(ctx, cfg.Clock, wait.Next()) != nil {
+		d := wait.Next()
+		if f, ok := fault.As(err); ok {
+			d = max(d, f.RetryAfter)
+		}
+		if run.Sleep(ctx, cfg.Clock, d) != nil {
 			return Identity{}, err
 		}
 	}

@@ -225,6 +225,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
@@ -302,6 +303,12 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 	s.p.changed(a.Tenant)
 	s.p.queue.hint(hub.WorkRefresh)
 	return nil
+}
+
+func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+	err := s.System.Refused(ctx, tenant, cluster, r)
+	s.p.changed(tenant)
+	return err
 }
 
 func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {

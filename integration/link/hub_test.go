@@ -31,23 +31,25 @@ type services struct {
 	linkv1.UnimplementedObservedServer
 	linkv1.UnimplementedBlobsServer
 
-	mu       sync.Mutex
-	changed  *sync.Cond
-	logs     map[string][]*linkv1.Row // by cluster, from the certificate
-	acked    map[string]uint64
-	receipts map[string]uint64 // seq of the newest barrier with equal roots
-	taken    map[string]map[uint64]*linkv1.ReportUp
-	credit   uint64
-	rewound  string
-	blobs    map[string][]byte
-	lanes    []string // that fetches came in on
-	garble   func(*linkv1.Row)
+	mu          sync.Mutex
+	changed     *sync.Cond
+	logs        map[string][]*linkv1.Row // by cluster, from the certificate
+	acked       map[string]uint64
+	receipts    map[string]uint64 // seq of the newest barrier with equal roots
+	taken       map[string]map[uint64]*linkv1.ReportUp
+	credit      uint64
+	rewound     string
+	blobs       map[string][]byte
+	unsupported map[string][]uint64 // rows that agents named
+	lanes       []string            // that fetches came in on
+	garble      func(*linkv1.Row)
 }
 
 func newServices() *services {
 	s := &services{
 		logs: map[string][]*linkv1.Row{}, acked: map[string]uint64{}, receipts: map[string]uint64{},
 		taken: map[string]map[uint64]*linkv1.ReportUp{}, credit: 64 << 10, blobs: map[string][]byte{},
+		unsupported: map[string][]uint64{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s
@@ -135,6 +137,7 @@ func (s *services) acks(cluster string, stream grpc.BidiStreamingServer[linkv1.F
 		}
 		a := up.GetAck()
 		s.mu.Lock()
+		s.unsupported[cluster] = append(s.unsupported[cluster], a.GetUnsupported()...)
 		s.acked[cluster] = max(s.acked[cluster], a.GetSeq())
 		if b := a.GetBarrier(); b > 0 && b == a.GetSeq() && b <= uint64(len(s.logs[cluster])) && bytes.Equal(a.GetRoot(), rootOf(s.logs[cluster][:b])) {
 			s.receipts[cluster] = max(s.receipts[cluster], b)

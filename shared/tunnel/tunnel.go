@@ -15,6 +15,13 @@ const (
 	BulkProtocol    = "link-bulk/1"
 )
 
+// Features that the two sides name in Hello. What the other side did not name
+// is not used with it.
+const (
+	FeatureProbe       = "probe"            // a hub that knows HelloRequest.probe and EnrollRequest.probe
+	FeatureUnsupported = "unsupported-rows" // Ack.unsupported is sent and read
+)
+
 const (
 	chunk         = 16 << 10         // most bytes of one write, so that a large message never delays a small one for long
 	streamLinger  = 30 * time.Second // how long a half-closed stream may stay

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,7 +43,7 @@ func commands() *cobra.Command {
 		Use: "capstan-agent", Short: "The agent of Capstan: keeps one cluster as its hub has accepted it",
 		SilenceUsage: true, SilenceErrors: true, Version: version.String(),
 	}
-	root.AddCommand(runCommand(), &cobra.Command{
+	root.AddCommand(runCommand(), doctorCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
@@ -65,6 +66,13 @@ func runCommand() *cobra.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
+			if text := os.Getenv("CAPSTAN_WATCHDOG"); text != "" && !cmd.Flags().Changed("watchdog") {
+				d, err := time.ParseDuration(text)
+				if err != nil {
+					return fault.New(fault.Invalid, "CAPSTAN_WATCHDOG %q is no duration; write it like 10m", text)
+				}
+				c.Watchdog = d
+			}
 			log, err := logger(level)
 			if err != nil {
 				return err
@@ -74,7 +82,21 @@ func runCommand() *cobra.Command {
 		},
 	}
 	flags(cmd.Flags(), &c)
+	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	return cmd
+}
+
+// doctorCommand checks what `run` would need, with the same settings.
+func doctorCommand() *cobra.Command {
+	var c daemon.Config
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check step by step what the agent needs, and say what is wrong", Args: cobra.NoArgs,
+		Long: "Check the way to the cluster's API server and to the hub, step by step, with the settings that `run` has. " +
+			"It changes nothing, may run beside an agent that runs, and works before enrolment. The exit code is 0 if all is well.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return daemon.Doctor(cmd.Context(), c, cmd.OutOrStdout()) },
+	}
+	flags(cmd.Flags(), &c)
 	return cmd
 }
 
