@@ -105,6 +105,8 @@ type Engine struct {
 	broken  map[schema.GroupVersionKind]error
 	wanted  []schema.GroupVersionKind
 	begun   bool
+
+	namespaces map[string]struct{} // that were there when they were needed
 }
 
 // New makes an engine that knows nothing yet. Watches is set by Run.
@@ -133,6 +135,8 @@ func New(c Config) *Engine {
 		objects: map[manifest.Key]*object{},
 		listed:  map[schema.GroupVersionKind]bool{},
 		broken:  map[schema.GroupVersionKind]error{},
+
+		namespaces: map[string]struct{}{},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -58,11 +59,13 @@ type Store struct {
 	ops      map[string]*Operation
 	littered bool              // blobs may have lost their last reference since Collect
 	fields   map[string][]byte // one copy of each distinct field set
+	fresh    map[string][]byte // blobs in line for the disk, by digest: work begins before they are durable
 }
 
 type write struct {
 	apply func(tx *bbolt.Tx) error
 	done  *Commit
+	blobs []*linkv1.Blob // that it brings to the disk
 }
 
 // A Commit is a write that is on its way to the disk.
@@ -104,6 +107,7 @@ func Open(dir string) (*Store, error) {
 		owned:  map[string]map[manifest.Key]Record{},
 		ops:    map[string]*Operation{},
 		fields: map[string][]byte{}, littered: true,
+		fresh: map[string][]byte{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read inventory %q: %w", path, err), db.Close())
@@ -206,6 +210,11 @@ func (s *Store) commit() error {
 		s.pending = nil
 	} else {
 		s.durable = cursor
+		for _, w := range batch {
+			for _, b := range w.blobs {
+				delete(s.fresh, string(b.GetDigest()))
+			}
+		}
 	}
 	s.mu.Unlock()
 	for _, w := range batch {
@@ -217,14 +226,17 @@ func (s *Store) commit() error {
 
 // put lines a write up. The caller holds mu, so that the order in the mirror
 // is the order on disk.
-func (s *Store) put(apply func(tx *bbolt.Tx) error) *Commit {
+func (s *Store) put(apply func(tx *bbolt.Tx) error, blobs ...*linkv1.Blob) *Commit {
 	c := &Commit{done: make(chan struct{})}
 	if s.broken != nil {
 		c.err = s.broken
 		close(c.done)
 		return c
 	}
-	s.pending = append(s.pending, write{apply, c})
+	for _, b := range blobs {
+		s.fresh[string(b.GetDigest())] = b.GetSealed()
+	}
+	s.pending = append(s.pending, write{apply, c, blobs})
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -48,8 +48,8 @@ type refreshWork struct {
 	db *store.DB
 }
 
-func (w refreshWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
-	return w.queue.Claim(ctx, hub.WorkRefresh, limit)
+func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render.

@@ -57,9 +57,15 @@ func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, 
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+}
+
+// ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
+// again when freed says that these have become fewer.
+func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
-		items, err := q.system.Claim(ctx, kind, q.owner, limit, workLease)
+		items, err := q.system.ClaimExcept(ctx, kind, q.owner, limit, workLease, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
@@ -76,6 +82,7 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 			timer.Stop()
 			return nil, ctx.Err()
 		case <-signal:
+		case <-freed:
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -5,6 +5,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -191,7 +193,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
