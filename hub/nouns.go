@@ -83,7 +83,18 @@ type Cluster struct {
 	LastSeen     *time.Time `json:"lastSeen,omitempty"`
 	Seq          int64      `json:"seq"`      // newest row of its desired log
 	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
+	Refusal      *Refusal   `json:"refusal,omitempty"`
 	Receipt      *Receipt   `json:"receipt,omitempty"`
+}
+
+// A Refusal is the newest attempt of a cluster's agent to join or to connect
+// that the hub refused, and that no connection has followed since.
+type Refusal struct {
+	At           time.Time `json:"at"`
+	Address      string    `json:"address"`
+	Stage        string    `json:"stage"`   // token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint
+	Message      string    `json:"message"` // a sentence for people
+	AgentVersion string    `json:"agentVersion,omitempty"`
 }
 
 // A Receipt proves that hub and agent held the same desired state.
@@ -438,7 +449,10 @@ type Enrolment struct {
 type Attempt struct {
 	At      time.Time `json:"at"`
 	Address string    `json:"address"`
-	Stage   string    `json:"stage"` // token, expired, used, csr, issued
+	Stage   string    `json:"stage"` // token, expired, used, version, csr, store, issued
+	// Message and AgentVersion go into the cluster's Refusal alone.
+	Message      string `json:"-"`
+	AgentVersion string `json:"-"`
 }
 
 // A Change is one step of the feed of a tenant.

@@ -75,6 +75,7 @@ var homes = map[string][]string{
 	"github.com/casbin/casbin/v2":     {"hub/access"},
 	"github.com/coreos/go-oidc/v3":    {"hub/identity"},
 	"github.com/hashicorp/yamux":      {"shared/tunnel"},
+	"github.com/coder/websocket":      {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":     {"hub/store/..."},
 	"go.etcd.io/bbolt":                {"agent/inventory"},

@@ -557,6 +557,17 @@ type Cluster struct {
 		Root *string   `json:"root,omitempty"`
 		Seq  int64     `json:"seq"`
 	} `json:"receipt,omitempty"`
+
+	// Refusal The newest attempt of an agent to join or to connect that the hub refused, and that no connection has followed since.
+	Refusal *struct {
+		Address      string    `json:"address"`
+		AgentVersion *string   `json:"agentVersion,omitempty"`
+		At           time.Time `json:"at"`
+		Message      string    `json:"message"`
+
+		// Stage What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint.
+		Stage string `json:"stage"`
+	} `json:"refusal,omitempty"`
 	ResourceVersion *string `json:"resourceVersion,omitempty"`
 
 	// Seq Newest row of desired state.
@@ -616,7 +627,7 @@ type EnrolmentInfo struct {
 		Address string    `json:"address"`
 		At      time.Time `json:"at"`
 
-		// Stage How far it came: token, expired, used, csr, issued.
+		// Stage How far it came: token, expired, used, version, csr, store, issued.
 		Stage string `json:"stage"`
 	} `json:"attempts,omitempty"`
 	CreatedBy string     `json:"createdBy"`

@@ -130,11 +130,16 @@ type Webhook struct {
 	GitHubSecretFile string `json:"githubSecretFile"`
 }
 
-// RateLimits bounds requests of one session or token; those of an address and
-// of a tenant are at least as high.
+// RateLimits bounds requests of one session or token, where those of an
+// address and of a tenant are at least as high, and the agents that attach.
 type RateLimits struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 100
 	Burst             int     `json:"burst"`             // default 300
+
+	// Agents that may attach to this process. Those beyond are told when to
+	// come again.
+	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 50
+	AgentBurst      int     `json:"agentBurst"`      // default 600
 }
 
 func (l RateLimits) rates() api.Rates {
@@ -191,6 +196,8 @@ func (c *Config) defaults() {
 	set(&c.Log.Level, "info")
 	set(&c.Limits.RequestsPerSecond, 100)
 	set(&c.Limits.Burst, 300)
+	set(&c.Limits.AgentsPerSecond, 50)
+	set(&c.Limits.AgentBurst, 600)
 	if c.Replica == "" {
 		host, _ := os.Hostname()
 		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
@@ -269,6 +276,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		{"heartbeat", float64(c.Heartbeat)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
 		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
+		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"database.maxConns", float64(c.Database.MaxConns)},
 	} {
 		if n.value < 0 {

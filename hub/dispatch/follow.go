@@ -79,6 +79,9 @@ func (f *follower) receive() {
 			return
 		}
 		if ack := up.GetAck(); ack != nil {
+			if n := ack.GetUnsupported(); len(n) > 0 {
+				f.d.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+			}
 			select {
 			case f.acks <- ack:
 			case <-f.stream.Context().Done():

@@ -1381,6 +1381,16 @@ export interface components {
                 /** Format: date-time */
                 at: string;
             };
+            /** @description The newest attempt of an agent to join or to connect that the hub refused, and that no connection has followed since. */
+            refusal?: {
+                /** Format: date-time */
+                at: string;
+                address: string;
+                /** @description What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint. */
+                stage: string;
+                message: string;
+                agentVersion?: string;
+            };
             /** @description Newest first; not in lists. */
             enrolments?: components["schemas"]["EnrolmentInfo"][];
             /** Format: date-time */
@@ -1399,7 +1409,7 @@ export interface components {
                 /** Format: date-time */
                 at: string;
                 address: string;
-                /** @description How far it came: token, expired, used, csr, issued. */
+                /** @description How far it came: token, expired, used, version, csr, store, issued. */
                 stage: string;
             }[];
         };
