@@ -102,7 +102,7 @@ bench: packages build ## Measure against real parts and print a table (RUN=B01,B
 .PHONY: soak
 soak: packages build ## Repeat the integration tests until DURATION is over or one fails (DURATION=8h)
 	@$(GO) run ./integration/prepare cluster >/dev/null
-	@$(GO) run ./integration/gotest -for $(DURATION) -log $(logs)/soak.json -- -count=1 -timeout 60m $(SOAK)
+	@$(GO) run ./integration/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)
 
 ##@ Cleaning
 

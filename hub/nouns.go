@@ -394,6 +394,13 @@ type Caller struct {
 	Credential string // id of the session or token, for the audit record
 	Address    string // remote address
 	Request    RequestID
+	Once       Once // set where the request must take effect at most once
+}
+
+// A Once is a request that its caller may send again under the same key.
+type Once struct {
+	Key     string // empty: there is none
+	Attempt string // tells this try from others of the same request
 }
 
 // An AuditRecord is one write, or one refused write. Records of a tenant are

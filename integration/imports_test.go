@@ -30,8 +30,10 @@ var mayImport = map[string][]string{
 	"shared/manifest": {"shared/fault", "shared/logkey"},
 	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
-	"shared/wave":     {"shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"shared/wave":     {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
 	"proto/*/*":       {},
+
+	"shared/failpoint": {},
 
 	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},

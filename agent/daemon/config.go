@@ -11,11 +11,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
@@ -37,6 +40,17 @@ type Config struct {
 	JoinTokenFile string
 	// JoinToken is the token itself, for tests.
 	JoinToken string
+	// Mode is what the agent may do: "cluster" (or empty) manages everything,
+	// "namespaced" the Namespaces, and "observe" writes nothing.
+	Mode string
+	// Namespaces are the only ones that the agent has rights in; of mode
+	// observe, empty: all.
+	Namespaces []string
+	// GuardFile holds rules of the cluster's owner, which the hub cannot
+	// change; empty: none.
+	GuardFile string
+	// FieldManager is the name under which fields are owned; empty: capstan.
+	FieldManager string
 	// Log takes what happens.
 	Log *slog.Logger
 	// Dial opens connections to the hub; nil: TCP.
@@ -58,7 +72,60 @@ func (c Config) Validate() error {
 	if c.StateDir != "" && !filepath.IsAbs(c.StateDir) {
 		errs = append(errs, fault.New(fault.Invalid, "the state directory %q is not an absolute path", c.StateDir))
 	}
+	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
+	switch c.Mode {
+	case "", ModeCluster:
+		if len(c.Namespaces) > 0 {
+			bad("mode cluster takes no namespaces; use mode namespaced, or a guard file")
+		}
+	case ModeNamespaced:
+		if len(c.Namespaces) == 0 {
+			bad("mode namespaced needs the namespaces that the agent manages")
+		}
+	case ModeObserve:
+	default:
+		bad("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	}
+	for _, n := range c.Namespaces {
+		if !label.MatchString(n) {
+			bad("%q is no name of a namespace", n)
+		}
+	}
+	if c.FieldManager != "" && !label.MatchString(c.FieldManager) {
+		bad("the field manager %q is no lower-case word", c.FieldManager)
+	}
 	return errors.Join(errs...)
+}
+
+// The modes of an agent.
+const (
+	ModeCluster    = "cluster"
+	ModeNamespaced = "namespaced"
+	ModeObserve    = "observe"
+)
+
+// label is what a name of a namespace looks like.
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) //nolint:gochecknoglobals // never changed
+
+// guard reads the rules that the hub cannot change.
+func (c Config) guard() (apply.Guard, error) {
+	g := apply.Guard{Observe: c.Mode == ModeObserve, Scope: c.Namespaces, Home: c.Namespace}
+	if c.GuardFile == "" {
+		return g, nil
+	}
+	raw, err := os.ReadFile(c.GuardFile)
+	if err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s cannot be read", c.GuardFile)
+	}
+	rules := apply.GuardRules{AllowDelete: true, AllowClusterScoped: true}
+	if err := yaml.UnmarshalStrict(raw, &rules); err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s is not valid", c.GuardFile)
+	}
+	if err := rules.Validate(); err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s: %s", c.GuardFile, fault.Sentence(err))
+	}
+	g.Rules = &rules
+	return g, nil
 }
 
 // token reads the join token; empty: there is none.

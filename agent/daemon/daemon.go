@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -34,6 +35,10 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	conf, err := c.rest()
+	if err != nil {
+		return err
+	}
+	guard, err := c.guard()
 	if err != nil {
 		return err
 	}
@@ -56,7 +61,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, store, secret)
+	a := assemble(c, k, guard, store, secret)
 	return run.Run(ctx, a.parts()...)
 }
 
@@ -123,7 +128,7 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 }
 
-func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.Secret) *agent {
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
 	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
@@ -131,9 +136,9 @@ func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
-		Offset: a.offset,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log)
+	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -206,6 +211,7 @@ func (a *agent) load() link.Load {
 
 // delivered hears that the hub has the result of an operation.
 func (a *agent) delivered(operation string) {
+	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
 		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err) //nolint:sloglint // no context reaches here
 	}

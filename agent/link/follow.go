@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -65,9 +66,12 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Batch:
+		failpoint.Here(failpoint.AgentBatchBefore)
 		if err := c.cfg.Desired.Take(ctx, m.Batch); err != nil {
 			return fmt.Errorf("store desired state: %w", err)
 		}
+		failpoint.Here(failpoint.AgentBatchAfter)
+		defer failpoint.Here(failpoint.AgentAckAfter)
 		return ack(stream, &linkv1.Ack{Seq: c.cfg.Desired.Cursor().GetSeq()})
 	case *linkv1.FollowDown_Barrier:
 		seq := c.cfg.Desired.Cursor().GetSeq()

@@ -124,7 +124,8 @@ type records interface {
 	VerifyAudit(ctx context.Context) (int64, error)
 	FeedCursor(ctx context.Context) (string, error)
 	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)
-	FinishIdempotent(ctx context.Context, key, caller string, status int, body []byte) error
+	SettleIdempotent(ctx context.Context, once hub.Once, caller string) error
+	FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error
 }
 
 // A Deployer starts and ends operations, inside the caller's transaction. It

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/tunnel"
@@ -48,8 +49,8 @@ type refreshWork struct {
 	db *store.DB
 }
 
-func (w refreshWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
-	return w.queue.Claim(ctx, hub.WorkRefresh, limit)
+func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render.
@@ -237,10 +238,12 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 }
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	failpoint.Here(failpoint.HubSourceListed)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
 		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
 		return err
 	})
+	failpoint.Here(failpoint.HubSourceFetched)
 	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return err

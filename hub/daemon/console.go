@@ -48,7 +48,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
-		Rates: p.cfg.Limits.rates(),
+		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.fleet), Webhook: hooks{p, secret}, Ready: p.db.Ping, Log: p.log,

@@ -14,7 +14,6 @@ const (
 	// queuePoll is the truth: work that nobody hinted at, such as a retry
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
-	workLease  = 2 * time.Minute
 	offlineGap = 2 * time.Second // between looks at a database that is away
 )
 
@@ -24,10 +23,11 @@ type queue struct {
 	owner  string
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
+	leases *leases
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}}
+	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases()}
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -57,13 +57,20 @@ func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, 
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+}
+
+// ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
+// again when freed says that these have become fewer.
+func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
-		items, err := q.system.Claim(ctx, kind, q.owner, limit, workLease)
+		items, err := q.system.ClaimExcept(ctx, kind, q.owner, limit, workLease, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
 		if len(items) > 0 {
+			q.leases.took(items)
 			return items, nil
 		}
 		wait := queuePoll
@@ -76,6 +83,7 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 			timer.Stop()
 			return nil, ctx.Err()
 		case <-signal:
+		case <-freed:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -84,10 +92,12 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 
 // Done gives items back as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
+	q.leases.gave(items)
 	return q.system.Done(ctx, items)
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	q.leases.gave(items)
 	return q.system.Later(ctx, items, due)
 }

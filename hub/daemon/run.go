@@ -5,6 +5,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -113,6 +115,10 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
+		return fmt.Errorf("take up the work of the life before: %w", err)
+	}
 	return ensureDefault(ctx, p.db)
 }
 
@@ -188,7 +194,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)

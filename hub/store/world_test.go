@@ -109,7 +109,7 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)
-	check(t, tx.FinishIdempotent(ctx, "key", w.mark, 201, []byte(w.mark)))
+	check(t, tx.FinishIdempotent(ctx, hub.Once{Key: "key"}, w.mark, 201, []byte(w.mark)))
 }
 
 func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {

@@ -21,6 +21,7 @@ const (
 	Lane        = "lane"
 	Method      = "method"
 	Name        = "name"
+	Namespace   = "namespace"
 	Object      = "object"
 	Operation   = "operation"
 	Phase       = "phase"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,7 @@ func commands() *cobra.Command {
 			return err
 		},
 	})
+	root.AddCommand(hidden()...)
 	return root
 }
 
@@ -76,6 +78,10 @@ func runCommand() *cobra.Command {
 	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent's Secret and Lease (CAPSTAN_NAMESPACE)")
 	f.StringVar(&c.Kubeconfig, "kubeconfig", env("KUBECONFIG", ""), "file to reach the cluster with; empty: the pod's own rights (KUBECONFIG)")
 	f.StringVar(&c.JoinTokenFile, "join-token-file", env("CAPSTAN_JOIN_TOKEN_FILE", ""), "file with the join token of the first start (CAPSTAN_JOIN_TOKEN_FILE)")
+	f.StringVar(&c.Mode, "mode", env("CAPSTAN_MODE", daemon.ModeCluster), "what the agent may do: cluster, namespaced or observe (CAPSTAN_MODE)")
+	f.StringSliceVar(&c.Namespaces, "namespaces", list(env("CAPSTAN_NAMESPACES", "")), "the namespaces that it manages in mode namespaced, or sees in mode observe (CAPSTAN_NAMESPACES)")
+	f.StringVar(&c.GuardFile, "guard-file", env("CAPSTAN_GUARD_FILE", ""), "file with rules that the hub cannot change (CAPSTAN_GUARD_FILE)")
+	f.StringVar(&c.FieldManager, "field-manager", env("CAPSTAN_FIELD_MANAGER", ""), "name under which fields are owned; empty: capstan (CAPSTAN_FIELD_MANAGER)")
 	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
 }
@@ -85,6 +91,11 @@ func env(name, otherwise string) string {
 		return v
 	}
 	return otherwise
+}
+
+// list reads comma-separated words.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func logger(level string) (*slog.Logger, error) {
