@@ -61,7 +61,7 @@ func bodies() map[string]any {
 // hostKey is a line of known_hosts.
 const hostKey = "git.example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
-type method struct{ id, verb, path, resource string }
+type method struct{ id, verb, path, resource, action string }
 
 func methods(t *testing.T) []method {
 	t.Helper()
@@ -77,7 +77,7 @@ func methods(t *testing.T) []method {
 			if resource == "" || action == "" {
 				t.Errorf("%s %s says nothing of its rights", verb, path)
 			}
-			out = append(out, method{op.OperationID, verb, path, resource})
+			out = append(out, method{op.OperationID, verb, path, resource, action})
 		}
 	}
 	slices.SortFunc(out, func(a, b method) int { return strings.Compare(a.id, b.id) })
