@@ -192,7 +192,10 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pool, err = render.NewPool(render.Config{Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox})
+	p.pool, err = render.NewPool(render.Config{
+		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
+		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
+	})
 	if err != nil {
 		return err
 	}
