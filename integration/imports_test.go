@@ -32,8 +32,10 @@ var mayImport = map[string][]string{
 	"shared/tunnel":    {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
 	"shared/trace":     {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry": {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
-	"shared/wave":      {"shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"shared/wave":      {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
 	"proto/*/*":        {},
+
+	"shared/failpoint": {},
 
 	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
@@ -75,6 +77,7 @@ var homes = map[string][]string{
 	"github.com/casbin/casbin/v2":         {"hub/access"},
 	"github.com/coreos/go-oidc/v3":        {"hub/identity"},
 	"github.com/hashicorp/yamux":          {"shared/tunnel"},
+	"github.com/coder/websocket": {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                    {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":         {"hub/store/..."},
 	"github.com/prometheus/client_golang": {"shared/telemetry", "hub/meter", "hub/daemon", "agent/meter", "agent/daemon", "integration/..."},

@@ -127,8 +127,8 @@ func verbOf(req *http.Request) string {
 type Sink interface {
 	Seen(ctx context.Context, o *manifest.Object)
 	Gone(ctx context.Context, o *manifest.Object)
-	Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{})
-	Broken(ctx context.Context, gvk schema.GroupVersionKind, err error)
+	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
+	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
 }
 
 // Watching counts what is told to a sink.
@@ -152,15 +152,15 @@ func (w watching) Gone(ctx context.Context, o *manifest.Object) {
 }
 
 // Listed counts a complete list.
-func (w watching) Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{}) {
+func (w watching) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	w.m.lists.WithLabelValues("ok").Inc()
-	w.Sink.Listed(ctx, gvk, version, back, list)
+	w.Sink.Listed(ctx, gvk, namespace, version, back, list)
 }
 
 // Broken counts a kind that cannot be watched.
-func (w watching) Broken(ctx context.Context, gvk schema.GroupVersionKind, err error) {
+func (w watching) Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
 	if err != nil {
 		w.m.lists.WithLabelValues("failed").Inc()
 	}
-	w.Sink.Broken(ctx, gvk, err)
+	w.Sink.Broken(ctx, gvk, namespace, err)
 }

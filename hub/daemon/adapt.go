@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
@@ -56,8 +57,8 @@ type refreshWork struct {
 	db *store.DB
 }
 
-func (w refreshWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
-	return w.queue.Claim(ctx, hub.WorkRefresh, limit)
+func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render.
@@ -186,6 +187,15 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 	return cred, err
 }
 
+// HostKeys gives the keys of SSH servers that a tenant has stored.
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		keys, err = t.HostKeys(ctx)
+		return err
+	})
+	return keys, err
+}
+
 // deployer is dispatch as the catalogue sees it. The transactions that the
 // catalogue hands over are those of catalogStore, which are the store's.
 type deployer struct{}
@@ -282,6 +292,7 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 }
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	failpoint.Here(failpoint.HubSourceListed)
 	if w.queue.meter != nil {
 		w.queue.meter.Fetched(sentence == "")
 	}
@@ -291,6 +302,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		w.queue.continued(ctx, t)
 		return err
 	})
+	failpoint.Here(failpoint.HubSourceFetched)
 	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return err

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300}) {
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 50, 600}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {
@@ -70,10 +70,15 @@ func TestConfigIsRefused(t *testing.T) {
 		"negative duration":   {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
 		"negative interval":   {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
 		"negative parallel":   {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
+		"a second before":     {"nothing would be rendered", least + "render: {timeout: -1s}\n", "render.timeout"},
+		"a renderer of 1 MiB": {"it could not start", least + "render: {memoryMiB: 1}\n", "render.memoryMiB"},
 		"negative workers":    {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
 		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
 		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},
 		"log format":          {"a typo would be text", least + "log: {format: xml}\n", "log.format"},
+		"URL twice":           {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},
+		"no URL file":         {"a Secret that is not mounted", strings.Replace(least, "app: postgres://app@db/capstan", "appFile: /nowhere/app", 1), "/nowhere/app"},
+		"agent chart":         {"people paste the command into a shell", least + "agentChart: {chart: 'a; rm -rf b'}\n", "agentChart.chart"},
 		"agent host":          {"agents could not dial it", least + "agentHosts: [capstan.example.com]\n", "agentHosts"},
 		"public URL":          {"links would lead nowhere", least + "publicURL: capstan.example.com\n", "publicURL"},
 		"negative connection": {"no connection could be made", strings.Replace(least, "{app:", "{maxConns: -1, app:", 1), "database.maxConns"},
@@ -131,5 +136,39 @@ func TestWebhookSecret(t *testing.T) {
 	}
 	if s, err := (Config{}).webhookSecret(); s != "" || err != nil {
 		t.Errorf("%q, %v", s, err)
+	}
+}
+
+func TestDatabaseFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "app")
+	text := strings.Replace(least, "app: postgres://app@db/capstan", "appFile: "+file, 1)
+	if err := os.WriteFile(file, []byte("  \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("postgres://app:s3cret@db/capstan\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Database.App != "postgres://app:s3cret@db/capstan" {
+		t.Errorf("the URL is %q", c.Database.App)
+	}
+}
+
+func TestInstallCommand(t *testing.T) {
+	t.Parallel()
+	for want, chart := range map[string]AgentChart{
+		"helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set image.repository=YOUR-REGISTRY/capstan-agent --set join.token={token}":                     {},
+		"helm install capstan-agent oci://r.example/charts/capstan-agent --version 1.2.3 --namespace capstan-system --create-namespace --set image.repository=r.example/agent --set join.token={token}": {"oci://r.example/charts/capstan-agent", "1.2.3", "r.example/agent"},
+	} {
+		if got := chart.install(); got != want {
+			t.Errorf("%+v:\n%s\nwant\n%s", chart, got, want)
+		}
 	}
 }

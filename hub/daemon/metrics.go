@@ -132,10 +132,9 @@ type metered struct {
 	meter *meter.Meter
 }
 
-// Render renders one application. While it waits for a worker others render.
+// Render renders one application.
 func (m metered) Render(ctx context.Context, r render.Request) (render.Result, error) {
 	began := time.Now()
-	run.Expect(ctx, render.DefaultLimits().Timeout)
 	res, err := m.next.Render(ctx, r)
 	word := "ok"
 	if err != nil {

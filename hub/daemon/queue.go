@@ -16,7 +16,6 @@ const (
 	// queuePoll is the truth: work that nobody hinted at, such as a retry
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
-	workLease  = 2 * time.Minute
 	offlineGap = 2 * time.Second // between looks at a database that is away
 	claimTime  = time.Minute     // that one look may take
 	maxParents = 4096            // traces of work that waits, by kind
@@ -37,6 +36,7 @@ type queue struct {
 	meter  counts // nil: nobody counts
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
+	leases *leases
 	taken  map[int64]time.Time // by lease
 	// parents are the traces that asked for work on this replica. They are a
 	// hint: losing one costs a connection between spans.
@@ -51,7 +51,7 @@ type parentKey struct {
 
 func newQueue(system *store.System, owner string) *queue {
 	return &queue{
-		system: system, owner: owner, kinds: map[string]chan struct{}{},
+		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
 		taken: map[int64]time.Time{}, parents: map[parentKey]string{},
 	}
 }
@@ -105,14 +105,21 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+}
+
+// ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
+// again when freed says that these have become fewer.
+func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
 		run.Beat(ctx)
-		items, err := q.look(ctx, kind, limit)
+		items, err := q.look(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
 		if len(items) > 0 {
+			q.leases.took(items)
 			q.take(items)
 			return items, nil
 		}
@@ -126,16 +133,17 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 			timer.Stop()
 			return nil, ctx.Err()
 		case <-signal:
+		case <-freed:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-func (q *queue) look(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+func (q *queue) look(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
 	own, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
-	items, err := q.system.Claim(own, kind, q.owner, limit, workLease)
+	items, err := q.system.ClaimExcept(own, kind, q.owner, limit, workLease, busy)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		return nil, fault.Wrap(fault.Offline, err, "the database does not answer")
 	}
@@ -157,7 +165,7 @@ func (q *queue) take(items []hub.WorkItem) {
 		q.taken[items[i].Token] = now
 	}
 	for token, at := range q.taken {
-		if now.Sub(at) > 10*workLease { // given back by nobody
+		if now.Sub(at) > 2*longestHold { // given back by nobody
 			delete(q.taken, token)
 		}
 	}
@@ -180,12 +188,14 @@ func (q *queue) gave(items []hub.WorkItem, done bool) {
 
 // Done gives items back as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
+	q.leases.gave(items)
 	q.gave(items, true)
 	return q.system.Done(ctx, items)
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	q.leases.gave(items)
 	q.gave(items, false)
 	return q.system.Later(ctx, items, due)
 }

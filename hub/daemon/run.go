@@ -5,15 +5,18 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -64,6 +67,7 @@ type parts struct {
 	meter   *meter.Meter
 	tracer  *trace.Tracer
 	metrics *prometheus.Registry
+	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
 }
@@ -132,6 +136,10 @@ func (p *parts) addStore(ctx context.Context) error {
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
 	p.queue.meter = p.meter
 	p.health.Ready("database", p.db.Ping)
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
+		return fmt.Errorf("take up the work of the life before: %w", err)
+	}
 	return ensureDefault(ctx, p.db)
 }
 
@@ -202,12 +210,15 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pool, err = render.NewPool(render.Config{Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox})
+	p.pool, err = render.NewPool(render.Config{
+		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
+		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
+	})
 	if err != nil {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
@@ -241,6 +252,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
 		Unary:  []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
 		Stream: []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
 		Control: func(r grpc.ServiceRegistrar) {
@@ -265,6 +277,7 @@ func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) erro
 		return authority.Certificate()
 	}}, Log: p.log})
 	// Parts stop last one first: the port closes after those that it serves.
+	p.webSocket = split.WebSocket()
 	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
@@ -319,6 +332,12 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 	s.p.changed(a.Tenant)
 	s.p.queue.hint(hub.WorkRefresh)
 	return nil
+}
+
+func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+	err := s.System.Refused(ctx, tenant, cluster, r)
+	s.p.changed(tenant)
+	return err
 }
 
 func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {

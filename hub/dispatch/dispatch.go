@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -159,6 +160,7 @@ func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(con
 	own, end := trace.Start(trace.Resume(ctx, item.Trace), item.Kind, logkey.Tenant, string(item.Tenant), logkey.Operation, item.Key)
 	err := run.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
 	end(err)
+	failpoint.Here(failpoint.HubOutcomeAfter)
 	if err == nil {
 		err = d.work.Done(ctx, []hub.WorkItem{item})
 	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(min(5*time.Second<<min(item.Attempts, 7), 10*time.Minute))); later != nil {

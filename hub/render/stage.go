@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	loop "github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Work is where the stage finds applications to look at anew.
 type Work interface {
-	// Claim leases up to limit applications and waits for the first one.
-	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
+	// Claim leases up to limit applications and waits for the first one. It
+	// takes none of the tenants that busy gives; freed says that these have
+	// become fewer.
+	Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error)
 	// Load reads all that is needed for applications of one tenant.
 	Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error)
 	// Done gives leased items back as finished.
@@ -53,7 +55,7 @@ type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
 // StageConfig sets the stage's sizes.
 type StageConfig struct {
 	Batch    int // applications claimed at once; default 512
-	Parallel int // renders in flight; default 2
+	Parallel int // renders in flight for one tenant; default 2
 	Flush    int // results stored in one transaction at most; default 64
 }
 
@@ -67,9 +69,19 @@ const (
 // loopLimit is how long the stage may show no sign of life.
 const loopLimit = 90 * time.Second
 
+// looking is how many tenants' applications are loaded and compared with what
+// is recorded at one time: that costs memory and the database. Renders wait in
+// the pool instead.
+const looking = 2
+
+// batches of one tenant are worked on beside each other, so that what is quick
+// to look at does not wait for slow renders of the same tenant.
+const batches = 4
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
-// Many replicas may run one each.
+// Each tenant's applications are worked on apart, so that slow renders of one
+// keep no other waiting. Many replicas may run one each.
 type Stage struct {
 	cfg      StageConfig
 	work     Work
@@ -79,6 +91,11 @@ type Stage struct {
 	permits  Permits
 	log      *slog.Logger
 	counters Counters
+
+	looks chan struct{} // a token for each tenant that is being looked at
+	freed chan struct{} // capacity 1: a tenant is no longer busy
+	mu    sync.Mutex
+	busy  map[hub.TenantID]int // batches in work
 }
 
 // NewStage makes a stage; Run starts it.
@@ -92,7 +109,10 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	if cfg.Flush == 0 {
 		cfg.Flush = 64
 	}
-	return &Stage{cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log}
+	return &Stage{
+		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
+		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{},
+	}
 }
 
 // Counters gives the stage's exact counts so far.
@@ -101,10 +121,12 @@ func (s *Stage) Counters() *Counters { return &s.counters }
 // Run works until ctx ends, then returns nil. An application that cannot be
 // refreshed is recorded as such and never stops the loop.
 func (s *Stage) Run(ctx context.Context) error {
-	ctx, done := loop.Watch(ctx, "render", loopLimit)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	claims, done := loop.Watch(ctx, "render", loopLimit)
 	defer done()
 	for ctx.Err() == nil {
-		items, err := s.work.Claim(ctx, s.cfg.Batch)
+		items, err := s.work.Claim(claims, s.cfg.Batch, s.busyTenants, s.freed)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "refresh work cannot be claimed", "error", err)
@@ -113,11 +135,11 @@ func (s *Stage) Run(ctx context.Context) error {
 			continue
 		}
 		for tenant, mine := range byTenant(items) {
-			loop.Beat(ctx)
-			if err := loop.Safely(ctx, "render", func(ctx context.Context) error { s.batch(ctx, tenant, mine); return nil }); err != nil {
-				later := time.Now().Add(passingFirst) // the application that it came from is found by its lease alone
-				_ = s.work.Later(ctx, mine, later)
-			}
+			s.begin(tenant)
+			wg.Go(func() {
+				defer s.end(tenant)
+				s.batch(ctx, tenant, mine)
+			})
 		}
 	}
 	return nil
@@ -125,7 +147,13 @@ func (s *Stage) Run(ctx context.Context) error {
 
 // batch refreshes the leased applications of one tenant and gives them back.
 func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
-	passing, err := s.refresh(ctx, tenant, items)
+	own, done := loop.Watch(ctx, "render", loopLimit)
+	var passing map[hub.ApplicationID]bool
+	err := loop.Safely(own, "render", func(ctx context.Context) (err error) {
+		passing, err = s.refresh(ctx, tenant, items)
+		return err
+	})
+	done()
 	// The lease is given back even while the replica stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -156,49 +184,22 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	if len(done) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.HubRenderStored)
 	return s.work.Done(ctx, done)
 }
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	ids := make([]hub.ApplicationID, len(items))
-	forced := map[hub.ApplicationID]bool{}
-	traces := map[hub.ApplicationID]string{}
-	for i, item := range items {
-		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
-		traces[ids[i]] = item.Trace
-	}
-	found, err := s.work.Load(ctx, tenant, ids)
-	if err != nil {
-		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
-	}
 	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
-	var jobs []*job
-	for _, f := range found {
-		f.Forced = f.Forced || forced[f.Application.ID]
-		loop.Beat(ctx)
-		own := trace.Resume(ctx, traces[f.Application.ID])
-		err := loop.Safely(own, "render", func(ctx context.Context) error {
-			if j := r.look(ctx, f); j != nil {
-				j.trace = traces[f.Application.ID]
-				jobs = append(jobs, j)
-			}
-			return nil
-		})
-		if err != nil { // a defect in one application is nobody else's
-			r.passing[f.Application.ID] = true
-			r.fail(f, hub.ComparisonError, err)
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	jobs, err := r.lookAll(ctx, items)
+	if err != nil {
+		return nil, err
 	}
 	// What did not change is stored beside the renders, not before them: a
 	// commit in a large repository must not wait for its neighbours.
 	var wg sync.WaitGroup
 	var aside error
-	wg.Go(func() { aside = r.store(ctx) })
+	wg.Go(func() { aside = loop.Safely(ctx, "render", r.store) })
 	err = r.renderAll(ctx, jobs)
 	wg.Wait()
 	if err == nil {
@@ -376,7 +377,8 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 				return nil, err
 			}
 			if fresh {
-				return &recent[i], nil
+				old := recent[i] // alone: the others need not be kept for it
+				return &old, nil
 			}
 		}
 	}

@@ -19,41 +19,6 @@ import (
 // AgentNamespace is where agents of this package keep their state.
 const AgentNamespace = "capstan-system"
 
-// agentRights are the account and the rights of the agent's own chart. It is
-// never a member of system:masters: the API server asks these rules about each
-// request.
-func agentRights() (string, error) {
-	root, err := SourceRoot()
-	if err != nil {
-		return "", err
-	}
-	rules, err := os.ReadFile(filepath.Join(root, "charts", "capstan-agent", "files", "rules.yaml"))
-	if err != nil {
-		return "", fmt.Errorf("read the rights of the agent's chart: %w", err)
-	}
-	return `apiVersion: v1
-kind: Namespace
-metadata: {name: capstan-system}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: capstan-agent, namespace: capstan-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: capstan-agent}
-rules:
-` + string(rules) + `
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: capstan-agent}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: capstan-agent}
-subjects:
-- {kind: ServiceAccount, name: capstan-agent, namespace: capstan-system}
-`, nil
-}
-
 // HubOptions say how a hub is started.
 type HubOptions struct {
 	Bin      string // folder with capstan-hub
@@ -62,7 +27,7 @@ type HubOptions struct {
 	Secret   string // that GitHub webhooks are signed with
 	Replica  string
 	Settings map[string]any // merged into the configuration
-	Env      []string       // added to the environment
+	Env      []string       // added to the hub's environment
 }
 
 // A Hub is the real binary as a process of its own.
@@ -187,11 +152,17 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
+// Dir is where the hub keeps its configuration, mirrors and log.
+func (h *Hub) Dir() string { return h.options.Dir }
+
 // LogFile is where the hub logs to.
 func (h *Hub) LogFile() string { return h.file("hub.log") }
 
 // PID is the hub's process.
 func (h *Hub) PID() int { return h.process.cmd.Process.Pid }
+
+// Ended is closed when the hub's process, as it is now, has ended.
+func (h *Hub) Ended() <-chan struct{} { return h.process.done }
 
 // Kill ends the hub as a crash would.
 func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
@@ -204,7 +175,8 @@ type AgentOptions struct {
 	Bin       string
 	Dir       string
 	Cluster   *Cluster
-	JoinToken string   // only the first start needs one
+	JoinToken string // only the first start needs one
+	Through   string // URL of the API server, such as that of a Ledger; empty: the cluster's own
 	Env       []string // added to the environment
 }
 
@@ -222,14 +194,14 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's folder: %w", err)
 	}
-	rights, err := agentRights()
+	rights, err := AgentRights("cluster")
 	if err != nil {
 		return nil, err
 	}
 	if err := o.Cluster.Apply(ctx, rights); err != nil {
 		return nil, fmt.Errorf("give the agent its rights: %w", err)
 	}
-	kubeconfig, err := o.Cluster.AccountKubeconfig(ctx, AgentNamespace, "capstan-agent")
+	kubeconfig, err := o.Cluster.AccountKubeconfigTo(ctx, AgentNamespace, "capstan-agent", o.Through)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
@@ -261,6 +233,12 @@ func (a *Agent) Start(context.Context) error {
 	})
 	return err
 }
+
+// Ended is closed when the agent's process, as it is now, has ended.
+func (a *Agent) Ended() <-chan struct{} { return a.process.done }
+
+// StateDir is what the agent keeps on its disk.
+func (a *Agent) StateDir() string { return filepath.Join(a.options.Dir, "state") }
 
 // LogFile is where the agent logs to.
 func (a *Agent) LogFile() string { return filepath.Join(a.options.Dir, "agent.log") }

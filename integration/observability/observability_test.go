@@ -47,7 +47,8 @@ func begin(t *testing.T, c *harness.Collector) *stack.Stack {
 	s, err := stack.Start(ctx, stack.Options{
 		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"},
 		Settings: map[string]any{"metrics": map[string]any{"perTenant": true, "applicationLabels": []string{"team"}}},
-		Env:      []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"},
+		HubEnv:   []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"},
+		AgentEnv: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -147,6 +147,15 @@ func attempt(name, arg string) (string, error) {
 	case "memfd":
 		_, err := unix.MemfdCreate("x", 0)
 		return "memfd", err
+	case "pid":
+		return fmt.Sprint(os.Getpid()), nil
+	case "fd":
+		var n int
+		if _, err := fmt.Sscan(arg, &n); err != nil {
+			return "", err
+		}
+		got, err := unix.Read(n, make([]byte, 10))
+		return fmt.Sprint(got), err
 	case "raise-limit":
 		return "raised", unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 	case "x32":
@@ -252,7 +261,7 @@ func TestSandboxHolds(t *testing.T) {
 func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
 	p := newPool(t, func(c *render.Config) {
 		c.Workers = 1
-		c.Limits.Timeout = 700 * time.Millisecond
+		c.Limits.Timeout = 2 * time.Second
 		c.Limits.Memory = 128 << 20
 		if raceDetector {
 			c.Limits.Memory, c.Limits.Timeout = 512<<20, 5*time.Second
