@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/buckets"
 )
 
 const (
@@ -86,26 +87,27 @@ const (
 		RETURNING r.application_id`
 	touchResources = `
 		UPDATE resource r SET mark = $3
-		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[]) AS u (app, api_group, kind, namespace, name, hash)
+		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[]) AS u (app, api_group, kind, namespace, name, hash, leaf)
 		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
-		  AND  r.hash = u.hash AND r.mark <> $3`
+		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> $3`
 	upsertResources = `
 		INSERT INTO resource AS r (tenant_id, cluster_id, mark, updated_at, application_id, api_group, kind, namespace, name, hash,
-		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at)
+		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
 		SELECT $1, $2, $3, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
-		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at
+		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf
 		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
-		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[])
-		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at)
+		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[])
+		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
 		ON CONFLICT (tenant_id, application_id, cluster_id, kind, namespace, name, api_group) DO UPDATE
 		SET    mark = excluded.mark, updated_at = excluded.updated_at, hash = excluded.hash, version = excluded.version, uid = excluded.uid,
 		       parent = excluded.parent, managed = excluded.managed, sync = excluded.sync, health = excluded.health, message = excluded.message,
 		       requires_prune = excluded.requires_prune, hook = excluded.hook, wave = excluded.wave, diff = excluded.diff, info = excluded.info,
-		       born_at = excluded.born_at
-		WHERE  r.hash <> excluded.hash
+		       born_at = excluded.born_at, bucket = excluded.bucket, leaf = excluded.leaf
+		WHERE  r.hash <> excluded.hash OR r.leaf <> excluded.leaf
 		RETURNING r.application_id`
 	sweepResources = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 RETURNING application_id`
+	sweepBuckets   = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 AND bucket = ANY ($4::integer[]) RETURNING application_id`
 
 	selectResources = `
 		SELECT cluster_id, application_id, uid, parent, api_group, version, kind, namespace, name, managed, sync, health, message,
@@ -129,7 +131,8 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 		return hub.Observed{}, missing(err, "there is no such cluster")
 	}
 	if at.epoch == o.Epoch && o.Seq <= at.seq {
-		return hub.Observed{Repeated: true}, nil
+		found, err := t.compare(ctx, cluster, o.Sums) // the answer may have been lost
+		return hub.Observed{Repeated: true, Comparison: found}, err
 	}
 	out := hub.Observed{Resnapshot: at.advance(o)}
 	o, err := t.here(ctx, cluster, o)
@@ -139,7 +142,11 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 	if out.Over, err = t.storeObservation(ctx, cluster, o, at); err != nil {
 		return hub.Observed{}, fmt.Errorf("store observation of cluster %q: %w", cluster, err)
 	}
-	return out, t.agentConditions(ctx, o.Applications)
+	if err := t.agentConditions(ctx, o.Applications); err != nil {
+		return hub.Observed{}, err
+	}
+	out.Comparison, err = t.compare(ctx, cluster, o.Sums)
+	return out, err
 }
 
 // progress is how far the reports of a cluster go. snapshot is negative when
@@ -236,6 +243,7 @@ func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o 
 	}
 	var over []hub.OperationID
 	t.queueApps(b, o.Applications)
+	t.queueStamps(b, cluster, o.Applications, at.mark)
 	if err := t.queueOperations(b, cluster, o.Operations, &over); err != nil {
 		return nil, err
 	}
@@ -243,7 +251,11 @@ func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o 
 	if err := t.queueResources(b, cluster, o.Resources, at.mark); err != nil {
 		return nil, err
 	}
-	if at.sweep {
+	switch {
+	case at.sweep && o.Bounded:
+		b.Queue(sweepBuckets, t.id, cluster, at.mark, integers(o.Buckets)).Query(t.touchApps(changeResources))
+		b.Queue(sweepStamps, t.id, cluster, at.mark, integers(o.Buckets))
+	case at.sweep:
 		b.Queue(sweepResources, t.id, cluster, at.mark).Query(t.touchApps(changeResources))
 	}
 	if len(o.Closed) > 0 {
@@ -358,6 +370,7 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 	message, diff, info := make([]string, n), make([]string, n), make([]*string, n)
 	managed, prune, hook := make([]bool, n), make([]bool, n), make([]bool, n)
 	wave, born, hash := make([]int32, n), make([]*time.Time, n), make([][]byte, n)
+	bucket, leaf := make([]int32, n), make([]int64, n)
 	for i := range resources {
 		r := &resources[i]
 		text, sum, err := fingerprint(*r)
@@ -369,10 +382,11 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 		message[i], diff[i], info[i] = clean(r.Message), clean(r.DiffSummary), text
 		managed[i], prune[i], hook[i] = r.Managed, r.RequiresPrune, r.Hook
 		wave[i], born[i], hash[i] = r.Wave, r.CreatedAt, sum
+		bucket[i], leaf[i] = stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
 	}
-	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash)
+	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, leaf)
 	b.Queue(upsertResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, micro(time.Now()),
-		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born).Query(t.touchApps(changeResources))
+		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born, bucket, leaf).Query(t.touchApps(changeResources))
 	return nil
 }
 
@@ -386,7 +400,7 @@ func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
 		}
 		info = &text
 	}
-	r.UpdatedAt = time.Time{}
+	r.UpdatedAt, r.Stamp = time.Time{}, nil
 	all, err := json.Marshal(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("hash resource: %w", err)
