@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,6 +73,15 @@ const (
 		WHERE  o.tenant_id = $1 AND o.id = m.id
 		  AND  (NOT m.was_over OR (o.healthy_at IS NULL AND m.healthy_at IS NOT NULL))
 		RETURNING o.id, o.application_id, m.is_over AND NOT m.was_over`
+
+	// A delete operation whose own result was lost with the agent's state.
+	endDeletions = `
+		UPDATE operation o
+		SET    phase = 'Succeeded', message = 'nothing of the application is left in the cluster', finished_at = $5
+		FROM   unnest($3::uuid[], $4::bigint[]) AS u (app, generation)
+		WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
+		  AND  o.phase IN ('Pending', 'Running', 'Terminating')
+		RETURNING o.id, o.application_id, true`
 
 	deleteGone = `
 		DELETE FROM resource r
@@ -237,16 +247,25 @@ func last[T any](in []T, key func(T) (string, bool)) []T {
 // that became over.
 func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o hub.Observation, at progress) ([]hub.OperationID, error) {
 	b := &pgx.Batch{}
-	if len(o.Operations) == 0 && len(o.Closed) == 0 {
+	if len(o.Operations) == 0 && len(o.Closed) == 0 && !slices.ContainsFunc(o.Applications, func(a hub.ApplicationObservation) bool { return a.Gone }) {
 		// Live state can be reported again; what ended cannot.
 		b.Queue(lazyCommit)
 	}
 	var over []hub.OperationID
-	t.queueApps(b, o.Applications)
+	apps, gone := o.Applications[:0:0], o.Applications[:0:0]
+	for _, a := range o.Applications {
+		if a.Gone {
+			gone = append(gone, a)
+			continue
+		}
+		apps = append(apps, a)
+	}
+	t.queueApps(b, apps)
 	t.queueStamps(b, cluster, o.Applications, at.mark)
 	if err := t.queueOperations(b, cluster, o.Operations, &over); err != nil {
 		return nil, err
 	}
+	t.queueDeletions(b, cluster, gone, &over)
 	t.queueGone(b, cluster, o.Gone)
 	if err := t.queueResources(b, cluster, o.Resources, at.mark); err != nil {
 		return nil, err
@@ -322,8 +341,28 @@ func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.
 		started, finished, healthy = append(started, op.StartedAt), append(finished, op.FinishedAt), append(healthy, op.HealthyAt)
 	}
 	now := micro(time.Now())
-	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(func(rows pgx.Rows) error {
-		*over = nil
+	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, over))
+	return nil
+}
+
+// queueDeletions ends the deletions of applications of which an agent says
+// that nothing is left: that they ended is known even if the result is lost.
+func (t *Tenant) queueDeletions(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ApplicationObservation, over *[]hub.OperationID) {
+	if len(gone) == 0 {
+		return
+	}
+	var app []string
+	var generation []int64
+	for _, a := range gone {
+		app, generation = append(app, string(a.Application)), append(generation, a.Generation)
+	}
+	now := micro(time.Now())
+	b.Queue(endDeletions, t.id, cluster, app, generation, now).Query(t.ended(now, over))
+}
+
+// ended enqueues what follows from operations that became over.
+func (t *Tenant) ended(now time.Time, over *[]hub.OperationID) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
 		var id, app string
 		var ended bool
 		_, err := pgx.ForEachRow(rows, []any{&id, &app, &ended}, func() error {
@@ -336,8 +375,7 @@ func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.
 			return nil
 		})
 		return err
-	})
-	return nil
+	}
 }
 
 func (t *Tenant) queueGone(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ResourceGone) {
