@@ -26,10 +26,12 @@ type desired struct{ a *agent }
 // Cursor is how far the log is stored.
 func (d desired) Cursor() *linkv1.Cursor {
 	c, lost := d.a.store.Place()
-	return &linkv1.Cursor{
-		Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof, Lost: lost,
-		Generation: d.a.secret.Highest(), Compares: true,
+	at := &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof}
+	if lost {
+		at = &linkv1.Cursor{Guard: at}
 	}
+	at.Generation, at.Compares = d.a.secret.Highest(), true
+	return at
 }
 
 // Take stores a batch. The engine begins at once, while the disk writes:

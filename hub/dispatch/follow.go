@@ -119,7 +119,7 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 // serve brings an agent whose past is the hub's up to date, and follows the
 // log from there.
 func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake <-chan struct{}) error {
-	if p.noted && p.verdict == follows {
+	if p.noted {
 		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
 		if err != nil {
 			return err

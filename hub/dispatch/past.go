@@ -30,7 +30,7 @@ type past struct {
 	verdict verdict
 	reason  string // of rewinds
 	proven  bool   // of rewinds: this hub has signed the place
-	noted   bool   // a rewind stands in the books of this cluster
+	noted   bool   // a rewind stands in the books that the agent's place refutes
 	by      string // of confirms
 	at      time.Time
 }
@@ -40,6 +40,8 @@ type past struct {
 // of it, and would roll its clusters back.
 func (f *follower) judge(ctx context.Context, start *linkv1.Cursor) (past, error) {
 	var p past
+	lost := start.GetIncarnation() == "" && start.GetGuard() != nil
+	start = place(start)
 	keys, err := f.d.store.Keys(ctx, f.tenant)
 	if err != nil {
 		return p, err
@@ -59,13 +61,14 @@ func (f *follower) judge(ctx context.Context, start *linkv1.Cursor) (past, error
 		if err := f.weigh(ctx, tx, start, head, &p); err != nil {
 			return err
 		}
-		switch {
-		case noted == nil:
-		case p.verdict == replays:
-			// An agent that has lost its place cannot say which past is right.
+		p.noted = noted != nil && p.verdict == follows
+		if noted != nil && p.verdict != follows && p.verdict != rewinds {
+			// Only an agent that holds the very same past may go on while a
+			// decision is open.
 			p.verdict, p.reason = rewinds, noted.Reason
-		default:
-			p.noted = true
+		}
+		if lost && p.verdict == follows {
+			p.verdict, f.seq = replays, 0
 		}
 		return nil
 	})
@@ -73,6 +76,14 @@ func (f *follower) judge(ctx context.Context, start *linkv1.Cursor) (past, error
 		p.proven = start.GetIncarnation() != "" && hmac.Equal(start.GetProof(), f.proof(start.GetIncarnation(), start.GetSeq(), start.GetChain()))
 	}
 	return p, err
+}
+
+// place is where the agent was: its cursor, or what it remembers of one.
+func place(start *linkv1.Cursor) *linkv1.Cursor {
+	if start.GetIncarnation() == "" && start.GetGuard() != nil {
+		return start.GetGuard()
+	}
+	return start
 }
 
 func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head hub.LogHead, p *past) error {
@@ -106,10 +117,6 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 		p.verdict, p.reason = rewinds, fmt.Sprintf("row %d of the hub's log is not the one that the agent holds", start.GetSeq())
 		return nil
 	}
-	if start.GetLost() {
-		p.verdict = replays
-		return nil
-	}
 	f.seq = int64(start.GetSeq())
 	return nil
 }
@@ -117,9 +124,10 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 // refuse notes that the agent holds another past, tells it so, and sends
 // nothing more until the agent goes or an admin has decided.
 func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past, wake <-chan struct{}) error {
+	at := place(start)
 	f.d.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
 	note := hub.Rewind{
-		Reason: p.reason, Proven: p.proven, AgentIncarnation: start.GetIncarnation(), AgentSeq: int64(min(start.GetSeq(), 1<<62)), SeenAt: time.Now(),
+		Reason: p.reason, Proven: p.proven, AgentIncarnation: at.GetIncarnation(), AgentSeq: int64(min(at.GetSeq(), 1<<62)), SeenAt: time.Now(),
 	}
 	err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.NoteRewind(ctx, f.cluster, note) })
 	if err != nil {
@@ -169,7 +177,7 @@ func (f *follower) confirm(ctx context.Context, start *linkv1.Cursor, p past) er
 	}
 	f.d.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", "cluster", f.cluster, "by", p.by)
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Confirmed{Confirmed: &linkv1.Confirmed{
-		Incarnation: f.head.Incarnation, From: start, By: p.by, AtUnixNano: p.at.UnixNano(),
+		Incarnation: f.head.Incarnation, From: place(start), By: p.by, AtUnixNano: p.at.UnixNano(),
 	}}})
 }
 

@@ -240,8 +240,8 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 type desired struct{ *inventory.Store }
 
 func (d desired) Cursor() *linkv1.Cursor {
-	c, lost := d.Place()
-	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof, Lost: lost, Compares: true}
+	c, _ := d.Place()
+	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof, Compares: true}
 }
 
 func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {

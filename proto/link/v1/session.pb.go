@@ -236,7 +236,7 @@ type Cursor struct {
 	Chain         []byte                 `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`            // chain hash at seq, 32 bytes
 	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`            // what the hub gave with the last row; proves that the place existed
 	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // highest of any application that was seen here
-	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`             // the place is known, the copy is not: everything is wanted again
+	Guard         *Cursor                `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`            // with no incarnation: the place that was known before the copy was lost
 	Compares      bool                   `protobuf:"varint,7,opt,name=compares,proto3" json:"compares,omitempty"`     // the agent answers Compare
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -307,11 +307,11 @@ func (x *Cursor) GetGeneration() uint64 {
 	return 0
 }
 
-func (x *Cursor) GetLost() bool {
+func (x *Cursor) GetGuard() *Cursor {
 	if x != nil {
-		return x.Lost
+		return x.Guard
 	}
-	return false
+	return nil
 }
 
 func (x *Cursor) GetCompares() bool {
@@ -682,7 +682,7 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
 	"until_unix\x18\x02 \x01(\x03R\tuntilUnix\x12\x14\n" +
-	"\x05proof\x18\x03 \x01(\fR\x05proof\"\xb8\x01\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\xcb\x01\n" +
 	"\x06Cursor\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
@@ -690,8 +690,8 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\x05proof\x18\x04 \x01(\fR\x05proof\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\x04R\n" +
-	"generation\x12\x12\n" +
-	"\x04lost\x18\x06 \x01(\bR\x04lost\x12\x1a\n" +
+	"generation\x12%\n" +
+	"\x05guard\x18\x06 \x01(\v2\x0f.link.v1.CursorR\x05guard\x12\x1a\n" +
 	"\bcompares\x18\a \x01(\bR\bcompares\"\xe4\x02\n" +
 	"\rHelloResponse\x12\x1f\n" +
 	"\vhub_version\x18\x01 \x01(\tR\n" +
@@ -756,18 +756,19 @@ var file_link_v1_session_proto_goTypes = []any{
 var file_link_v1_session_proto_depIdxs = []int32{
 	2, // 0: link.v1.HelloRequest.cursor:type_name -> link.v1.Cursor
 	1, // 1: link.v1.HelloRequest.revoked:type_name -> link.v1.Revoked
-	1, // 2: link.v1.HelloResponse.revoked:type_name -> link.v1.Revoked
-	6, // 3: link.v1.BeatReply.closing:type_name -> link.v1.Closing
-	1, // 4: link.v1.BeatReply.revoked:type_name -> link.v1.Revoked
-	0, // 5: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
-	4, // 6: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
-	3, // 7: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
-	5, // 8: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	2, // 2: link.v1.Cursor.guard:type_name -> link.v1.Cursor
+	1, // 3: link.v1.HelloResponse.revoked:type_name -> link.v1.Revoked
+	6, // 4: link.v1.BeatReply.closing:type_name -> link.v1.Closing
+	1, // 5: link.v1.BeatReply.revoked:type_name -> link.v1.Revoked
+	0, // 6: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
+	4, // 7: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
+	3, // 8: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
+	5, // 9: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_session_proto_init() }
