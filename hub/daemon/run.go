@@ -164,6 +164,17 @@ func SetupLink(ctx context.Context, cfg Config) (string, error) {
 	return api.SetupLink(cfg.publicURL(), token), err
 }
 
+// Restored tells the hub that its database was restored from a backup. It
+// gives how many clusters wait for an admin's decision from now on.
+func Restored(ctx context.Context, cfg Config) (int, error) {
+	db, err := open(ctx, cfg, Logger(cfg.Log))
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.Restored(ctx, time.Now())
+}
+
 func (c Config) publicURL() string {
 	if c.PublicURL != "" {
 		return strings.TrimSuffix(c.PublicURL, "/")
@@ -234,7 +245,8 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
-		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
+		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
