@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -61,7 +62,9 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return wave.Outcome{}, refused
 	}
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	failpoint.Here(failpoint.AgentHookBefore)
 	out, message, err := t.make(ctx, at, it, body)
+	failpoint.Here(failpoint.AgentHookAfter)
 	if err != nil {
 		a.settle(ctx, x, nil)
 		return wave.Outcome{}, explain(err, it.Key, "create")
@@ -162,7 +165,9 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 			return wave.Outcome{}, explain(err, it.Key, "delete")
 		}
 	}
+	failpoint.Here(failpoint.AgentDeleteBefore)
 	err = a.e.kube.delete(ctx, at, uid, propagation(it.Options))
+	failpoint.Here(failpoint.AgentDeleteAfter)
 	if apierrors.IsConflict(err) {
 		return t.another(it), nil
 	}
@@ -263,6 +268,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
 	err = a.e.kube.delete(ctx, at, uid, metav1.DeletePropagationBackground)
+	failpoint.Here(failpoint.AgentHookRemoved)
 	if err != nil && !apierrors.IsConflict(err) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}

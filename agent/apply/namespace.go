@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -57,6 +58,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 			out = written{true, "configured"}
 		}
 	}
+	failpoint.Here(failpoint.AgentNamespace)
 	a.mu.Lock()
 	a.namespaces[string(text)] = struct{}{}
 	a.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -38,7 +39,9 @@ type written struct {
 // it. Events that arrive meanwhile are judged after the answer.
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
 	s := a.sending(x, d, body, w)
+	failpoint.Here(failpoint.AgentSendBefore)
 	out, err := a.send(ctx, s)
+	failpoint.Here(failpoint.AgentSendAfter)
 	if err == nil {
 		err = a.record(ctx, x, d, s, out)
 	}
@@ -48,6 +51,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 		a.settle(ctx, x, out)
 		return written{}, err
 	}
+	failpoint.Here(failpoint.AgentRecordAfter)
 	a.settle(ctx, x, out)
 	return s.outcome(out), nil
 }

@@ -5,6 +5,7 @@
 package daemon
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -51,6 +53,16 @@ type Config struct {
 	GuardFile string
 	// FieldManager is the name under which fields are owned; empty: capstan.
 	FieldManager string
+	// HTTPSProxy and NoProxy say which HTTP proxy leads to the hub, in the
+	// words of the environment variables. Empty: none.
+	HTTPSProxy, NoProxy string
+	// OuterCAFile holds certificates (PEM) of authorities that may vouch,
+	// beside those of the system, for whatever ends TLS in front of the hub.
+	// Empty: nobody has to; the hub proves its own key inside in any case.
+	OuterCAFile string
+	// Watchdog ends the agent when its hub has answered nothing for so long;
+	// zero: 10 min; negative: never.
+	Watchdog time.Duration
 	// Log takes what happens.
 	Log *slog.Logger
 	// Dial opens connections to the hub; nil: TCP.
@@ -141,6 +153,29 @@ func (c Config) token() (string, error) {
 		return "", fault.Wrap(fault.Invalid, err, "the join token cannot be read from %q", c.JoinTokenFile)
 	}
 	return strings.TrimSpace(string(raw)), nil
+}
+
+// Outer is what lies between the agent and the hub.
+func (c Config) Outer() (tunnel.Outer, error) {
+	proxy, err := tunnel.NewProxy(c.HTTPSProxy, c.NoProxy)
+	if err != nil {
+		return tunnel.Outer{}, err
+	}
+	o := tunnel.Outer{Proxy: proxy}
+	if c.OuterCAFile == "" {
+		return o, nil
+	}
+	raw, err := os.ReadFile(c.OuterCAFile)
+	if err != nil {
+		return o, fault.Wrap(fault.Invalid, err, "the outer CA file %q cannot be read", c.OuterCAFile)
+	}
+	if o.Roots, err = x509.SystemCertPool(); err != nil {
+		o.Roots = x509.NewCertPool()
+	}
+	if !o.Roots.AppendCertsFromPEM(raw) {
+		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.OuterCAFile)
+	}
+	return o, nil
 }
 
 // rest finds out how to reach the cluster.

@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -192,6 +193,7 @@ func (s *Store) commit() error {
 	if len(batch) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.AgentCommitBefore)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for _, w := range batch {
 			if err := w.apply(tx); err != nil {
@@ -200,6 +202,7 @@ func (s *Store) commit() error {
 		}
 		return nil
 	})
+	failpoint.Here(failpoint.AgentCommitAfter)
 	if err != nil {
 		err = fault.Wrap(fault.Exceeded, err, "the agent's state cannot be written to its directory")
 	}

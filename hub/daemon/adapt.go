@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/tunnel"
@@ -132,6 +133,15 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 	return cred, err
 }
 
+// HostKeys gives the keys of SSH servers that a tenant has stored.
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		keys, err = t.HostKeys(ctx)
+		return err
+	})
+	return keys, err
+}
+
 // deployer is dispatch as the catalogue sees it. The transactions that the
 // catalogue hands over are those of catalogStore, which are the store's.
 type deployer struct{}
@@ -228,10 +238,12 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 }
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	failpoint.Here(failpoint.HubSourceListed)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
 		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
 		return err
 	})
+	failpoint.Here(failpoint.HubSourceFetched)
 	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return err

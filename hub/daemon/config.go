@@ -117,6 +117,10 @@ type Sources struct {
 type Render struct {
 	Workers int    `json:"workers"` // renders at once; default: number of CPUs
 	Sandbox string `json:"sandbox"` // "none" renders without Landlock and seccomp
+	// Timeout and MemoryMiB bound one render; it fails alone when it passes
+	// one of them.
+	Timeout   Duration `json:"timeout"`   // default 60s
+	MemoryMiB int      `json:"memoryMiB"` // at least 64; default 512
 }
 
 // Log sets the log's format and level.
@@ -130,11 +134,16 @@ type Webhook struct {
 	GitHubSecretFile string `json:"githubSecretFile"`
 }
 
-// RateLimits bounds requests of one session or token; those of an address and
-// of a tenant are at least as high.
+// RateLimits bounds requests of one session or token, where those of an
+// address and of a tenant are at least as high, and the agents that attach.
 type RateLimits struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 100
 	Burst             int     `json:"burst"`             // default 300
+
+	// Agents that may attach to this process. Those beyond are told when to
+	// come again.
+	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 50
+	AgentBurst      int     `json:"agentBurst"`      // default 600
 }
 
 func (l RateLimits) rates() api.Rates {
@@ -191,6 +200,8 @@ func (c *Config) defaults() {
 	set(&c.Log.Level, "info")
 	set(&c.Limits.RequestsPerSecond, 100)
 	set(&c.Limits.Burst, 300)
+	set(&c.Limits.AgentsPerSecond, 50)
+	set(&c.Limits.AgentBurst, 600)
 	if c.Replica == "" {
 		host, _ := os.Hostname()
 		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
@@ -226,6 +237,9 @@ func (c Config) Validate() error {
 	}
 	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {
 		bad("render.sandbox: %q is unknown; leave it out, or write none to render without a sandbox", c.Render.Sandbox)
+	}
+	if m := c.Render.MemoryMiB; m > 0 && m < 64 {
+		bad("render.memoryMiB: %d is too little; a renderer needs 64 or more", m)
 	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		bad("log.format: %q is unknown; write text or json", c.Log.Format)
@@ -268,7 +282,9 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 	}{
 		{"heartbeat", float64(c.Heartbeat)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
 		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
+		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
+		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"database.maxConns", float64(c.Database.MaxConns)},
 	} {
 		if n.value < 0 {

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300}) {
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 50, 600}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {
@@ -70,6 +70,8 @@ func TestConfigIsRefused(t *testing.T) {
 		"negative duration":   {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
 		"negative interval":   {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
 		"negative parallel":   {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
+		"a second before":     {"nothing would be rendered", least + "render: {timeout: -1s}\n", "render.timeout"},
+		"a renderer of 1 MiB": {"it could not start", least + "render: {memoryMiB: 1}\n", "render.memoryMiB"},
 		"negative workers":    {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
 		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
 		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/hub/store"
-	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/web"
 )
 
@@ -68,7 +68,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 // serveHTTP answers until ctx ends; requests under way may end in peace.
 func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 	s := &http.Server{
-		Handler: p.api, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: p.front(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	done := make(chan error, 1)
@@ -87,6 +87,18 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+// front serves the API and, on one path, the WebSocket of agents whose way
+// to the hub lets through nothing but HTTP.
+func (p *parts) front() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tunnel.WebSocketPath {
+			p.webSocket.ServeHTTP(w, r)
+			return
+		}
+		p.api.ServeHTTP(w, r)
+	})
 }
 
 // hooks takes webhooks. A webhook names a repository; every tenant that uses
@@ -123,20 +135,16 @@ func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (i
 	found := 0
 	err := h.p.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		found = 0
-		seen := map[hub.RepositoryID]bool{}
-		for _, u := range urls {
-			r, err := t.RepositoryByURL(ctx, u)
-			if fault.KindOf(err) == fault.Missing {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if seen[r.ID] {
-				continue
-			}
-			seen[r.ID] = true
-			if err := t.Fetch(ctx, r.ID); err != nil {
+		places := make([]string, len(urls))
+		for i, u := range urls {
+			places[i] = hub.RepoPlace(u)
+		}
+		ids, err := t.RepositoriesAt(ctx, places)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := t.Fetch(ctx, id); err != nil {
 				return err
 			}
 			found++

@@ -14,7 +14,6 @@ const (
 	// queuePoll is the truth: work that nobody hinted at, such as a retry
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
-	workLease  = 2 * time.Minute
 	offlineGap = 2 * time.Second // between looks at a database that is away
 )
 
@@ -24,10 +23,11 @@ type queue struct {
 	owner  string
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
+	leases *leases
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}}
+	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases()}
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -70,6 +70,7 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 			return nil, err
 		}
 		if len(items) > 0 {
+			q.leases.took(items)
 			return items, nil
 		}
 		wait := queuePoll
@@ -91,10 +92,12 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 
 // Done gives items back as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
+	q.leases.gave(items)
 	return q.system.Done(ctx, items)
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	q.leases.gave(items)
 	return q.system.Later(ctx, items, due)
 }

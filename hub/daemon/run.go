@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -56,6 +57,8 @@ type parts struct {
 	fleet    *fleet.Server
 	inviter  fleet.Inviter
 	api      *api.Server
+
+	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
 }
@@ -115,6 +118,10 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
+		return fmt.Errorf("take up the work of the life before: %w", err)
+	}
 	return ensureDefault(ctx, p.db)
 }
 
@@ -185,7 +192,10 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pool, err = render.NewPool(render.Config{Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox})
+	p.pool, err = render.NewPool(render.Config{
+		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
+		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
+	})
 	if err != nil {
 		return err
 	}
@@ -224,6 +234,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
@@ -246,6 +257,7 @@ func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) erro
 		return authority.Certificate()
 	}}, Log: p.log})
 	// Parts stop last one first: the port closes after those that it serves.
+	p.webSocket = split.WebSocket()
 	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
@@ -300,6 +312,12 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 	s.p.changed(a.Tenant)
 	s.p.queue.hint(hub.WorkRefresh)
 	return nil
+}
+
+func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+	err := s.System.Refused(ctx, tenant, cluster, r)
+	s.p.changed(tenant)
+	return err
 }
 
 func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {

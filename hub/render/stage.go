@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -69,6 +70,10 @@ const (
 // the pool instead.
 const looking = 2
 
+// batches of one tenant are worked on beside each other, so that what is quick
+// to look at does not wait for slow renders of the same tenant.
+const batches = 4
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
 // Each tenant's applications are worked on apart, so that slow renders of one
@@ -86,7 +91,7 @@ type Stage struct {
 	looks chan struct{} // a token for each tenant that is being looked at
 	freed chan struct{} // capacity 1: a tenant is no longer busy
 	mu    sync.Mutex
-	busy  map[hub.TenantID]bool
+	busy  map[hub.TenantID]int // batches in work
 }
 
 // NewStage makes a stage; Run starts it.
@@ -102,7 +107,7 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	}
 	return &Stage{
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
-		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]bool{},
+		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{},
 	}
 }
 
@@ -124,9 +129,9 @@ func (s *Stage) Run(ctx context.Context) error {
 			continue
 		}
 		for tenant, mine := range byTenant(items) {
-			s.setBusy(tenant, true)
+			s.begin(tenant)
 			wg.Go(func() {
-				defer s.setBusy(tenant, false)
+				defer s.end(tenant)
 				s.batch(ctx, tenant, mine)
 			})
 		}
@@ -167,6 +172,7 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	if len(done) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.HubRenderStored)
 	return s.work.Done(ctx, done)
 }
 

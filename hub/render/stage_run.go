@@ -3,11 +3,10 @@ package render
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -33,20 +32,31 @@ func (s *Stage) Counts() Counters {
 	return s.counters
 }
 
+// busyTenants gives those that have as many batches in work as they may.
 func (s *Stage) busyTenants() []hub.TenantID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.busy))
+	var out []hub.TenantID
+	for tenant, n := range s.busy {
+		if n >= batches {
+			out = append(out, tenant)
+		}
+	}
+	return out
 }
 
-func (s *Stage) setBusy(tenant hub.TenantID, busy bool) {
+func (s *Stage) begin(tenant hub.TenantID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if busy {
-		s.busy[tenant] = true
-		return
+	s.busy[tenant]++
+}
+
+func (s *Stage) end(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[tenant]--; s.busy[tenant] == 0 {
+		delete(s.busy, tenant)
 	}
-	delete(s.busy, tenant)
 	select {
 	case s.freed <- struct{}{}:
 	default: // it is known already
@@ -177,6 +187,7 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			done = append(done, *o.rendered)
 		}
 	}
+	failpoint.Here(failpoint.HubRenderDone)
 	if len(done) > 0 {
 		if err := r.sink.Rendered(ctx, r.tenant, done); err != nil {
 			return fmt.Errorf("store %d snapshots: %w", len(done), err)

@@ -99,6 +99,16 @@ const (
 		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
 		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
 
+	// A transaction that enqueues an item again may be about to commit. Only with
+	// the rows locked do the next two statements see the same: else the first
+	// one finds nothing to keep, the second one nothing to drop, and the item
+	// sleeps until its lease ends.
+	lockWork = `
+		SELECT FROM work.item i
+		JOIN   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		       ON i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key
+		ORDER  BY i.kind, i.tenant_id, i.key
+		FOR    UPDATE OF i`
 	// An item that was enqueued again while it was leased stays.
 	keepWork = `
 		UPDATE work.item i
@@ -120,6 +130,11 @@ const (
 		SET    ready = now() + $5::interval
 		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
 		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+	giveBackWork = `
+		UPDATE work.item i
+		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '',
+		       forced = i.forced OR i.forced_next, forced_next = false
+		WHERE  i.owner = $1 AND i.token IS NOT NULL`
 	countWork = `SELECT count(*) FROM work.item WHERE kind = $1 AND due <= now()`
 )
 
@@ -165,6 +180,9 @@ func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
 	}
 	kinds, tenants, keys, tokens := columns(items)
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "lock finished work", lockWork, kinds, tenants, keys, tokens); err != nil {
+			return err
+		}
 		if _, err := exec(ctx, tx, "keep work that came again", keepWork, kinds, tenants, keys, tokens); err != nil {
 			return err
 		}
@@ -184,6 +202,17 @@ func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time)
 		_, err := exec(ctx, tx, "put work off", postponeWork, kinds, tenants, keys, tokens, due)
 		return err
 	})
+}
+
+// GiveBack ends all leases of an owner, whose process before this one is dead,
+// and gives how many there were. What it held is due again.
+func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
+	var n int64
+	err := retry(ctx, func() (err error) {
+		n, err = exec(ctx, s.db.system, "give back work", giveBackWork, owner)
+		return err
+	})
+	return int(n), err
 }
 
 // Renew makes the leases of items last for lease from now, and gives how many

@@ -27,6 +27,7 @@ type HubOptions struct {
 	Secret   string // that GitHub webhooks are signed with
 	Replica  string
 	Settings map[string]any // merged into the configuration
+	Env      []string       // added to the hub's environment
 }
 
 // A Hub is the real binary as a process of its own.
@@ -122,7 +123,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	var err error
 	h.process, err = start(command{
 		name: "capstan-hub", path: filepath.Join(h.options.Bin, "capstan-hub"), args: []string{"serve", "--config", h.file("hub.yaml")},
-		log: h.LogFile(), orphan: syscall.SIGTERM,
+		log: h.LogFile(), orphan: syscall.SIGTERM, env: h.options.Env,
 	})
 	if err != nil {
 		return err
@@ -151,11 +152,17 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
+// Dir is where the hub keeps its configuration, mirrors and log.
+func (h *Hub) Dir() string { return h.options.Dir }
+
 // LogFile is where the hub logs to.
 func (h *Hub) LogFile() string { return h.file("hub.log") }
 
 // PID is the hub's process.
 func (h *Hub) PID() int { return h.process.cmd.Process.Pid }
+
+// Ended is closed when the hub's process, as it is now, has ended.
+func (h *Hub) Ended() <-chan struct{} { return h.process.done }
 
 // Kill ends the hub as a crash would.
 func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
@@ -169,6 +176,8 @@ type AgentOptions struct {
 	Dir       string
 	Cluster   *Cluster
 	JoinToken string // only the first start needs one
+	Through   string // URL of the API server, such as that of a Ledger; empty: the cluster's own
+	Env       []string
 }
 
 // An Agent is the real binary as a process of its own, with the rights of a
@@ -191,7 +200,7 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := o.Cluster.Apply(ctx, rights); err != nil {
 		return nil, fmt.Errorf("give the agent its rights: %w", err)
 	}
-	kubeconfig, err := o.Cluster.AccountKubeconfig(ctx, AgentNamespace, "capstan-agent")
+	kubeconfig, err := o.Cluster.AccountKubeconfigTo(ctx, AgentNamespace, "capstan-agent", o.Through)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
@@ -214,10 +223,16 @@ func (a *Agent) Start(context.Context) error {
 			"run", "--kubeconfig", a.kubeconfig, "--namespace", AgentNamespace,
 			"--state-dir", filepath.Join(a.options.Dir, "state"), "--join-token-file", filepath.Join(a.options.Dir, "join-token"),
 		},
-		log: a.LogFile(), orphan: syscall.SIGTERM,
+		log: a.LogFile(), orphan: syscall.SIGTERM, env: a.options.Env,
 	})
 	return err
 }
+
+// Ended is closed when the agent's process, as it is now, has ended.
+func (a *Agent) Ended() <-chan struct{} { return a.process.done }
+
+// StateDir is what the agent keeps on its disk.
+func (a *Agent) StateDir() string { return filepath.Join(a.options.Dir, "state") }
 
 // LogFile is where the agent logs to.
 func (a *Agent) LogFile() string { return filepath.Join(a.options.Dir, "agent.log") }

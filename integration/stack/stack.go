@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -34,6 +35,9 @@ type Options struct {
 	Durable  bool     // Postgres waits for the disk
 	Say      func(format string, args ...any)
 	Settings map[string]any // merged into the hub's configuration
+	Faulty   bool           // with a ledger, and wires that can fail, between the parts
+	HubEnv   []string       // added to the hub's environment
+	AgentEnv []string       // added to that of the agents
 }
 
 // A Stack is a running installation and a signed-in admin.
@@ -44,6 +48,11 @@ type Stack struct {
 	Clusters map[string]*harness.Cluster
 	Agents   map[string]*harness.Agent
 	API      *API
+
+	// With Options.Faulty only.
+	Ledgers map[string]*harness.Ledger // before each API server
+	Link    *harness.Wire              // between agents and hub
+	SQL     *harness.SQLWire           // between hub and Postgres
 
 	options Options
 	stops   []func() error
@@ -57,7 +66,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
-	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}}
+	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}, Ledgers: map[string]*harness.Ledger{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -121,14 +130,43 @@ func (s *Stack) startHub(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settings := s.options.Settings
+	if s.options.Faulty {
+		if urls, settings, err = s.startWires(); err != nil {
+			return err
+		}
+	}
 	s.Hub, err = harness.StartHub(ctx, harness.HubOptions{
-		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings,
+		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: settings, Env: s.options.HubEnv,
 	})
 	if err != nil {
 		return err
 	}
+	if s.Link != nil {
+		s.Link.Retarget(s.Hub.Link)
+	}
 	s.later(func() error { return s.Hub.Stop() })
 	return nil
+}
+
+// startWires puts wires around the hub, and gives what it has to know of them.
+func (s *Stack) startWires() (harness.URLs, map[string]any, error) {
+	urls := s.Postgres.NetworkURLs("capstan")
+	var err error
+	if s.SQL, err = harness.NewSQLWire(s.Postgres.Address()); err != nil {
+		return urls, nil, err
+	}
+	s.later(s.SQL.Stop)
+	for _, u := range []*string{&urls.App, &urls.System, &urls.Owner} {
+		*u = strings.Replace(*u, s.Postgres.Address(), s.SQL.Addr(), 1)
+	}
+	if s.Link, err = harness.NewWire(""); err != nil {
+		return urls, nil, err
+	}
+	s.later(s.Link.Stop)
+	settings := map[string]any{"agentHosts": []string{s.Link.Addr()}}
+	maps.Copy(settings, s.options.Settings)
+	return urls, settings, nil
 }
 
 func (s *Stack) startGit(ctx context.Context) error {
@@ -201,9 +239,18 @@ func (s *Stack) startAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	a, err := harness.StartAgent(ctx, harness.AgentOptions{
-		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token),
-	})
+	options := harness.AgentOptions{
+		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token), Env: s.options.AgentEnv,
+	}
+	if s.options.Faulty {
+		l, err := harness.NewLedger(s.Clusters[name])
+		if err != nil {
+			return err
+		}
+		s.later(l.Stop)
+		s.Ledgers[name], options.Through = l, l.URL
+	}
+	a, err := harness.StartAgent(ctx, options)
 	if err != nil {
 		return err
 	}

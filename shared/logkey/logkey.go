@@ -9,6 +9,7 @@ const (
 	Agent       = "agent"
 	Application = "application"
 	Attempt     = "attempt"
+	Carrier     = "carrier"
 	Cluster     = "cluster"
 	Component   = "component"
 	Count       = "count"
