@@ -62,11 +62,11 @@ type parts struct {
 	inviter  fleet.Inviter
 	api      *api.Server
 
-	monitor *run.Monitor
-	health  *telemetry.Health
-	meter   *meter.Meter
-	tracer  *trace.Tracer
-	metrics *prometheus.Registry
+	monitor   *run.Monitor
+	health    *telemetry.Health
+	meter     *meter.Meter
+	tracer    *trace.Tracer
+	metrics   *prometheus.Registry
 	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
@@ -182,6 +182,17 @@ func SetupLink(ctx context.Context, cfg Config) (string, error) {
 	return api.SetupLink(cfg.publicURL(), token), err
 }
 
+// Restored tells the hub that its database was restored from a backup. It
+// gives how many clusters wait for an admin's decision from now on.
+func Restored(ctx context.Context, cfg Config) (int, error) {
+	db, err := open(ctx, cfg, Logger(cfg.Log))
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.Restored(ctx, time.Now())
+}
+
 func (c Config) publicURL() string {
 	if c.PublicURL != "" {
 		return strings.TrimSuffix(c.PublicURL, "/")
@@ -252,9 +263,10 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
-		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
-		Unary:  []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
-		Stream: []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
+		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
+		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
+		Stream:   []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)

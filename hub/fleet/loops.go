@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -43,14 +44,21 @@ func (s *Server) seen(ctx context.Context) error {
 		of = append(of, c)
 		batch = append(batch, hub.Sighting{
 			Tenant: c.tenant(), Cluster: c.cluster(), Session: c.id, At: at,
-			Backlog: c.backlog.Load(), Seq: c.seq.Load(),
+			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(),
 		})
 	}
 	if len(batch) == 0 {
 		return nil
 	}
-	if err := s.cfg.Presence.Seen(ctx, batch); err != nil {
+	lost, err := s.cfg.Presence.Seen(ctx, batch)
+	if err != nil {
 		return fmt.Errorf("write presence of %d agents: %w", len(batch), err)
+	}
+	for _, c := range of {
+		if slices.Contains(lost, c.id) {
+			s.cfg.Log.WarnContext(ctx, "another replica holds a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
+			c.part(errReplaced())
+		}
 	}
 	for i, c := range of {
 		c.written = batch[i].At

@@ -48,13 +48,20 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (serial) DO NOTHING`
 	selectRevocationVersion = `SELECT version FROM directory.revocation_version`
-	selectRevocations       = `SELECT agent_id, serial FROM directory.revocation WHERE until > $1 ORDER BY version`
+	selectRevocations       = `
+		SELECT agent_id, serial, tenant_id::text, until, '' FROM directory.revocation WHERE until > $1
+		UNION ALL
+		SELECT '', '', tenant_id::text, since, cluster_id::text FROM directory.quarantine
+		ORDER  BY 4`
 
 	selectSuspended = `SELECT suspended FROM directory.tenant WHERE id = $1 AND ready`
-	selectMember    = `SELECT name, agent_id, fingerprint FROM cluster WHERE tenant_id = $1 AND id = $2`
-	attachAgent     = `SELECT directory.attach($1, $2, $3, $4)`
-	detachAgent     = `SELECT directory.detach($1, $2)`
-	updateFacts     = `
+	selectMember    = `
+		SELECT c.name, c.agent_id, c.fingerprint, c.rejected, q.since IS NOT NULL
+		FROM   cluster c LEFT JOIN directory.my_quarantine q ON q.cluster_id = c.id
+		WHERE  c.tenant_id = $1 AND c.id = $2`
+	attachAgent = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6, $7, $8)`
+	detachAgent = `SELECT directory.detach($1, $2)`
+	updateFacts = `
 		UPDATE cluster
 		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7
 		WHERE  tenant_id = $1 AND id = $2
@@ -63,9 +70,11 @@ const (
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 	seenAgents   = `
 		UPDATE directory.presence p
-		SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog
-		FROM   unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[]) AS u (tenant_id, cluster_id, session_id, at, backlog)
-		WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id`
+		SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, lag_ms = u.lag, leader = u.leader
+		FROM   unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[])
+		       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader)
+		WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id
+		RETURNING p.session_id`
 	selectReplica = `
 		SELECT replica FROM directory.presence
 		WHERE  tenant_id = $1 AND cluster_id = $2 AND session_id IS NOT NULL AND seen_at > now() - interval '90 seconds'`
@@ -103,6 +112,13 @@ func (s *System) PutAuthority(ctx context.Context, secret []byte) error {
 // expired ones too.
 func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invitation, error) {
 	const none = "there is no such join token"
+	var held bool
+	if err := s.db.system.QueryRow(ctx, selectHeld).Scan(&held); err != nil {
+		return hub.Invitation{}, classify(err)
+	}
+	if held {
+		return hub.Invitation{}, errHeld()
+	}
 	var tenant hub.TenantID
 	var id hub.EnrolmentID
 	if err := s.db.system.QueryRow(ctx, selectJoinToken, hash[:]).Scan(&tenant, &id); err != nil {
@@ -257,7 +273,7 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 		return m, classify(missing(err, "there is no such tenant"))
 	}
 	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
-		err := t.tx.QueryRow(ctx, selectMember, tenant, cluster).Scan(&m.ClusterName, &m.AgentID, &m.Fingerprint)
+		err := t.tx.QueryRow(ctx, selectMember, tenant, cluster).Scan(&m.ClusterName, &m.AgentID, &m.Fingerprint, &m.Rejected, &m.Quarantined)
 		return missing(err, "there is no such cluster")
 	})
 	return m, err
@@ -266,8 +282,12 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 // Connected stores which replica holds an agent and what the agent said of
 // its cluster. When the cluster's version or API list changed, its
 // applications are refreshed, because templates may ask for either.
+//
+// The error is fault.Conflict while another process of the same identity has
+// the better right to be here.
 func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
-	return s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
+	var refusal string
+	err := s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
 		if !hub.ValidID(string(a.Cluster)) {
 			return noCluster()
 		}
@@ -276,12 +296,20 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		if err := t.tx.QueryRow(ctx, clusterFacts, t.id, a.Cluster).Scan(&version, &apis); err != nil {
 			return missing(err, "there is no such cluster")
 		}
-		b := &pgx.Batch{}
-		b.Queue(updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
-		b.Queue(dropRefusal, t.id, a.Cluster)
-		b.Queue(attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At))
-		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		err := t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At), a.Epoch, a.Instance, a.Leader, clean(a.Address)).Scan(&refusal)
+		if err != nil {
 			return fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+		}
+		if refusal != "" {
+			t.changed(changeCluster, string(a.Cluster))
+			return nil // committed: that it was refused is shown to people
+		}
+		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
+		if err != nil {
+			return err
+		}
+		if _, err := exec(ctx, t.tx, "forget the last refusal", dropRefusal, t.id, a.Cluster); err != nil {
+			return err
 		}
 		t.changed(changeCluster, string(a.Cluster))
 		if version == a.KubeVersion && equal(apis, a.APIVersions) {
@@ -289,6 +317,17 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		return t.refreshCluster(ctx, a.Cluster, a.At)
 	})
+	switch {
+	case err != nil:
+		return err
+	case refusal == "leader":
+		return fault.With(fault.New(fault.Conflict, "another agent with the same identity is connected and holds the Lease of the cluster"),
+			"", "let only one agent run in a cluster; this one is let in as soon as the other is gone")
+	case refusal != "":
+		return fault.With(fault.New(fault.Conflict, "another process with the same agent identity attached after this one"),
+			"", "let only one agent run in a cluster; if its Secret was copied to another cluster, enrol that one with a join token of its own")
+	}
+	return nil
 }
 
 func equal(a, b []string) bool {
@@ -312,22 +351,39 @@ func (t *Tenant) refreshCluster(ctx context.Context, cluster hub.ClusterID, at t
 }
 
 // Seen notes that attachments were alive, those of all tenants in one
-// statement. An attachment that was replaced meanwhile is left out.
-func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) error {
+// statement, and gives the sessions that are none any more because a newer one
+// has taken their place, perhaps at another replica.
+func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error) {
 	if len(sightings) == 0 {
-		return nil
+		return nil, nil
 	}
 	var tenants, clusters, sessions []string
 	var times []time.Time
-	var backlogs []int64
+	var backlogs, lags []int64
+	var leaders []bool
 	for _, v := range sightings {
 		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
-		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
+		times, backlogs, lags = append(times, micro(v.At)), append(backlogs, int64(v.Backlog)), append(lags, v.Lag.Milliseconds())
+		leaders = append(leaders, v.Leader)
 	}
-	return retry(ctx, func() error {
-		_, err := exec(ctx, s.db.system, "note living agents", seenAgents, tenants, clusters, sessions, times, backlogs)
+	var kept []string
+	err = retry(ctx, func() (err error) {
+		kept, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	here := make(map[string]bool, len(kept))
+	for _, id := range kept {
+		here[id] = true
+	}
+	for _, id := range sessions {
+		if !here[id] {
+			lost = append(lost, id)
+		}
+	}
+	return lost, nil
 }
 
 // Disconnected notes that an attachment ended, unless a newer one has taken

@@ -175,8 +175,8 @@ type AgentOptions struct {
 	Bin       string
 	Dir       string
 	Cluster   *Cluster
-	JoinToken string // only the first start needs one
-	Through   string // URL of the API server, such as that of a Ledger; empty: the cluster's own
+	JoinToken string   // only the first start needs one
+	Through   string   // URL of the API server, such as that of a Ledger; empty: the cluster's own
 	Env       []string // added to the environment
 }
 
