@@ -27,11 +27,19 @@ type told struct {
 	registry *prometheus.Registry
 	meter    *meter.Meter
 	tracer   *trace.Tracer
-	listener net.Listener // nil: nobody asks
+	stop     func() // ends the port
 }
 
+// starting is said until the agent is assembled: an API server that is away at
+// the start may take long, and is no reason to start anew.
+func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
+
+// firstLook is the name of what readiness waits for.
+const firstLook = "first look"
+
 func newTold(ctx context.Context, c Config) (*told, error) {
-	t := &told{health: telemetry.NewHealth()}
+	t := &told{health: telemetry.NewHealth(), stop: func() {}}
+	t.health.Ready(firstLook, starting)
 	t.monitor = run.NewMonitor(run.System{}, func(ctx context.Context, e *run.PanicError) {
 		c.Log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
 	})
@@ -47,42 +55,57 @@ func newTold(ctx context.Context, c Config) (*told, error) {
 	if t.tracer, err = trace.Setup(ctx, "capstan-agent", "", c.Log); err != nil {
 		return nil, err
 	}
-	if c.Listen == "" {
-		return t, nil
-	}
-	if t.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen); err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the agent cannot listen on %s", c.Listen), "", "choose another port with --listen")
+	if err = t.listen(ctx, c); err != nil {
+		t.close(ctx)
+		return nil, err
 	}
 	return t, nil
 }
 
+// listen serves health and metrics from now on, until close.
+func (t *told) listen(ctx context.Context, c Config) error {
+	if c.Listen == "" {
+		return nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fault.With(fault.Wrap(fault.Invalid, err, "the agent cannot listen on %s", c.Listen), "", "choose another port with --listen")
+	}
+	port := telemetry.Port{Registry: t.registry, Health: t.health, Profiles: c.Profiles, Log: c.Log}
+	own, cancel := context.WithCancel(t.monitor.With(context.WithoutCancel(ctx)))
+	done := make(chan struct{})
+	c.Log.InfoContext(ctx, "serving health and metrics", logkey.Address, ln.Addr().String())
+	go func() {
+		defer close(done)
+		err := run.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
+		if err != nil {
+			c.Log.ErrorContext(own, "health and metrics are not served any more", logkey.Error, err)
+		}
+	}()
+	t.stop = func() { cancel(); <-done }
+	return nil
+}
+
 // close ends what newTold began, whether the agent ran or not.
 func (t *told) close(ctx context.Context) {
-	if t.listener != nil {
-		_ = t.listener.Close()
-	}
+	t.stop()
 	_ = t.tracer.Stop(ctx) // the last spans are lost with their collector
 }
 
 // parts are what runs before all others.
 func (t *told) parts(c Config) []run.Part {
-	parts := []run.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
+	return []run.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
 			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
 		})
 	}}}
-	if t.listener == nil {
-		return parts
-	}
-	port := telemetry.Port{Registry: t.registry, Health: t.health, Profiles: c.Profiles, Log: c.Log}
-	return append(parts, run.Part{Name: "health and metrics", Run: func(ctx context.Context) error { return port.Serve(ctx, t.listener) }})
 }
 
 // figures adds what is read when somebody asks. The link is no part of
 // readiness or liveness: what was accepted is enforced without the hub.
 func (a *agent) figures() {
 	m := a.told.meter
-	a.told.health.Ready("first look", func(context.Context) error {
+	a.told.health.Ready(firstLook, func(context.Context) error {
 		if !a.engine.Ready() {
 			return fault.New(fault.Offline, "the cluster has not been looked at completely since the start")
 		}

@@ -92,6 +92,7 @@ type Parts struct {
 	Relay     *relay.Relay
 	Webhook   Webhook
 	Ready     func(ctx context.Context) error // nil error: the hub can serve
+	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
 	Log       *slog.Logger
 	// Meter hears of each answer; nil: nobody does.
 	Meter Meter

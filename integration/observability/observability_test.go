@@ -270,9 +270,9 @@ func used(expr string) []string {
 	return out
 }
 
-func chart(t *testing.T, name string) []byte {
+func chart(t *testing.T, of, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "charts", "capstan-hub", "files", name))
+	b, err := os.ReadFile(filepath.Join("..", "..", "charts", of, "files", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,18 +286,7 @@ func refers(t *testing.T, names map[string]metric) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(chart(t, "dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	var rules struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr string
-				Annotations map[string]string
-			}
-		}
-	}
-	if err := yaml.Unmarshal(chart(t, "alerts.yaml"), &rules); err != nil {
+	if err := json.Unmarshal(chart(t, "capstan-hub", "dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -324,11 +313,27 @@ func refers(t *testing.T, names map[string]metric) {
 			check("panel "+p.Title, target.Expr)
 		}
 	}
-	for _, g := range rules.Groups {
-		for _, r := range g.Rules {
-			check("alert "+r.Alert, r.Expr)
-			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-				t.Errorf("alert %s does not say what to do", r.Alert)
+	for _, of := range []string{"capstan-hub", "capstan-agent"} {
+		var rules struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr string
+					Annotations map[string]string
+				}
+			}
+		}
+		if err := yaml.Unmarshal(chart(t, of, "alerts.yaml"), &rules); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range rules.Groups {
+			for _, r := range g.Rules {
+				check("alert "+r.Alert, r.Expr)
+				if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+					t.Errorf("alert %s does not say what to do", r.Alert)
+				}
+				if of == "capstan-hub" && strings.Contains(r.Expr, "capstan_agent_") {
+					t.Errorf("alert %s of the hub's chart is about an agent", r.Alert)
+				}
 			}
 		}
 	}
