@@ -83,6 +83,8 @@ type Client struct {
 	outbox *outbox
 	bulk   *bulk
 
+	lingering sync.WaitGroup // sessions that the agent has moved away from
+
 	mu     sync.Mutex
 	id     Identity
 	next   int // index of the address to dial
@@ -142,6 +144,7 @@ func (c *Client) Run(ctx context.Context) error {
 
 // stay attaches again and again.
 func (c *Client) stay(ctx context.Context) error {
+	defer c.lingering.Wait()
 	wait := run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
 	for ctx.Err() == nil {
 		began := c.cfg.Clock.Now()

@@ -20,6 +20,8 @@ func (p *parts) addMetrics(ctx context.Context) error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", p.metrics)
+	mux.HandleFunc("GET /livez", p.livez)
+	mux.HandleFunc("GET /readyz", p.readyz)
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
 	p.add("metrics", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = s.Close() })

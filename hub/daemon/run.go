@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,6 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -44,35 +47,64 @@ type parts struct {
 	log   *slog.Logger
 	clock run.Clock
 
-	db       *store.DB
-	queue    *queue
-	feed     *feed.Feed
-	mirrors  *source.Mirrors
-	pool     *render.Pool
-	stage    *render.Stage
-	dispatch *dispatch.Dispatcher
-	fleet    *fleet.Server
-	inviter  fleet.Inviter
-	api      *api.Server
+	replica  string      // id of this process
+	stopping atomic.Bool // no new work, agents and clients are wanted
+	pulse    *pulse
+	dumped   sync.Once
+
+	db        *store.DB
+	queue     *queue
+	authority *fleet.Authority
+	replicas  *replicas.Replicas
+	feed      *feed.Feed
+	mirrors   *source.Mirrors
+	pool      *render.Pool
+	stage     *render.Stage
+	dispatch  *dispatch.Dispatcher
+	fleet     *fleet.Server
+	inviter   fleet.Inviter
+	api       *api.Server
 
 	running []run.Part
 }
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	p := &parts{cfg: cfg, log: Logger(cfg.Log).With("replica", cfg.Replica), clock: run.System{}}
+	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: run.System{}}
+	p.log, p.pulse = Logger(cfg.Log).With("replica", p.replica), newPulse(p.clock)
 	if err := p.addStore(ctx); err != nil {
 		return err
 	}
 	defer p.db.Close()
-	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
 		if err := add(ctx); err != nil {
 			return err
 		}
 	}
 	p.log.InfoContext(ctx, "hub starts", "http", cfg.Listen.HTTP, "link", cfg.Listen.Link)
-	err := run.Run(ctx, p.running...)
+	err := p.runParts(ctx)
 	p.log.InfoContext(context.WithoutCancel(ctx), "hub stopped")
+	return err
+}
+
+// runParts runs all parts until ctx ends, and some time longer if others can
+// take over meanwhile.
+func (p *parts) runParts(ctx context.Context) error {
+	p.watchLoops()
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		defer end()
+		select {
+		case <-ctx.Done():
+			p.leave(running)
+		case <-running.Done():
+		}
+	}()
+	err := run.Run(running, p.running...)
+	end()
+	<-left
 	return err
 }
 
@@ -112,7 +144,8 @@ func (p *parts) addStore(ctx context.Context) error {
 	if p.db, err = open(ctx, p.cfg, p.log); err != nil {
 		return err
 	}
-	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.queue = newQueue(p.db.System(), p.replica)
+	p.queue.lease, p.queue.beat = p.lease(), p.pulse.beat
 	return ensureDefault(ctx, p.db)
 }
 
@@ -188,6 +221,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
+	p.dispatch.Elsewhere(p.replicas.Wake)
 	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
@@ -198,16 +232,10 @@ func (p *parts) addPipeline(context.Context) error {
 	return nil
 }
 
-func (p *parts) changed(tenant hub.TenantID) { p.feed.Hint(tenant) }
-
 // addAgents builds the link and the way back.
 func (p *parts) addAgents(ctx context.Context) error {
 	system := p.db.System()
-	authority, err := fleet.OpenAuthority(ctx, system, p.clock, hostsOf(p.cfg.AgentHosts))
-	if err != nil {
-		return err
-	}
-	pin, err := authority.Pin()
+	pin, err := p.authority.Pin()
 	if err != nil {
 		return err
 	}
@@ -220,8 +248,8 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
-		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
-		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Authority: p.authority, Enrolments: system, Revocations: beatingStore{system, p.pulse}, Presence: presence{system, p}, Keys: linkKeys{p.db},
+		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.lease() / 3,
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
@@ -231,7 +259,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.listenLink(ctx, authority)
+	return p.listenLink(ctx, p.authority)
 }
 
 // listenLink shares the agents' port with browsers and the CLI over TLS.
@@ -292,12 +320,21 @@ type presence struct {
 }
 
 func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
+	a.Lease = s.p.attachmentLease()
 	if err := s.System.Connected(ctx, a); err != nil {
 		return fmt.Errorf("record the agent of cluster %s: %w", a.Cluster, err)
 	}
 	s.p.changed(a.Tenant)
-	s.p.queue.hint(hub.WorkRefresh)
+	s.p.due(hub.WorkRefresh)
 	return nil
+}
+
+// Seen renews the attachments of living agents. Those that are attached
+// elsewhere by now have no business here any more.
+func (s presence) Seen(ctx context.Context, sightings []hub.Sighting) error {
+	lost, err := s.System.Seen(ctx, sightings, s.p.attachmentLease())
+	s.p.fleet.Superseded(lost)
+	return err
 }
 
 func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {

@@ -74,6 +74,10 @@ func (s *Server) sweep(context.Context) error {
 			c.session.Close(errors.New("no Hello in time"))
 		case !c.until.IsZero() && !now.Before(c.until):
 			c.part(errExpired())
+		default:
+			if within, yes := s.restless(c, now); yes {
+				c.move(within)
+			}
 		}
 	}
 	return nil

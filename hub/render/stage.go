@@ -151,16 +151,16 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
 	ids := make([]hub.ApplicationID, len(items))
-	forced := map[hub.ApplicationID]bool{}
+	forced, leases := map[hub.ApplicationID]bool{}, map[hub.ApplicationID]int64{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
+		forced[ids[i]], leases[ids[i]] = item.Forced, item.Token
 	}
 	found, err := s.work.Load(ctx, tenant, ids)
 	if err != nil {
 		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
 	}
-	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{Stage: s, tenant: tenant, leases: leases, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
 	var jobs []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
@@ -203,6 +203,7 @@ type round struct {
 	*Stage
 	tenant    hub.TenantID
 	now       time.Time
+	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
 	unchanged []hub.Unchanged
@@ -262,6 +263,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
 				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+				Lease: r.leases[f.Application.ID],
 			})
 		}
 		return nil
@@ -381,7 +383,7 @@ func (r *round) fail(f hub.Refresh, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err),
+		Condition: condition, Message: fault.Sentence(err), Lease: r.leases[f.Application.ID],
 	})
 }
 

@@ -135,7 +135,7 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Lease: r.leases[app.ID]}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -166,7 +166,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 }
 
 func (r *round) failure(j *job, err error) outcome {
-	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
 	one.fail(j.refresh, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}

@@ -36,6 +36,8 @@ var withoutTenant = map[string]string{
 	"directory.revocation":         "agents that are no longer good",
 	"directory.authority":          "the sealed certificate authority",
 	"directory.presence":           "which replica holds an agent",
+	"directory.agent_attachment":   "where an agent is attached, by ids",
+	"directory.replica":            "processes of the hub",
 	"work.item":                    "what is due, by ids",
 	"public.goose_db_version":      "the schema's version",
 }
@@ -45,9 +47,9 @@ var reviewedViews = map[string]string{"directory.my_presence": "directory.presen
 
 // definers are the functions that run with their owner's rights.
 var definers = []string{
-	"directory.attach", "directory.detach", "directory.drop_join_tokens", "directory.drop_presence", "directory.drop_token",
+	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence", "directory.drop_token",
 	"directory.end_account", "directory.put_certificate", "directory.put_join_token", "directory.put_token", "directory.revoke_agent",
-	"directory.token_uses", "work.enqueue",
+	"directory.token_uses", "work.enqueue", "work.held",
 }
 
 type relation struct {

@@ -46,8 +46,8 @@ const (
 
 	selectSuspended = `SELECT suspended FROM directory.tenant WHERE id = $1 AND ready`
 	selectMember    = `SELECT name, agent_id, fingerprint FROM cluster WHERE tenant_id = $1 AND id = $2`
-	attachAgent     = `SELECT directory.attach($1, $2, $3, $4)`
-	detachAgent     = `SELECT directory.detach($1, $2)`
+	attachAgent     = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6)`
+	detachAgent     = `SELECT directory.detach_agent($1, $2)`
 	updateFacts     = `
 		UPDATE cluster
 		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7
@@ -55,14 +55,6 @@ const (
 		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz) IS DISTINCT FROM ($3, $4, $5, $6, $7)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
-	seenAgents   = `
-		UPDATE directory.presence p
-		SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog
-		FROM   unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[]) AS u (tenant_id, cluster_id, session_id, at, backlog)
-		WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id`
-	selectReplica = `
-		SELECT replica FROM directory.presence
-		WHERE  tenant_id = $1 AND cluster_id = $2 AND session_id IS NOT NULL AND seen_at > now() - interval '90 seconds'`
 )
 
 // Authority gives back what PutAuthority stored, unwrapped. The error is
@@ -233,7 +225,8 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 }
 
 // Connected stores which replica holds an agent and what the agent said of
-// its cluster. When the cluster's version or API list changed, its
+// its cluster. The error is fault.Conflict if a newer process of the same
+// agent is attached, to whichever replica. When the cluster's version or API list changed, its
 // applications are refreshed, because templates may ask for either.
 func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 	return s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
@@ -245,11 +238,12 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		if err := t.tx.QueryRow(ctx, clusterFacts, t.id, a.Cluster).Scan(&version, &apis); err != nil {
 			return missing(err, "there is no such cluster")
 		}
-		b := &pgx.Batch{}
-		b.Queue(updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
-		b.Queue(attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At))
-		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-			return fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+		if _, err := exec(ctx, t.tx, "store facts of cluster", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion,
+			nonNil(a.APIVersions), a.Readyz); err != nil {
+			return err
+		}
+		if err := t.attach(ctx, a); err != nil {
+			return err
 		}
 		t.changed(changeCluster, string(a.Cluster))
 		if version == a.KubeVersion && equal(apis, a.APIVersions) {
@@ -279,25 +273,6 @@ func (t *Tenant) refreshCluster(ctx context.Context, cluster hub.ClusterID, at t
 	return err
 }
 
-// Seen notes that attachments were alive, those of all tenants in one
-// statement. An attachment that was replaced meanwhile is left out.
-func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) error {
-	if len(sightings) == 0 {
-		return nil
-	}
-	var tenants, clusters, sessions []string
-	var times []time.Time
-	var backlogs []int64
-	for _, v := range sightings {
-		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
-		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
-	}
-	return retry(ctx, func() error {
-		_, err := exec(ctx, s.db.system, "note living agents", seenAgents, tenants, clusters, sessions, times, backlogs)
-		return err
-	})
-}
-
 // Disconnected notes that an attachment ended, unless a newer one has taken
 // its place.
 func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
@@ -314,18 +289,4 @@ func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster 
 		}
 		return nil
 	})
-}
-
-// ReplicaOf says which replica holds the agent of a cluster. The error is
-// fault.Offline if none does.
-func (s *System) ReplicaOf(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (string, error) {
-	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
-		return "", noCluster()
-	}
-	var replica string
-	err := s.db.system.QueryRow(ctx, selectReplica, tenant, cluster).Scan(&replica)
-	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing {
-		return "", fault.New(fault.Offline, "the agent of the cluster is not connected")
-	}
-	return replica, classify(err)
 }

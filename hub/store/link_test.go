@@ -82,15 +82,18 @@ func TestLinkDirectory(t *testing.T) {
 		at.Session, at.Replica = "s2", "r2"
 		check(t, s.Connected(ctx, at))
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s1"))
-		if r := must[string](t)(s.ReplicaOf(ctx, w.tenant, w.cluster.ID)); r != "r2" {
-			t.Errorf("replica %q, want that of the newest session", r)
+		if p := must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID)); p.Replica != "r2" || p.Session != "s2" {
+			t.Errorf("attachment %+v, want that of the newest session", p)
 		}
 		seen := now().Add(time.Second)
-		check(t, s.Seen(ctx, []hub.Sighting{
+		lost := must[[]string](t)(s.Seen(ctx, []hub.Sighting{
 			{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s1", At: seen.Add(time.Hour)},
 			{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s2", At: seen, Backlog: 3},
-		}))
-		check(t, s.Seen(ctx, nil))
+		}, time.Minute))
+		if diff := cmp.Diff([]string{"s1"}, lost); diff != "" {
+			t.Errorf("sessions that are attached no more: %s", diff)
+		}
+		must[[]string](t)(s.Seen(ctx, nil, time.Minute))
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			c := must[hub.Cluster](t)(tx.ClusterByID(ctx, w.cluster.ID))
 			if !c.Connected || c.LastSeen == nil || !c.LastSeen.Equal(seen) || c.KubeVersion != "v1.35.4" {
@@ -99,7 +102,7 @@ func TestLinkDirectory(t *testing.T) {
 			return nil
 		})
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s2"))
-		if _, err := s.ReplicaOf(ctx, w.tenant, w.cluster.ID); fault.KindOf(err) != fault.Offline {
+		if _, err := s.Attachment(ctx, w.tenant, w.cluster.ID); fault.KindOf(err) != fault.Offline {
 			t.Errorf("without a session: error %v, want Offline", err)
 		}
 	})

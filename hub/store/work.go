@@ -19,7 +19,30 @@ type request struct {
 	forced bool
 }
 
-const tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
+const (
+	tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
+	heldLeases    = `SELECT work.held($1, $2::uuid[], $3)`
+)
+
+// Held says which leases of this tenant's items are still good, by key: token
+// by token, and until the transaction ends. What is written for an item
+// together with this question is never overtaken by a replica that had the
+// item before: its lease is not good any more.
+func (t *Tenant) Held(ctx context.Context, kind string, leases map[string]int64) (map[string]bool, error) {
+	var keys []string
+	var tokens []int64
+	for key, token := range leases {
+		if hub.ValidID(key) {
+			keys, tokens = append(keys, key), append(tokens, token)
+		}
+	}
+	held, err := list(ctx, t.tx, "leases", pgx.RowTo[string], heldLeases, kind, keys, tokens)
+	out := make(map[string]bool, len(held))
+	for _, key := range held {
+		out[key] = true
+	}
+	return out, err
+}
 
 // Enqueue makes work of this tenant due; it becomes visible when the
 // transaction commits. Enqueueing the same again keeps the earlier time, and
@@ -66,7 +89,7 @@ const (
 	// oldest of any. The tenants are found by jumping through the index, so
 	// the cost goes with their number and not with the length of the queue.
 	// While nothing is due, it is one look into another index.
-	claimWork = `
+	claimHead = `
 		WITH RECURSIVE waiting AS (
 			(SELECT i.tenant_id FROM work.item i
 			 WHERE  i.kind = $1 AND EXISTS (SELECT FROM work.item r WHERE r.kind = $1 AND r.ready <= now())
@@ -81,7 +104,8 @@ const (
 			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended
 			CROSS  JOIN LATERAL (
 				SELECT i.key, i.ready FROM work.item i
-				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()
+				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()`
+	claimTail = `
 				ORDER  BY i.ready LIMIT $3) c
 		), picked AS MATERIALIZED (
 			SELECT i.tenant_id, i.key
@@ -98,6 +122,13 @@ const (
 		FROM   picked p
 		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
 		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
+	claimWork = claimHead + claimTail
+	// Rendezvous hashing: each item has its replica among those that live,
+	// and only the items of a replica that is gone find another one. What its
+	// replica leaves waiting is anybody's.
+	claimShare = claimHead + `
+				  AND  (i.ready <= now() - $6::interval
+				        OR $2 = (SELECT r FROM unnest($5::text[]) r ORDER BY hashtextextended(coalesce(i.route, i.key)::text || r, 0) DESC LIMIT 1))` + claimTail
 
 	// An item that was enqueued again while it was leased stays.
 	keepWork = `
@@ -138,12 +169,25 @@ func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, 
 // Claim leases up to limit items that are due to owner. Tenants take turns.
 // An item that is neither done nor put off within the lease is due again.
 func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
+	return s.claim(ctx, claimWork, kind, owner, limit, lease)
+}
+
+// patience is how long an item waits for the replica that it belongs to.
+const patience = 5 * time.Second
+
+// ClaimShare is Claim for one of several replicas, which share out the items
+// by their repositories.
+func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
+	return s.claim(ctx, claimShare, kind, owner, limit, lease, among, patience)
+}
+
+func (s *System) claim(ctx context.Context, statement string, args ...any) ([]hub.WorkItem, error) {
 	var out []hub.WorkItem
 	err := retry(ctx, func() (err error) {
 		out, err = list(ctx, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
 			err = row.Scan(&w.Kind, &w.Tenant, &w.Key, &w.Forced, &w.Token, &w.Attempts)
 			return w, err
-		}, claimWork, kind, owner, limit, lease)
+		}, statement, args...)
 		return err
 	})
 	return out, err

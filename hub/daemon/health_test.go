@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+func TestPulse(t *testing.T) {
+	t.Run("FT-H7 a loop that does not come round is named, with what every goroutine does", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			p := &parts{pulse: newPulse(run.System{}), log: slog.New(slog.NewTextHandler(&log, nil))}
+			p.pulse.watch("fetch", time.Minute)
+			p.pulse.watch("retry", time.Minute)
+			get := func() *httptest.ResponseRecorder {
+				w := httptest.NewRecorder()
+				p.front(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", nil))
+				return w
+			}
+			time.Sleep(50 * time.Second)
+			p.pulse.beat("fetch")
+			p.pulse.beat("nobody watches this")
+			if w := get(); w.Code != http.StatusOK {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			time.Sleep(50 * time.Second)
+			for range 2 {
+				if w := get(); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "retry has not come round for 1m40s") || strings.Contains(w.Body.String(), "fetch") {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			}
+			if n := strings.Count(log.String(), "goroutine profile"); n != 1 {
+				t.Errorf("what goroutines do was logged %d times", n)
+			}
+			p.pulse.beat("retry")
+			if w := get(); w.Code != http.StatusOK {
+				t.Errorf("after it came round: %d %s", w.Code, w.Body)
+			}
+		})
+	})
+	t.Run("FT-H2 a replica that stops says so to probes and sends clients elsewhere", func(t *testing.T) {
+		p := &parts{pulse: newPulse(run.System{})}
+		p.stopping.Store(true)
+		w := httptest.NewRecorder()
+		p.readyz(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("ready: %d", w.Code)
+		}
+		w = httptest.NewRecorder()
+		p.front(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/me", nil))
+		if w.Header().Get("Connection") != "close" {
+			t.Error("the connection is kept")
+		}
+	})
+}
+
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	tenant := storetest.Tenant(t, db, "acme")
+	key := string(hub.NewID[hub.OperationID]())
+	storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+		return tx.Enqueue(ctx, hub.WorkRetry, key, time.Now(), false)
+	})
+	q, other := newQueue(db.System(), "a"), newQueue(db.System(), "b")
+	q.lease = 300 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = q.keepUp(ctx, run.System{}, slog.New(slog.DiscardHandler))
+	}()
+	items, err := q.Claim(ctx, hub.WorkRetry, 1)
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	t.Run("INV-4 a lease lasts as long as the work", func(t *testing.T) {
+		brief, cancel := context.WithTimeout(ctx, time.Second) // three leases
+		defer cancel()
+		if got, _ := other.Claim(brief, hub.WorkRetry, 1); len(got) != 0 {
+			t.Errorf("another replica was given %v", got)
+		}
+	})
+	t.Run("FT-H3 and ends with the replica", func(t *testing.T) {
+		stop()
+		<-ended
+		got, err := other.Claim(t.Context(), hub.WorkRetry, 1)
+		if err != nil || len(got) != 1 || got[0].Key != key {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	t.Run("what is given back is not kept up", func(t *testing.T) {
+		q.drop(items)
+		if left := q.holdings(); len(left) != 0 {
+			t.Errorf("%v", left)
+		}
+	})
+	t.Run("FT-H2 a replica that stops claims nothing", func(t *testing.T) {
+		q.closed = func() bool { return true }
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			return tx.Enqueue(ctx, hub.WorkOutcome, key, time.Now(), false)
+		})
+		if got, err := q.claim(t.Context(), hub.WorkOutcome, 1); len(got) != 0 || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	t.Run("replicas share out repositories", func(t *testing.T) {
+		one, two := newQueue(db.System(), "one"), newQueue(db.System(), "two")
+		one.among = func() []string { return []string{"one", "two"} }
+		two.among = one.among
+		for range 20 {
+			if err := db.System().Enqueue(t.Context(), hub.WorkFetch, tenant, string(hub.NewID[hub.RepositoryID]()), time.Now(), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := one.claim(t.Context(), hub.WorkFetch, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := two.claim(t.Context(), hub.WorkFetch, 100)
+		if err != nil || len(a)+len(b) != 20 || len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
+			t.Errorf("%d and %d of 20, %v", len(a), len(b), err)
+		}
+	})
+}
