@@ -110,13 +110,14 @@ func (p *parts) leave(ctx context.Context) {
 	p.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second+time.Duration(p.cfg.Drain))
 	defer cancel()
+	// This asks anew who is there, too.
+	if err := p.replicas.Drain(ctx); err != nil {
+		p.log.WarnContext(ctx, "the other replicas find out late that this one stops", logkey.Error, err)
+	}
 	if !p.replicas.Others() {
 		return // waiting would help nobody
 	}
 	p.log.InfoContext(ctx, "the hub stops; agents and clients go to other replicas", logkey.Wait, time.Duration(p.cfg.Drain))
-	if err := p.replicas.Drain(ctx); err != nil {
-		p.log.WarnContext(ctx, "the other replicas find out late that this one stops", logkey.Error, err)
-	}
 	p.fleet.Drain(time.Duration(p.cfg.Drain) / 2)
 	_ = run.Sleep(ctx, p.clock, time.Duration(p.cfg.Drain)) // only the end of ctx
 }

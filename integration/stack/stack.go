@@ -34,13 +34,17 @@ type Options struct {
 	Durable  bool     // Postgres waits for the disk
 	Say      func(format string, args ...any)
 	Settings map[string]any // merged into the hub's configuration
+	Replicas int            // hubs behind a balancer; 0 or 1: one hub without
 }
 
 // A Stack is a running installation and a signed-in admin.
 type Stack struct {
 	Postgres *harness.Postgres
 	Git      *harness.Git
-	Hub      *harness.Hub
+	Hub      *harness.Hub      // the first
+	Hubs     []*harness.Hub    // all
+	Web      *harness.Balancer // of the API; nil with one hub
+	Link     *harness.Balancer // of agents; nil with one hub
 	Clusters map[string]*harness.Cluster
 	Agents   map[string]*harness.Agent
 	API      *API
@@ -121,14 +125,53 @@ func (s *Stack) startHub(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Hub, err = harness.StartHub(ctx, harness.HubOptions{
-		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings,
-	})
-	if err != nil {
-		return err
+	o := harness.HubOptions{Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings}
+	if s.options.Replicas > 1 {
+		if err := s.startBalancers(); err != nil {
+			return err
+		}
+		o.Internal, o.PublicURL, o.Agents = true, "http://"+s.Web.Address, s.Link.Address
 	}
-	s.later(func() error { return s.Hub.Stop() })
+	for i := range max(1, s.options.Replicas) {
+		if s.Web != nil {
+			o.Replica = fmt.Sprintf("replica-%d", i)
+		}
+		if i > 0 {
+			o.Dir, o.MasterKey = s.file(fmt.Sprintf("hub-%d", i)), s.Hub.MasterKeyFile()
+		}
+		h, err := harness.StartHub(ctx, o)
+		if err != nil {
+			return err
+		}
+		s.later(func() error { return h.Stop() })
+		if s.Hubs = append(s.Hubs, h); i == 0 {
+			s.Hub = h
+		}
+		if s.Web != nil {
+			s.Web.Add(harness.Backend{Address: strings.TrimPrefix(h.URL, "http://"), Health: h.URL + "/readyz"})
+			s.Link.Add(harness.Backend{Address: h.Link, Health: h.URL + "/readyz"})
+		}
+	}
 	return nil
+}
+
+// startBalancers puts plain TCP balancers before the replicas.
+func (s *Stack) startBalancers() (err error) {
+	for _, b := range []**harness.Balancer{&s.Web, &s.Link} {
+		if *b, err = harness.StartBalancer(); err != nil {
+			return err
+		}
+		s.later((*b).Stop)
+	}
+	return nil
+}
+
+// URL is where people reach the hub.
+func (s *Stack) URL() string {
+	if s.Web != nil {
+		return "http://" + s.Web.Address
+	}
+	return s.Hub.URL
 }
 
 func (s *Stack) startGit(ctx context.Context) error {
@@ -147,7 +190,7 @@ func (s *Stack) Repository(ctx context.Context, name string, o harness.Repositor
 	if err != nil {
 		return nil, err
 	}
-	r.SetWebhook(harness.Webhook{URL: s.Hub.URL + "/api/webhook", Secret: s.Hub.Secret()})
+	r.SetWebhook(harness.Webhook{URL: s.URL() + "/api/webhook", Secret: s.Hub.Secret()})
 	return r, nil
 }
 
@@ -168,14 +211,14 @@ func (s *Stack) signIn(ctx context.Context) error {
 	if match == nil {
 		return fmt.Errorf("the setup link %q holds no token", link)
 	}
-	s.API = &API{URL: s.Hub.URL, config: s.file("cli"), bin: s.options.Bin, password: random()}
+	s.API = &API{URL: s.URL(), config: s.file("cli"), bin: s.options.Bin, password: random()}
 	return s.API.setup(ctx, match[1])
 }
 
 // SecondAdmin uses a setup token of another tenant and gives a client of its
 // admin, whose configuration is in dir.
 func (s *Stack) SecondAdmin(ctx context.Context, dir, token string) (*API, error) {
-	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: random()}
+	a := &API{URL: s.URL(), config: dir, bin: s.options.Bin, password: random()}
 	return a, a.setup(ctx, token)
 }
 
