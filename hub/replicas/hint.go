@@ -118,8 +118,12 @@ func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInt
 		if run.Sleep(ctx, clock, settle) != nil {
 			return
 		}
+		req, some := b.take()
+		if !some {
+			continue
+		}
 		limit, cancel := context.WithTimeout(ctx, hintTime)
-		_, err := client.Hint(limit, b.take())
+		_, err := client.Hint(limit, req)
 		cancel()
 		if err != nil && run.Sleep(ctx, clock, time.Second) != nil {
 			return
@@ -127,14 +131,16 @@ func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInt
 	}
 }
 
-func (b *outbox) take() *replicav1.HintRequest {
+// take gives what has gathered, if anything has.
+func (b *outbox) take() (req *replicav1.HintRequest, some bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	req := &replicav1.HintRequest{
+	req = &replicav1.HintRequest{
 		Clusters: texts(b.clusters), Tenants: texts(b.tenants), Work: texts(b.work), Revoked: b.revoked,
 	}
+	some = b.revoked || len(b.clusters)+len(b.tenants)+len(b.work) > 0
 	b.clusters, b.tenants, b.work, b.revoked = nil, nil, nil, false
-	return req
+	return req, some
 }
 
 func texts[K ~string](set map[K]bool) []string {
