@@ -15,7 +15,7 @@ logs  := $(cache)/logs$(CURDIR)
 # Variables for the command line.
 PACKAGES ?= ./...#    test: which Go packages
 RACE     ?=#          test: 1 uses the race detector
-RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all
+RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all but GIT
 DURATION ?= 1h#       soak: how long
 SOAK     ?= ./integration/...#  soak: which Go packages
 
@@ -102,7 +102,7 @@ bench: packages build ## Measure against real parts and print a table (RUN=B01,B
 .PHONY: soak
 soak: packages build ## Repeat the integration tests until DURATION is over or one fails (DURATION=8h)
 	@$(GO) run ./integration/prepare cluster >/dev/null
-	@$(GO) run ./integration/gotest -for $(DURATION) -log $(logs)/soak.json -- -count=1 -timeout 60m $(SOAK)
+	@$(GO) run ./integration/gotest -for $(DURATION) -log $(logs)/soak.json -- -tags soak -count=1 -timeout 170m $(SOAK)
 
 ##@ Cleaning
 
@@ -119,7 +119,7 @@ clean-cache: ## Remove what was built outside of it: local cluster, code generat
 
 .PHONY: packages
 packages:
-	@integration/packages go git postgres $(if $(web),node)
+	@integration/packages go git sshd postgres $(if $(web),node)
 
 .PHONY: test-browser
 test-browser:

@@ -125,7 +125,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		a.loginCommand(), a.setupCommand(), a.logoutCommand(), a.whoamiCommand(), a.versionCommand(),
-		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(),
+		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
 		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(),
 	)
 	return root

@@ -67,17 +67,25 @@ func (a *app) clusterList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION"}, wide: 2}
+			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST REFUSAL"}, wide: 3}
 			for _, c := range l.Items {
 				t.rows = append(t.rows, []string{
 					c.Name, string(c.Connection), ago(c.LastSeen), dash(deref(c.KubeVersion)),
-					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)),
+					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastRefusal(c),
 				})
 				t.name = append(t.name, "cluster/"+c.Name)
 			}
 			return a.print(raw, t)
 		},
 	}
+}
+
+// lastRefusal says what the newest agent that was turned away failed at.
+func lastRefusal(c client.Cluster) string {
+	if c.Refusal == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s) from %s: %s", c.Refusal.Stage, ago(&c.Refusal.At), c.Refusal.Address, c.Refusal.Message)
 }
 
 func (a *app) clusterRemove() *cobra.Command {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/cli/client"
@@ -12,14 +14,22 @@ func (a *app) repositoryCommand() *cobra.Command {
 }
 
 func (a *app) repoAdd() *cobra.Command {
-	var username, project, name string
+	var username, project, name, keyFile string
 	var passwordIn, insecure bool
 	c := &cobra.Command{
 		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
-		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token",
+		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := client.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: ref(project), Name: ref(name), Insecure: ref(insecure)}
-			if passwordIn || username != "" {
+			if keyFile != "" {
+				key, err := os.ReadFile(keyFile)
+				if err != nil {
+					return fault.Wrap(fault.Invalid, err, "the private key %s cannot be read", keyFile)
+				}
+				text := string(key)
+				body.SshPrivateKey = &text
+			}
+			if passwordIn || username != "" && keyFile == "" {
 				prompt := "Password or token: "
 				if passwordIn {
 					prompt = ""
@@ -46,7 +56,8 @@ func (a *app) repoAdd() *cobra.Command {
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password or token from standard input")
 	c.Flags().StringVar(&project, "project", "", "only for applications of this project")
 	c.Flags().StringVar(&name, "name", "", "a name to show")
-	c.Flags().BoolVar(&insecure, "insecure", false, "do not verify the server's certificate")
+	c.Flags().StringVar(&keyFile, "ssh-private-key-path", "", "file with the private key for an SSH URL, without a passphrase")
+	c.Flags().BoolVar(&insecure, "insecure", false, "do not verify the server: neither its certificate nor its SSH host key")
 	return c
 }
 

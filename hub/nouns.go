@@ -33,7 +33,7 @@ type Repository struct {
 	Project       string       `json:"project,omitempty"`
 	Username      string       `json:"username,omitempty"` // never the password
 	HasCredential bool         `json:"hasCredential"`
-	Insecure      bool         `json:"insecure,omitempty"` // do not verify TLS
+	Insecure      bool         `json:"insecure,omitempty"` // do not verify the server: its TLS certificate, or its SSH host key
 	Registered    bool         `json:"registered"`         // false: known only because an application names it
 	FetchedAt     *time.Time   `json:"fetchedAt,omitempty"`
 	Error         string       `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
@@ -49,6 +49,8 @@ type Credential struct {
 	// BearerToken is sent as "Authorization: Bearer" instead of the two
 	// above, for hosts that ask for it (CRED-06).
 	BearerToken string `json:"bearerToken,omitempty"`
+	// SSHPrivateKey opens repositories over SSH (CRED-07).
+	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
 }
 
 // String hides the secret from every formatter.
@@ -81,7 +83,18 @@ type Cluster struct {
 	LastSeen     *time.Time `json:"lastSeen,omitempty"`
 	Seq          int64      `json:"seq"`      // newest row of its desired log
 	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
+	Refusal      *Refusal   `json:"refusal,omitempty"`
 	Receipt      *Receipt   `json:"receipt,omitempty"`
+}
+
+// A Refusal is the newest attempt of a cluster's agent to join or to connect
+// that the hub refused, and that no connection has followed since.
+type Refusal struct {
+	At           time.Time `json:"at"`
+	Address      string    `json:"address"`
+	Stage        string    `json:"stage"`   // token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint
+	Message      string    `json:"message"` // a sentence for people
+	AgentVersion string    `json:"agentVersion,omitempty"`
 }
 
 // A Receipt proves that hub and agent held the same desired state.
@@ -392,6 +405,13 @@ type Caller struct {
 	Credential string // id of the session or token, for the audit record
 	Address    string // remote address
 	Request    RequestID
+	Once       Once // set where the request must take effect at most once
+}
+
+// A Once is a request that its caller may send again under the same key.
+type Once struct {
+	Key     string // empty: there is none
+	Attempt string // tells this try from others of the same request
 }
 
 // An AuditRecord is one write, or one refused write. Records of a tenant are
@@ -429,7 +449,10 @@ type Enrolment struct {
 type Attempt struct {
 	At      time.Time `json:"at"`
 	Address string    `json:"address"`
-	Stage   string    `json:"stage"` // token, expired, used, csr, issued
+	Stage   string    `json:"stage"` // token, expired, used, version, csr, store, issued
+	// Message and AgentVersion go into the cluster's Refusal alone.
+	Message      string `json:"-"`
+	AgentVersion string `json:"-"`
 }
 
 // A Change is one step of the feed of a tenant.

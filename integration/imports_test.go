@@ -30,8 +30,10 @@ var mayImport = map[string][]string{
 	"shared/manifest": {"shared/fault", "shared/logkey"},
 	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
-	"shared/wave":     {"shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"shared/wave":     {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
 	"proto/*/*":       {},
+
+	"shared/failpoint": {},
 
 	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
@@ -73,6 +75,7 @@ var homes = map[string][]string{
 	"github.com/casbin/casbin/v2":     {"hub/access"},
 	"github.com/coreos/go-oidc/v3":    {"hub/identity"},
 	"github.com/hashicorp/yamux":      {"shared/tunnel"},
+	"github.com/coder/websocket":      {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":     {"hub/store/..."},
 	"go.etcd.io/bbolt":                {"agent/inventory"},

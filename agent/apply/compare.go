@@ -118,6 +118,9 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 		s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
 	}
 	a.mu.Unlock()
+	if a.e.Guard.writes(x.key, x.namespaced) != nil {
+		return a.glance(ctx, x, d, s, live) // a dry run needs the right to write
+	}
 	out, err := a.send(ctx, s)
 	if err != nil {
 		return explain(err, x.key, "dry-run")
@@ -285,7 +288,7 @@ func (a *app) remake(ctx context.Context) {
 		}
 		d := x.accepted
 		x.record = &inventory.Record{App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: diff.Owned{
-			Manager: Manager, APIVersion: d.gvk.GroupVersion().String(), Digest: d.digest,
+			Manager: a.e.Manager, APIVersion: d.gvk.GroupVersion().String(), Digest: d.digest,
 		}}
 		a.heal(ctx, x)
 	}
@@ -321,7 +324,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if a.objects[key] != nil || !seen.applied || seen.tracked != a.trackingID(key) {
 		return nil
 	}
-	owned, err := a.e.hashes.Own(live, Manager, [32]byte{}, nil)
+	owned, err := a.e.hashes.Own(live, a.e.Manager, [32]byte{}, nil)
 	if err != nil {
 		return explain(err, key, "reclaim")
 	}

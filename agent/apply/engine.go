@@ -64,7 +64,7 @@ type Blobs interface {
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
 
-// Config is what an engine is made of. All fields but the last four are needed.
+// Config is what an engine is made of. All fields up to Log are needed.
 type Config struct {
 	Client    dynamic.Interface
 	Mapper    Mapper
@@ -78,6 +78,8 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
+	Guard    Guard                // rules that the hub cannot change; zero: none
+	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
 	Clock    run.Clock            // nil: the real one
 	Parallel int                  // requests at a time; 0: 32
@@ -101,14 +103,19 @@ type Engine struct {
 	mu      sync.RWMutex
 	apps    map[string]*app
 	objects map[manifest.Key]*object // what is managed, by whoever claimed it first
-	listed  map[schema.GroupVersionKind]bool
-	broken  map[schema.GroupVersionKind]error
+	listed  map[scope]bool
+	broken  map[scope]error
 	wanted  []schema.GroupVersionKind
 	begun   bool
+
+	namespaces map[string]struct{} // that were there when they were needed
 }
 
 // New makes an engine that knows nothing yet. Watches is set by Run.
 func New(c Config) *Engine {
+	if c.Manager == "" {
+		c.Manager = Manager
+	}
 	if c.Clock == nil {
 		c.Clock = run.System{}
 	}
@@ -123,7 +130,7 @@ func New(c Config) *Engine {
 	}
 	return &Engine{
 		Config:  c,
-		kube:    newKube(c.Client, c.Lease, c.Clock, c.Parallel),
+		kube:    newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
 		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
 		plans:   make(chan struct{}, 8),
 		tries:   make(chan struct{}, 4),
@@ -131,8 +138,10 @@ func New(c Config) *Engine {
 		wake:    make(chan struct{}, 1),
 		apps:    map[string]*app{},
 		objects: map[manifest.Key]*object{},
-		listed:  map[schema.GroupVersionKind]bool{},
-		broken:  map[schema.GroupVersionKind]error{},
+		listed:  map[scope]bool{},
+		broken:  map[scope]error{},
+
+		namespaces: map[string]struct{}{},
 	}
 }
 
@@ -293,12 +302,36 @@ func (e *Engine) object(key manifest.Key) *object {
 	return e.objects[key]
 }
 
-// kindState says whether a kind was listed since the start, and why it is not
-// watched now.
-func (e *Engine) kindState(gvk schema.GroupVersionKind) (listed bool, broken error) {
+// scope is what one watch sees: a kind, in one namespace or, for an empty
+// one, in the whole cluster.
+type scope struct {
+	gvk       schema.GroupVersionKind
+	namespace string
+}
+
+// scopeOf is the watch that sees an object.
+func (e *Engine) scopeOf(x *object) scope {
+	if len(e.Guard.Scope) == 0 {
+		return scope{gvk: x.gvk}
+	}
+	return scope{x.gvk, x.key.Namespace}
+}
+
+// kindState says whether the kind of an object was listed since the start,
+// and why it is not watched now.
+func (e *Engine) kindState(x *object) (listed bool, broken error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.listed[gvk], e.broken[gvk]
+	return e.stateOf(x)
+}
+
+// stateOf is kindState for callers that hold mu.
+func (e *Engine) stateOf(x *object) (listed bool, broken error) {
+	if err := e.Guard.sees(x.key, x.namespaced); err != nil {
+		return false, err
+	}
+	s := e.scopeOf(x)
+	return e.listed[s], e.broken[s]
 }
 
 // hint asks Run to reconsider which kinds are watched.
@@ -322,10 +355,10 @@ func (e *Engine) want() {
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
 	same := slices.Equal(kinds, e.wanted)
-	for gvk := range e.listed {
-		if _, ok := set[gvk]; !ok {
-			delete(e.listed, gvk)
-			delete(e.broken, gvk)
+	for s := range e.listed {
+		if _, ok := set[s.gvk]; !ok {
+			delete(e.listed, s)
+			delete(e.broken, s)
 		}
 	}
 	e.wanted = kinds

@@ -72,7 +72,7 @@ func (x *object) unsure() bool {
 		return false
 	}
 	if !x.live.known {
-		listed, _ := a.e.kindState(x.gvk)
+		listed, _ := a.e.kindState(x)
 		return listed
 	}
 	return x.live.found && !x.current(x.target) && !x.expects(x.target)
@@ -149,13 +149,15 @@ func (a *app) disown(x *object) {
 }
 
 // Listed takes a complete list: objects of the kind that were not in it and
-// are not newer are gone. The list has uids, and names as "namespace/name".
-func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{}) {
+// are not newer are gone. The list has uids, and names as "namespace/name"; it
+// is of one namespace, or of the whole cluster for an empty one.
+func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	e.mu.Lock()
-	e.listed[gvk] = true
+	s := scope{gvk, namespace}
+	e.listed[s] = true
 	var of []*object
 	for _, x := range e.objects {
-		if x.gvk == gvk {
+		if e.scopeOf(x) == s {
 			of = append(of, x)
 		}
 	}
@@ -191,18 +193,19 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 }
 
 // Broken takes note that a kind is not being watched, or is again.
-func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, err error) {
+func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
 	e.mu.Lock()
+	s := scope{gvk, namespace}
 	if err == nil {
-		delete(e.broken, gvk)
+		delete(e.broken, s)
 	} else {
-		e.broken[gvk] = err
+		e.broken[s] = err
 	}
 	e.mu.Unlock()
 	for _, a := range e.all() {
 		a.mu.Lock()
 		for _, x := range a.objects {
-			if x.gvk == gvk {
+			if e.scopeOf(x) == s {
 				a.tell()
 				break
 			}
@@ -225,7 +228,7 @@ func (e *Engine) Ready() bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, x := range e.objects {
-		if !e.listed[x.gvk] && e.broken[x.gvk] == nil {
+		if listed, broken := e.stateOf(x); !listed && broken == nil {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -104,6 +105,7 @@ func (l *Lease) renew(ctx context.Context) error {
 		return err
 	}
 	_, err = l.client.Update(ctx, l.object(held), metav1.UpdateOptions{})
+	failpoint.Here(failpoint.AgentLeaseAfter)
 	return l.took(begun, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -60,6 +61,9 @@ func (a *app) healable(x *object) bool {
 		return false
 	}
 	if x.record == nil || x.record.Owned.Digest != x.accepted.digest {
+		return false
+	}
+	if x.app.e.Guard.writes(x.key, x.namespaced) != nil {
 		return false
 	}
 	if !x.live.found {
@@ -176,6 +180,7 @@ func (a *app) restore(ctx context.Context, x *object, d *desired) {
 		a.settle(ctx, x, nil)
 		return
 	}
+	failpoint.Here(failpoint.AgentHealBefore)
 	if _, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true}); err == nil {
 		a.e.Log.InfoContext(ctx, "object healed", logkey.Application, a.id, logkey.Object, x.key.String())
 	}

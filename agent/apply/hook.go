@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -48,7 +49,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	a.mu.Lock()
 	x := t.hook(it)
-	limits, project := a.state.GetPolicy().GetLimits(), a.state.GetProject()
+	refused := a.permits(it.Key, namespaced)
 	if x != nil {
 		x.inflight++
 	}
@@ -56,12 +57,14 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if x == nil {
 		return wave.Outcome{}, fault.With(fault.New(fault.Conflict, "a hook has the name of a managed object"), it.Key.Describe(), "give the hook another name")
 	}
-	if err := permit(limits, project, it.Key, namespaced); err != nil {
+	if refused != nil {
 		a.settle(ctx, x, nil)
-		return wave.Outcome{}, err
+		return wave.Outcome{}, refused
 	}
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	failpoint.Here(failpoint.AgentHookBefore)
 	out, message, err := t.make(ctx, at, it, body)
+	failpoint.Here(failpoint.AgentHookAfter)
 	if err != nil {
 		a.settle(ctx, x, nil)
 		return wave.Outcome{}, explain(err, it.Key, "create")
@@ -70,7 +73,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	x.hook = t.op.ID
 	x.record = &inventory.Record{
 		App: a.id, Key: it.Key, Version: it.Version, Wave: it.Wave, Hook: t.op.ID, Options: manifest.Options(body),
-		Owned: diff.Owned{Manager: Manager, APIVersion: out.GetAPIVersion(), UID: string(out.GetUID())},
+		Owned: diff.Owned{Manager: a.e.Manager, APIVersion: out.GetAPIVersion(), UID: string(out.GetUID())},
 	}
 	_, err = a.e.Inventory.Own(*x.record)
 	a.mu.Unlock()
@@ -105,7 +108,7 @@ func (t *task) make(ctx context.Context, at place, it wave.Item, body *manifest.
 	if err != nil {
 		return nil, "", err
 	}
-	out, err = k.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: Manager}, nil)
+	out, err = k.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: k.manager}, nil)
 	return out, "applied onto the hook of an earlier operation, which its policy keeps", err
 }
 
@@ -162,7 +165,9 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 			return wave.Outcome{}, explain(err, it.Key, "delete")
 		}
 	}
+	failpoint.Here(failpoint.AgentDeleteBefore)
 	err = a.e.kube.delete(ctx, at, uid, propagation(it.Options))
+	failpoint.Here(failpoint.AgentDeleteAfter)
 	if apierrors.IsConflict(err) {
 		return t.another(it), nil
 	}
@@ -201,7 +206,11 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	case a.e.Inventory.Rewound() != "":
 		return "", &wave.Outcome{Kept: true, Message: "kept: hub and cluster disagree about the past"}
 	}
-	if err := permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), it.Key, namespaced); err != nil {
+	err := a.permits(it.Key, namespaced)
+	if err == nil {
+		err = a.e.Guard.deletes(it.Key, namespaced)
+	}
+	if err != nil {
 		return "", &wave.Outcome{Kept: true, Message: "kept: " + sentence(err)}
 	}
 	uid = x.record.Owned.UID
@@ -259,6 +268,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
 	err = a.e.kube.delete(ctx, at, uid, metav1.DeletePropagationBackground)
+	failpoint.Here(failpoint.AgentHookRemoved)
 	if err != nil && !apierrors.IsConflict(err) {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
@@ -307,7 +317,7 @@ func (a *app) unhold(ctx context.Context, at place, uid string) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.MergePatchType, body: text, manager: Manager}, nil)
+		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

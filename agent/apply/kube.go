@@ -20,11 +20,12 @@ import (
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
-// The field managers. Two appliers of one name would delete each other's
-// fields, so what is not a manifest has a name of its own.
+// Manager is the field manager, unless the agent is given another name. Two
+// appliers of one name would delete each other's fields, so what is not a
+// manifest has a name of its own behind it.
 const (
 	Manager          = "capstan"
-	NamespaceManager = "capstan-ns"
+	namespaceManager = "-ns"
 )
 
 const (
@@ -43,14 +44,15 @@ type place struct {
 // kube sends requests to the API server: a bounded number at a time, writes
 // only while the lease is held, and again where the server asks for it.
 type kube struct {
-	client dynamic.Interface
-	lease  func() error
-	clock  run.Clock
-	slots  chan struct{}
+	client  dynamic.Interface
+	manager string
+	lease   func() error
+	clock   run.Clock
+	slots   chan struct{}
 }
 
-func newKube(client dynamic.Interface, lease func() error, clock run.Clock, parallel int) *kube {
-	return &kube{client: client, lease: lease, clock: clock, slots: make(chan struct{}, parallel)}
+func newKube(client dynamic.Interface, manager string, lease func() error, clock run.Clock, parallel int) *kube {
+	return &kube{client: client, manager: manager, lease: lease, clock: clock, slots: make(chan struct{}, parallel)}
 }
 
 func (k *kube) at(p place) dynamic.ResourceInterface {
@@ -142,7 +144,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 
 // create makes an object that must not exist yet.
 func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
-	opts := metav1.CreateOptions{FieldManager: Manager}
+	opts := metav1.CreateOptions{FieldManager: k.manager}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
@@ -162,7 +164,7 @@ func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun b
 
 // update replaces an object at the resource version that it names.
 func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
-	opts := metav1.UpdateOptions{FieldManager: Manager}
+	opts := metav1.UpdateOptions{FieldManager: k.manager}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}

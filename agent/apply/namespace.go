@@ -8,13 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // ensureNamespace makes a namespace that is not there (SYNC-26), and keeps
 // its managed labels and annotations (SYNC-27). It is done by a manager of
 // its own, is not tracked, and is never deleted with the application. A
-// process does it once for each namespace and set of metadata.
+// process does it once for each namespace and set of metadata; applications
+// that only need the namespace to be there share the answer.
 func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotations map[string]string) (written, error) {
 	key := manifest.Key{Kind: "Namespace", Name: name}
 	at := place{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
@@ -26,19 +28,26 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	_, done := a.namespaces[string(text)]
 	limits, project := a.state.GetPolicy().GetLimits(), a.state.GetProject()
 	a.mu.Unlock()
+	if err := a.e.Guard.enters(key, name); err != nil {
+		return written{}, err
+	}
 	if done {
 		return written{message: "unchanged"}, nil
 	}
+	bare := len(labels)+len(annotations) == 0
 	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
 		return written{}, denied(project, key, "objects in namespace "+name)
+	}
+	if bare && a.e.namespaceThere(name) {
+		return written{message: "unchanged"}, nil
 	}
 	live, err := a.e.kube.get(ctx, at)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return written{}, explain(err, key, "read")
 	}
 	out := written{message: "unchanged"}
-	if live == nil || len(labels)+len(annotations) > 0 {
-		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: NamespaceManager}, nil)
+	if live == nil || !bare {
+		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: a.e.Manager + namespaceManager}, nil)
 		if err != nil {
 			return written{}, explain(err, key, "create")
 		}
@@ -49,10 +58,31 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 			out = written{true, "configured"}
 		}
 	}
+	failpoint.Here(failpoint.AgentNamespace)
 	a.mu.Lock()
 	a.namespaces[string(text)] = struct{}{}
 	a.mu.Unlock()
+	a.e.namespaceSeen(name, true)
 	return out, nil
+}
+
+// namespaceThere says whether a namespace was there when this process last
+// had to know.
+func (e *Engine) namespaceThere(name string) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	_, ok := e.namespaces[name]
+	return ok
+}
+
+func (e *Engine) namespaceSeen(name string, there bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if there {
+		e.namespaces[name] = struct{}{}
+	} else {
+		delete(e.namespaces, name)
+	}
 }
 
 func namespaceObject(name string, labels, annotations map[string]string) *manifest.Object {
@@ -82,6 +112,7 @@ func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 	if !gone {
 		return false
 	}
+	a.e.namespaceSeen(name, false)
 	_, err = a.ensureNamespace(ctx, name, nil, nil)
 	return err == nil
 }

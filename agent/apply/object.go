@@ -139,7 +139,7 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
 	}
-	l.editor, l.applied = editor(o)
+	l.editor, l.applied = editor(o, e.Manager)
 	slim := withoutFields(o.Object)
 	if text, err := manifest.AppendCanonical(nil, slim); err == nil {
 		l.body = s2.Encode(nil, text)
@@ -188,7 +188,7 @@ func withoutFields(object map[string]any) map[string]any {
 // editor names the manager that wrote an object last, apart from our own
 // applies and from those that only report its status, and says whether our
 // own applies left an entry.
-func editor(o *manifest.Object) (name string, applied bool) {
+func editor(o *manifest.Object, own string) (name string, applied bool) {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	entries, _ := meta["managedFields"].([]any)
 	newest := ""
@@ -196,7 +196,7 @@ func editor(o *manifest.Object) (name string, applied bool) {
 		m, _ := e.(map[string]any)
 		manager, _ := m["manager"].(string)
 		operation, _ := m["operation"].(string)
-		if manager == Manager {
+		if manager == own {
 			applied = true
 			if operation == "Apply" {
 				continue
@@ -219,7 +219,7 @@ func (x *object) sync() (state, detail string) {
 	case x.target == nil:
 		return outOfSync, "no longer in the manifests"
 	case !x.live.known:
-		_, broken := x.app.e.kindState(x.gvk)
+		_, broken := x.app.e.kindState(x)
 		switch {
 		case fault.KindOf(broken) == fault.Missing:
 			return outOfSync, "its kind is not served by the cluster" // CMPR-12
@@ -278,7 +278,7 @@ func (x *object) wellness() (state, message string) {
 	if x.live.known && !x.live.found {
 		return health.Missing, ""
 	}
-	if _, broken := x.app.e.kindState(x.gvk); !x.live.known && fault.KindOf(broken) == fault.Missing {
+	if _, broken := x.app.e.kindState(x); !x.live.known && fault.KindOf(broken) == fault.Missing {
 		return health.Missing, sentence(broken)
 	}
 	return x.live.health, x.live.message
@@ -300,6 +300,8 @@ func (x *object) report(a *app) *linkv1.Resource {
 	r.Sync, r.Diff = x.sync()
 	if x.failure != "" && r.Sync != synced {
 		r.Message = x.failure
+	} else if why := a.e.Guard.writes(x.key, x.namespaced); why != nil && r.Sync == outOfSync {
+		r.Message = sentence(why)
 	}
 	if x.target != nil {
 		r.Wave = x.target.wave

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -120,6 +121,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	if err != nil {
 		return p.broken(own, outer, err, stopped)
 	}
+	failpoint.Here(failpoint.AgentPlanAfter)
 	p.plan = plan
 	m := wave.New(plan, t, &ledger{app: a, op: o.ID}, wave.Config{
 		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
@@ -172,6 +174,7 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 // end keeps the result and tells the hub, which gets it again until it says
 // that it has it.
 func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
+	failpoint.Here(failpoint.AgentResultBefore)
 	commit, err := a.e.Inventory.End(o.ID, out, a.e.Clock.Now())
 	if err == nil {
 		err = commit.Wait(context.WithoutCancel(ctx))
@@ -180,6 +183,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.Operat
 		a.e.Log.ErrorContext(ctx, "result not kept", logkey.Operation, o.ID, logkey.Error, err)
 		return // it will be run again after a restart, and the hub hears of it then
 	}
+	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
 	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
 	a.e.Reports.Operation(out)
@@ -233,11 +237,13 @@ func (l *ledger) Save(ctx context.Context, p wave.Progress) error {
 	if err != nil {
 		return fmt.Errorf("write the ledger of operation %q: %w", l.op, err)
 	}
+	failpoint.Here(failpoint.AgentLedgerBefore)
 	commit, err := l.app.e.Inventory.Advance(l.op, raw)
 	if err != nil {
 		return err
 	}
 	l.app.e.Secret.SetLedger(l.op, raw)
+	defer failpoint.Here(failpoint.AgentLedgerAfter)
 	return commit.Wait(ctx)
 }
 

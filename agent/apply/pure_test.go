@@ -179,10 +179,10 @@ func TestEditor(t *testing.T) {
 		entry("capstan", "Apply", "", "2026-01-01T00:00:05Z"), entry("kubectl-edit", "Update", "", "2026-01-01T00:00:03Z"),
 		entry("hpa", "Update", "scale", "2026-01-01T00:00:04Z"), entry("kubelet", "Update", "status", "2026-01-01T00:00:09Z"),
 	}}}}
-	if name, applied := editor(o); name != "hpa" || !applied {
+	if name, applied := editor(o, Manager); name != "hpa" || !applied {
 		t.Errorf("editor %q, applied %v", name, applied)
 	}
-	if name, applied := editor(&manifest.Object{Object: map[string]any{"metadata": "odd"}}); name != "" || applied {
+	if name, applied := editor(&manifest.Object{Object: map[string]any{"metadata": "odd"}}, Manager); name != "" || applied {
 		t.Errorf("editor of an odd object: %q, %v", name, applied)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/seal"
@@ -173,6 +174,7 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 }
 
 func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte, error) {
+	failpoint.Here(failpoint.AgentBlobsBefore)
 	blobs, err := e.Blobs.Fetch(ctx, digests)
 	if len(blobs) > 0 {
 		e.Inventory.PutBlobs(blobs) // also of a fetch that broke off: the next one asks for less

@@ -286,7 +286,7 @@ func (x *object) settled(d *desired) bool {
 	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal {
 		return false
 	}
-	_, broken := x.app.e.kindState(x.gvk)
+	_, broken := x.app.e.kindState(x)
 	return broken == nil && x.record.Owned.UID == x.live.uid
 }
 
@@ -310,11 +310,11 @@ func (t *task) State(ctx context.Context, it wave.Item) (wave.State, error) {
 		a.mu.Unlock()
 		return wave.State{}, nil
 	}
-	known, gvk := x.live.known, x.gvk
+	known := x.live.known
 	s := x.state()
 	s.Ours = it.Hook && x.live.instance == it.Instance
 	a.mu.Unlock()
-	if listed, broken := a.e.kindState(gvk); known && listed && broken == nil {
+	if listed, broken := a.e.kindState(x); known && listed && broken == nil {
 		return s, nil
 	}
 	if err := t.look(ctx, x); err != nil {
@@ -379,7 +379,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a.prepare(s.body, it.Key)
 	s.ignore = a.ignore
-	s.problem = permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), it.Key, d.namespaced)
+	s.problem = a.permits(it.Key, d.namespaced)
 	if !it.Hook && a.conflicts[it.Key] != "" {
 		s.problem = t.shared(it)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -38,7 +39,9 @@ type written struct {
 // it. Events that arrive meanwhile are judged after the answer.
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
 	s := a.sending(x, d, body, w)
+	failpoint.Here(failpoint.AgentSendBefore)
 	out, err := a.send(ctx, s)
+	failpoint.Here(failpoint.AgentSendAfter)
 	if err == nil {
 		err = a.record(ctx, x, d, s, out)
 	}
@@ -48,6 +51,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 		a.settle(ctx, x, out)
 		return written{}, err
 	}
+	failpoint.Here(failpoint.AgentRecordAfter)
 	a.settle(ctx, x, out)
 	return s.outcome(out), nil
 }
@@ -89,7 +93,7 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 			s.uid = x.live.uid
 		}
 	}
-	s.problem = permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), x.key, d.namespaced)
+	s.problem = a.permits(x.key, d.namespaced)
 	return s
 }
 
@@ -153,9 +157,9 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 			return nil, err
 		}
 		out, err := a.e.kube.patch(ctx, patch{
-			place: s.place, kind: types.ApplyPatchType, body: text, manager: Manager, dryRun: s.dryRun,
+			place: s.place, kind: types.ApplyPatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun,
 			lenient: hasOption(s.options, "Validate", "false"),
-		}, func(live *manifest.Object) bool { return carries(live, obj) })
+		}, func(live *manifest.Object) bool { return carries(live, obj, a.e.Manager) })
 		switch {
 		case err == nil, try == maxConflicts:
 			return out, err
@@ -179,7 +183,7 @@ func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error
 		if err != nil {
 			return nil, err
 		}
-		kept, guarded, err := diff.Respect(s.body, live, s.ignore, Manager)
+		kept, guarded, err := diff.Respect(s.body, live, s.ignore, a.e.Manager)
 		if err != nil {
 			return nil, err
 		}
@@ -202,8 +206,8 @@ func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error
 }
 
 // carries says whether live has everything that was sent, by our apply.
-func carries(live, sent *manifest.Object) bool {
-	if _, applied := editor(live); !applied {
+func carries(live, sent *manifest.Object, manager string) bool {
+	if _, applied := editor(live, manager); !applied {
 		return false
 	}
 	return within(wishes(sent.Object), live.Object)
@@ -263,7 +267,7 @@ func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 		if string(text) == "{}" {
 			return live, nil
 		}
-		out, err := a.e.kube.patch(ctx, patch{place: s.place, kind: types.MergePatchType, body: text, manager: Manager, dryRun: s.dryRun}, nil)
+		out, err := a.e.kube.patch(ctx, patch{place: s.place, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
 			if immutable(err) && hasOption(s.options, "Force", "true") {
 				return a.recreate(ctx, s)
@@ -345,6 +349,9 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		return live, nil // a deletion and its aftermath cannot be tried out
 	}
 	if live != nil {
+		if err := a.e.Guard.deletes(s.key, s.namespace != ""); err != nil {
+			return nil, err
+		}
 		if err := a.e.kube.delete(ctx, s.place, string(live.GetUID()), propagation(s.options)); err != nil {
 			return nil, err
 		}
@@ -407,9 +414,9 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 
 func (a *app) own(s *sending, digest [32]byte, out *manifest.Object) (diff.Owned, error) {
 	if s.merged {
-		return a.e.hashes.Replaced(s.body, out, Manager, digest, s.ignore)
+		return a.e.hashes.Replaced(s.body, out, a.e.Manager, digest, s.ignore)
 	}
-	return a.e.hashes.Own(out, Manager, digest, s.ignore)
+	return a.e.hashes.Own(out, a.e.Manager, digest, s.ignore)
 }
 
 // settle takes the answer of a write as the newest live state, and then the

@@ -5,17 +5,22 @@
 package daemon
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
@@ -37,6 +42,27 @@ type Config struct {
 	JoinTokenFile string
 	// JoinToken is the token itself, for tests.
 	JoinToken string
+	// Mode is what the agent may do: "cluster" (or empty) manages everything,
+	// "namespaced" the Namespaces, and "observe" writes nothing.
+	Mode string
+	// Namespaces are the only ones that the agent has rights in; of mode
+	// observe, empty: all.
+	Namespaces []string
+	// GuardFile holds rules of the cluster's owner, which the hub cannot
+	// change; empty: none.
+	GuardFile string
+	// FieldManager is the name under which fields are owned; empty: capstan.
+	FieldManager string
+	// HTTPSProxy and NoProxy say which HTTP proxy leads to the hub, in the
+	// words of the environment variables. Empty: none.
+	HTTPSProxy, NoProxy string
+	// OuterCAFile holds certificates (PEM) of authorities that may vouch,
+	// beside those of the system, for whatever ends TLS in front of the hub.
+	// Empty: nobody has to; the hub proves its own key inside in any case.
+	OuterCAFile string
+	// Watchdog ends the agent when its hub has answered nothing for so long;
+	// zero: 10 min; negative: never.
+	Watchdog time.Duration
 	// Log takes what happens.
 	Log *slog.Logger
 	// Dial opens connections to the hub; nil: TCP.
@@ -58,7 +84,60 @@ func (c Config) Validate() error {
 	if c.StateDir != "" && !filepath.IsAbs(c.StateDir) {
 		errs = append(errs, fault.New(fault.Invalid, "the state directory %q is not an absolute path", c.StateDir))
 	}
+	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
+	switch c.Mode {
+	case "", ModeCluster:
+		if len(c.Namespaces) > 0 {
+			bad("mode cluster takes no namespaces; use mode namespaced, or a guard file")
+		}
+	case ModeNamespaced:
+		if len(c.Namespaces) == 0 {
+			bad("mode namespaced needs the namespaces that the agent manages")
+		}
+	case ModeObserve:
+	default:
+		bad("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	}
+	for _, n := range c.Namespaces {
+		if !label.MatchString(n) {
+			bad("%q is no name of a namespace", n)
+		}
+	}
+	if c.FieldManager != "" && !label.MatchString(c.FieldManager) {
+		bad("the field manager %q is no lower-case word", c.FieldManager)
+	}
 	return errors.Join(errs...)
+}
+
+// The modes of an agent.
+const (
+	ModeCluster    = "cluster"
+	ModeNamespaced = "namespaced"
+	ModeObserve    = "observe"
+)
+
+// label is what a name of a namespace looks like.
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) //nolint:gochecknoglobals // never changed
+
+// guard reads the rules that the hub cannot change.
+func (c Config) guard() (apply.Guard, error) {
+	g := apply.Guard{Observe: c.Mode == ModeObserve, Scope: c.Namespaces, Home: c.Namespace}
+	if c.GuardFile == "" {
+		return g, nil
+	}
+	raw, err := os.ReadFile(c.GuardFile)
+	if err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s cannot be read", c.GuardFile)
+	}
+	rules := apply.GuardRules{AllowDelete: true, AllowClusterScoped: true}
+	if err := yaml.UnmarshalStrict(raw, &rules); err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s is not valid", c.GuardFile)
+	}
+	if err := rules.Validate(); err != nil {
+		return g, fault.Wrap(fault.Invalid, err, "the guard file %s: %s", c.GuardFile, fault.Sentence(err))
+	}
+	g.Rules = &rules
+	return g, nil
 }
 
 // token reads the join token; empty: there is none.
@@ -74,6 +153,29 @@ func (c Config) token() (string, error) {
 		return "", fault.Wrap(fault.Invalid, err, "the join token cannot be read from %q", c.JoinTokenFile)
 	}
 	return strings.TrimSpace(string(raw)), nil
+}
+
+// Outer is what lies between the agent and the hub.
+func (c Config) Outer() (tunnel.Outer, error) {
+	proxy, err := tunnel.NewProxy(c.HTTPSProxy, c.NoProxy)
+	if err != nil {
+		return tunnel.Outer{}, err
+	}
+	o := tunnel.Outer{Proxy: proxy}
+	if c.OuterCAFile == "" {
+		return o, nil
+	}
+	raw, err := os.ReadFile(c.OuterCAFile)
+	if err != nil {
+		return o, fault.Wrap(fault.Invalid, err, "the outer CA file %q cannot be read", c.OuterCAFile)
+	}
+	if o.Roots, err = x509.SystemCertPool(); err != nil {
+		o.Roots = x509.NewCertPool()
+	}
+	if !o.Roots.AppendCertsFromPEM(raw) {
+		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.OuterCAFile)
+	}
+	return o, nil
 }
 
 // rest finds out how to reach the cluster.

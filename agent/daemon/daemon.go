@@ -20,10 +20,12 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -34,6 +36,10 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	conf, err := c.rest()
+	if err != nil {
+		return err
+	}
+	guard, err := c.guard()
 	if err != nil {
 		return err
 	}
@@ -56,7 +62,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, store, secret)
+	a := assemble(c, k, guard, store, secret)
 	return run.Run(ctx, a.parts()...)
 }
 
@@ -123,7 +129,7 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 }
 
-func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.Secret) *agent {
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
 	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
@@ -131,9 +137,9 @@ func assemble(c Config, k kubernetes, store *inventory.Store, secret *inventory.
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
-		Offset: a.offset,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log)
+	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -169,8 +175,12 @@ func (a *agent) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	outer, err := a.Outer()
+	if err != nil {
+		return err
+	}
 	vault, facts := identities{a.secret}, &facts{kube: a.kube, mapper: a.mapper}
-	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Dial: a.Dial})
+	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -180,7 +190,8 @@ func (a *agent) attach(ctx context.Context) error {
 	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
-		Epoch: a.epoch, Log: a.Log, Version: version.String(), Dial: a.Dial,
+		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial,
+		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
 		},
@@ -206,6 +217,7 @@ func (a *agent) load() link.Load {
 
 // delivered hears that the hub has the result of an operation.
 func (a *agent) delivered(operation string) {
+	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
 		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err) //nolint:sloglint // no context reaches here
 	}

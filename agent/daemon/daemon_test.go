@@ -28,6 +28,14 @@ func TestRunRefuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	guard := func(text string) string {
+		f := filepath.Join(t.TempDir(), "guard.yaml")
+		if err := os.WriteFile(f, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	away := &rest.Config{Host: "http://127.0.0.1:1"}
 	cases := map[string]struct {
 		config daemon.Config
 		has    string
@@ -38,6 +46,14 @@ func TestRunRefuses(t *testing.T) {
 		"NoCluster":       {daemon.Config{StateDir: t.TempDir(), Namespace: "n", Log: quiet}, "no kubeconfig"},
 		"BadKubeconfig":   {daemon.Config{StateDir: t.TempDir(), Namespace: "n", Log: quiet, Kubeconfig: broken}, broken},
 		"DirIsAFile":      {daemon.Config{StateDir: file, Namespace: "n", Log: quiet, REST: &rest.Config{Host: "http://127.0.0.1:1"}}, file},
+		"UnknownMode":     {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "all"}, `mode "all"`},
+		"NoNamespaces":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced"}, "needs the namespaces"},
+		"ScopeOfAll":      {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Namespaces: []string{"a"}}, "takes no namespaces"},
+		"NamespaceGlob":   {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, Mode: "namespaced", Namespaces: []string{"*"}}, "no name of a namespace"},
+		"FieldManager":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, FieldManager: "Me You"}, "Me You"},
+		"NoGuard":         {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: file + "-none"}, file + "-none"},
+		"GuardTypo":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("allowDeletes: false")}, "allowDeletes"},
+		"GuardGlob":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("namespaces: ['[a']")}, "no glob"},
 		"MissingKubeconf": {daemon.Config{StateDir: t.TempDir(), Namespace: "n", Log: quiet, Kubeconfig: file + "-none"}, file + "-none"},
 	}
 	for name, c := range cases {

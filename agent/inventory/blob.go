@@ -11,6 +11,12 @@ import (
 
 // Blob gives a sealed object as it came from the hub.
 func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
+	s.mu.Lock()
+	sealed, found = s.fresh[string(digest)]
+	s.mu.Unlock()
+	if found {
+		return sealed, true, nil
+	}
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		v := tx.Bucket([]byte(bucketBlobs)).Get(digest)
 		if v != nil {
@@ -37,7 +43,7 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 			}
 		}
 		return nil
-	})
+	}, blobs...)
 }
 
 // Collect deletes the blobs that nothing refers to: no state, no open

@@ -115,7 +115,7 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 			}
 		}
 		return putIn(tx, bucketMeta, keyCursor, raw)
-	}), nil
+	}, b.GetBlobs()...), nil
 }
 
 // admit is the rewind guard.

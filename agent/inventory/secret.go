@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -160,7 +161,9 @@ func (s *Secret) store(ctx context.Context) {
 	version, same := s.version, maps.EqualFunc(data, s.written, bytes.Equal)
 	s.mu.Unlock()
 	if err == nil && !same {
+		failpoint.Here(failpoint.AgentSecretBefore)
 		err = s.vault.Write(ctx, data)
+		failpoint.Here(failpoint.AgentSecretAfter)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

@@ -19,6 +19,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -58,11 +60,13 @@ type Store struct {
 	ops      map[string]*Operation
 	littered bool              // blobs may have lost their last reference since Collect
 	fields   map[string][]byte // one copy of each distinct field set
+	fresh    map[string][]byte // blobs in line for the disk, by digest: work begins before they are durable
 }
 
 type write struct {
 	apply func(tx *bbolt.Tx) error
 	done  *Commit
+	blobs []*linkv1.Blob // that it brings to the disk
 }
 
 // A Commit is a write that is on its way to the disk.
@@ -104,6 +108,7 @@ func Open(dir string) (*Store, error) {
 		owned:  map[string]map[manifest.Key]Record{},
 		ops:    map[string]*Operation{},
 		fields: map[string][]byte{}, littered: true,
+		fresh: map[string][]byte{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read inventory %q: %w", path, err), db.Close())
@@ -188,6 +193,7 @@ func (s *Store) commit() error {
 	if len(batch) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.AgentCommitBefore)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		for _, w := range batch {
 			if err := w.apply(tx); err != nil {
@@ -196,6 +202,7 @@ func (s *Store) commit() error {
 		}
 		return nil
 	})
+	failpoint.Here(failpoint.AgentCommitAfter)
 	if err != nil {
 		err = fault.Wrap(fault.Exceeded, err, "the agent's state cannot be written to its directory")
 	}
@@ -206,6 +213,11 @@ func (s *Store) commit() error {
 		s.pending = nil
 	} else {
 		s.durable = cursor
+		for _, w := range batch {
+			for _, b := range w.blobs {
+				delete(s.fresh, string(b.GetDigest()))
+			}
+		}
 	}
 	s.mu.Unlock()
 	for _, w := range batch {
@@ -217,14 +229,17 @@ func (s *Store) commit() error {
 
 // put lines a write up. The caller holds mu, so that the order in the mirror
 // is the order on disk.
-func (s *Store) put(apply func(tx *bbolt.Tx) error) *Commit {
+func (s *Store) put(apply func(tx *bbolt.Tx) error, blobs ...*linkv1.Blob) *Commit {
 	c := &Commit{done: make(chan struct{})}
 	if s.broken != nil {
 		c.err = s.broken
 		close(c.done)
 		return c
 	}
-	s.pending = append(s.pending, write{apply, c})
+	for _, b := range blobs {
+		s.fresh[string(b.GetDigest())] = b.GetSealed()
+	}
+	s.pending = append(s.pending, write{apply, c, blobs})
 	select {
 	case s.wake <- struct{}{}:
 	default:

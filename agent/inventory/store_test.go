@@ -315,6 +315,39 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
+func TestBlobsBeforeTheDisk(t *testing.T) {
+	t.Parallel()
+	s, err := inventory.Open(t.TempDir()) // nothing is committed: Run is not running yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := batch((&hubLog{t: t}).state("a", 1))
+	b.Blobs = []*linkv1.Blob{{Digest: []byte("one"), Sealed: []byte("sealed one")}}
+	if _, _, err := s.Stage(b); err != nil {
+		t.Fatal(err)
+	}
+	fetched := s.PutBlobs([]*linkv1.Blob{{Digest: []byte("two"), Sealed: []byte("sealed two")}})
+	read := func(when string) {
+		for _, d := range []string{"one", "two"} {
+			if sealed, found, err := s.Blob([]byte(d)); err != nil || !found || string(sealed) != "sealed "+d {
+				t.Errorf("%s: blob %q is %q, %v, %v", when, d, sealed, found, err)
+			}
+		}
+	}
+	read("in line for the disk")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	if err := fetched.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read("on the disk")
+	cancel()
+	if err := errors.Join(<-done, s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	t.Run("FT-L8 a directory has one process", func(t *testing.T) {

@@ -88,6 +88,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(),
 	})
 	if err != nil {
+		c.refused(err)
 		return nil, fault.With(err, "hub at "+address, "")
 	}
 	c.heard(sent, hello.GetNowUnixNano())
@@ -152,12 +153,12 @@ func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*t
 	if err != nil {
 		return nil, err
 	}
-	pins, err := id.pins()
+	pins, err := id.PinnedKeys()
 	if err != nil {
 		return nil, err
 	}
 	return tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: lane, Pins: pins, Certificate: cert, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
+		Lane: lane, Pins: pins, Certificate: cert, Outer: c.cfg.Outer, Learnt: &c.learnt, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
 	})
 }
 
@@ -182,12 +183,12 @@ func (c *Client) attached(ctx context.Context, a *attachment) {
 	c.mu.Lock()
 	moved := c.live != nil
 	c.live = a
-	c.state = State{Connected: true, Since: c.cfg.Clock.Now(), Address: a.address, RoundTrip: c.state.RoundTrip}
+	c.state = State{Connected: true, Since: c.cfg.Clock.Now(), Address: a.address, Carrier: a.session.Carrier(), RoundTrip: c.state.RoundTrip}
 	if !moved {
 		close(c.opened)
 	}
 	c.mu.Unlock()
-	c.cfg.Log.InfoContext(ctx, "connected to the hub", logkey.Address, a.address, logkey.Session, a.hello.GetSessionId(), logkey.Version, a.hello.GetHubVersion())
+	c.cfg.Log.InfoContext(ctx, "connected to the hub", logkey.Address, a.address, logkey.Carrier, a.session.Carrier(), logkey.Session, a.hello.GetSessionId(), logkey.Version, a.hello.GetHubVersion())
 }
 
 func (c *Client) closed(err error) {
@@ -227,7 +228,7 @@ func (c *Client) heard(sent time.Time, hub int64) {
 	trip := now.Sub(sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.RoundTrip = trip
+	c.state.RoundTrip, c.trip = trip, now
 	if hub != 0 {
 		c.offset = time.Unix(0, hub).Add(trip / 2).Sub(now)
 	}

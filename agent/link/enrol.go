@@ -25,6 +25,7 @@ type EnrolConfig struct {
 	Cluster Cluster
 	Log     *slog.Logger
 	Version string        // of the agent; may be empty
+	Outer   tunnel.Outer  // what lies between the agent and the hub
 	Dial    tunnel.Dialer // nil: TCP
 	Clock   run.Clock     // nil: the real one
 }
@@ -74,10 +75,11 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 		return Identity{}, err
 	}
 	wait := run.Backoff{First: time.Second, Max: time.Minute}
+	var learnt tunnel.Learnt
 	for {
 		for _, address := range token.Addresses {
 			var done Identity
-			if done, err = enrollAt(ctx, address, token, id, cfg); err == nil {
+			if done, err = enrollAt(ctx, address, token, id, &learnt, cfg); err == nil {
 				return done, nil
 			}
 			if kind := fault.KindOf(err); ctx.Err() != nil || kind != fault.Offline && kind != fault.Exceeded {
@@ -85,7 +87,11 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 			}
 			cfg.Log.WarnContext(ctx, "enrolment is tried again", logkey.Address, address, logkey.Error, err)
 		}
-		if run.Sleep(ctx, cfg.Clock, wait.Next()) != nil {
+		d := wait.Next()
+		if f, ok := fault.As(err); ok {
+			d = max(d, f.RetryAfter)
+		}
+		if run.Sleep(ctx, cfg.Clock, d) != nil {
 			return Identity{}, err
 		}
 	}
@@ -113,7 +119,7 @@ func pending(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enro
 	return id, nil
 }
 
-func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, cfg EnrolConfig) (Identity, error) {
+func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, learnt *tunnel.Learnt, cfg EnrolConfig) (Identity, error) {
 	facts, err := cfg.Cluster.Facts(ctx)
 	if err != nil {
 		return Identity{}, fmt.Errorf("read the cluster's facts: %w", err)
@@ -123,7 +129,7 @@ func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Id
 		return Identity{}, err
 	}
 	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
+		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Outer: cfg.Outer, Learnt: learnt, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
 	})
 	if err != nil {
 		return Identity{}, err

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -65,10 +66,13 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Batch:
+		failpoint.Here(failpoint.AgentBatchBefore)
 		if err := c.cfg.Desired.Take(ctx, m.Batch); err != nil {
 			return fmt.Errorf("store desired state: %w", err)
 		}
-		return ack(stream, &linkv1.Ack{Seq: c.cfg.Desired.Cursor().GetSeq()})
+		failpoint.Here(failpoint.AgentBatchAfter)
+		defer failpoint.Here(failpoint.AgentAckAfter)
+		return ack(stream, &linkv1.Ack{Seq: c.cfg.Desired.Cursor().GetSeq(), Unsupported: c.unsupported(ctx, m.Batch)})
 	case *linkv1.FollowDown_Barrier:
 		seq := c.cfg.Desired.Cursor().GetSeq()
 		if seq < m.Barrier.GetSeq() {
@@ -80,6 +84,20 @@ func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.Fol
 		c.cfg.Desired.Rewound(m.Rewound.GetReason())
 	}
 	return nil // also for messages of a newer hub
+}
+
+// unsupported gives the rows of kinds that this agent does not know, for the
+// hub to hear of.
+func (c *Client) unsupported(ctx context.Context, b *linkv1.Batch) (seqs []uint64) {
+	for _, r := range b.GetRows() {
+		if _, known := linkv1.RowKind_name[int32(r.GetKind())]; !known {
+			seqs = append(seqs, r.GetSeq())
+		}
+	}
+	if len(seqs) > 0 {
+		c.cfg.Log.WarnContext(ctx, "the hub sent rows of a kind that this agent does not know; upgrade the agent", logkey.Count, len(seqs), logkey.Seq, seqs[0])
+	}
+	return seqs
 }
 
 // ack answers the hub. The end of the stream is no error here: the next

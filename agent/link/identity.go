@@ -61,7 +61,8 @@ func (i Identity) Certificate() (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: i.Chain, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func (i Identity) pins() ([]tunnel.Pin, error) {
+// PinnedKeys gives the keys of which the hub must prove one.
+func (i Identity) PinnedKeys() ([]tunnel.Pin, error) {
 	var out []tunnel.Pin
 	for _, text := range i.Pins {
 		p, err := tunnel.ParsePin(text)

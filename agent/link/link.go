@@ -42,10 +42,15 @@ type Config struct {
 	Version string
 	// Features are the names of what this agent can do beyond the first release.
 	Features []string
+	// Outer is what lies between the agent and the hub.
+	Outer tunnel.Outer
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	// Clock is time; nil: the real one.
 	Clock run.Clock
+	// Watchdog ends Run when the hub has completed no round trip for so
+	// long: a new process may do better. Zero: 10 min; negative: never.
+	Watchdog time.Duration
 	// Silence is how long the hub may send nothing; zero: 30 s.
 	Silence time.Duration
 	// Random spreads waits, in [0, 1); nil: random numbers.
@@ -82,6 +87,7 @@ type Client struct {
 	ops    *tunnel.Server
 	outbox *outbox
 	bulk   *bulk
+	learnt tunnel.Learnt // about the networks on the way to the hub
 
 	lingering sync.WaitGroup // sessions that the agent has moved away from
 
@@ -92,6 +98,7 @@ type Client struct {
 	opened chan struct{} // closed when live is set; made anew when it is cleared
 	state  State
 	offset time.Duration // the hub's time minus ours
+	trip   time.Time     // when the hub last answered anything
 }
 
 // State is how the link stands.
@@ -99,6 +106,7 @@ type State struct {
 	Connected bool
 	Since     time.Time     // of this state
 	Address   string        // of the hub, while connected
+	Carrier   string        // of the session, while connected: tunnel.CarrierTLS or tunnel.CarrierWebSocket
 	RoundTrip time.Duration // of the newest heartbeat
 	Problem   error         // why there is no session; nil while there is
 }
@@ -114,6 +122,9 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Silence == 0 {
 		cfg.Silence = 30 * time.Second
 	}
+	if cfg.Watchdog == 0 {
+		cfg.Watchdog = 10 * time.Minute
+	}
 	c := &Client{cfg: cfg, outbox: newOutbox(), opened: make(chan struct{})}
 	c.bulk = newBulk(c)
 	c.state = State{Since: cfg.Clock.Now(), Problem: fault.New(fault.Offline, "the agent has not connected yet")}
@@ -125,7 +136,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Run stays attached until ctx ends, then returns nil. It returns earlier
-// only if there is no identity to attach with.
+// only if there is no identity to attach with, or if the watchdog bites.
 func (c *Client) Run(ctx context.Context) error {
 	id, err := c.cfg.Vault.Load(ctx)
 	if err != nil {
@@ -139,6 +150,7 @@ func (c *Client) Run(ctx context.Context) error {
 	g.Go(c.ops.Serve)
 	g.Go(c.bulk.run)
 	g.Go(c.stay)
+	g.Go(c.watchdog)
 	return g.Wait()
 }
 
@@ -172,6 +184,11 @@ func (c *Client) stay(ctx context.Context) error {
 // acts or another process ends.
 func (c *Client) pause(wait *run.Backoff, err error) time.Duration {
 	d := wait.Next()
+	if f, ok := fault.As(err); ok && f.RetryAfter > 0 {
+		// The hub gives each agent another time; a little more keeps them
+		// from coming before it.
+		return run.Spread(f.RetryAfter+f.RetryAfter/8, 1.0/9, c.random())
+	}
 	switch fault.KindOf(err) {
 	case fault.Conflict, fault.Denied, fault.Unknown:
 		return run.Spread(refusedWait, 0.5, c.random())

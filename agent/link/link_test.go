@@ -56,10 +56,10 @@ func TestIdentityDamaged(t *testing.T) {
 			t.Errorf("%s: Certificate() = %v", name, err)
 		}
 	}
-	if _, err := (Identity{}).pins(); err == nil {
+	if _, err := (Identity{}).PinnedKeys(); err == nil {
 		t.Error("SEC-K4 an identity without a pin would take any hub")
 	}
-	if _, err := (Identity{Pins: []string{"short"}}).pins(); fault.KindOf(err) != fault.Invalid {
+	if _, err := (Identity{Pins: []string{"short"}}).PinnedKeys(); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a damaged pin = %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -133,7 +134,9 @@ func (c *Client) send(ctx context.Context, stream reportStream) error {
 // deliver sends one report. When the stream has ended, it waits for the
 // receiving side to say why.
 func deliver(ctx context.Context, stream reportStream, m *linkv1.ReportUp) error {
+	failpoint.Here(failpoint.AgentReportBefore)
 	err := stream.Send(m)
+	failpoint.Here(failpoint.AgentReportAfter)
 	if errors.Is(err, io.EOF) {
 		<-ctx.Done()
 		return ctx.Err()
@@ -164,6 +167,7 @@ func (c *Client) acks(stream reportStream) error {
 		if err != nil {
 			return err
 		}
+		failpoint.Here(failpoint.AgentReportAcked)
 		c.outbox.acked(down.GetAcked(), down.GetCredit())
 		c.cfg.Reports.Acked(c.cfg.Epoch, down.GetAcked(), down.GetCredit())
 		if down.GetResnapshot() {

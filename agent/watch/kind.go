@@ -31,13 +31,17 @@ const (
 // errRelist says that the watch cannot go on from where it was.
 var errRelist = errors.New("the watch's version is gone")
 
+// errElsewhere says that a kind is not one of namespaces.
+var errElsewhere = errors.New("the kind is cluster-scoped, and only namespaces are watched")
+
 // kind lists and watches one kind.
 type kind struct {
-	w       *Watcher
-	gvk     schema.GroupVersionKind
-	version string // resource version to go on from; empty: list first
-	broken  bool
-	last    uint64 // highest list version so far
+	w         *Watcher
+	gvk       schema.GroupVersionKind
+	namespace string // empty: all of them, and what has none
+	version   string // resource version to go on from; empty: list first
+	broken    bool
+	last      uint64 // highest list version so far
 }
 
 // run goes on until ctx ends.
@@ -58,6 +62,9 @@ func (k *kind) run(ctx context.Context) {
 				back.Next()
 				continue
 			}
+		case errors.Is(err, errElsewhere):
+			k.awaitChange(ctx)
+			continue
 		case fault.KindOf(err) == fault.Missing:
 			k.report(ctx, err)
 			k.awaitKind(ctx)
@@ -72,9 +79,9 @@ func (k *kind) run(ctx context.Context) {
 }
 
 func (k *kind) report(ctx context.Context, err error) {
-	k.w.log.WarnContext(ctx, "watch interrupted", logkey.Kind, k.gvk.String(), logkey.Error, err)
+	k.w.log.WarnContext(ctx, "watch interrupted", logkey.Kind, k.gvk.String(), logkey.Namespace, k.namespace, logkey.Error, err)
 	k.broken = true
-	k.w.sink.Broken(ctx, k.gvk, err)
+	k.w.sink.Broken(ctx, k.gvk, k.namespace, err)
 }
 
 // awaitKind waits until what the server serves has changed.
@@ -92,13 +99,27 @@ func (k *kind) awaitKind(ctx context.Context) {
 	}
 }
 
+// awaitChange waits until the server serves something else.
+func (k *kind) awaitChange(ctx context.Context) {
+	select {
+	case <-k.w.mapper.Changed():
+	case <-ctx.Done():
+	}
+}
+
 // once lists if that is needed and then watches until the watch ends.
 func (k *kind) once(ctx context.Context) error {
 	mapping, err := k.w.mapper.Mapping(ctx, k.gvk)
 	if err != nil {
 		return err
 	}
-	client := k.w.client.Resource(mapping.Resource)
+	client := dynamic.ResourceInterface(k.w.client.Resource(mapping.Resource))
+	switch {
+	case k.namespace != "" && !mapping.Namespaced:
+		return errElsewhere
+	case k.namespace != "":
+		client = k.w.client.Resource(mapping.Resource).Namespace(k.namespace)
+	}
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
 			return k.classify(err, "list")
@@ -135,8 +156,8 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 			break
 		}
 	}
-	k.w.tree.listed(ctx, k.gvk, held)
-	k.w.sink.Listed(ctx, k.gvk, version, back, held)
+	k.w.tree.listed(ctx, k.gvk, k.namespace, held)
+	k.w.sink.Listed(ctx, k.gvk, k.namespace, version, back, held)
 	k.version = version
 	k.mend(ctx)
 	return nil
@@ -145,7 +166,7 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 func (k *kind) mend(ctx context.Context) {
 	if k.broken {
 		k.broken = false
-		k.w.sink.Broken(ctx, k.gvk, nil)
+		k.w.sink.Broken(ctx, k.gvk, k.namespace, nil)
 	}
 }
 
@@ -217,7 +238,11 @@ func (k *kind) classify(err error, doing string) error {
 		k.w.mapper.Forget()
 		return fault.Wrap(fault.Missing, err, "the cluster does not serve kind %s of %s", k.gvk.Kind, k.gvk.GroupVersion())
 	case apierrors.IsForbidden(err):
-		return fault.Wrap(fault.Denied, err, "the agent may not %s %s in this cluster", doing, k.gvk.Kind)
+		where := "this cluster"
+		if k.namespace != "" {
+			where = "namespace " + k.namespace
+		}
+		return fault.Wrap(fault.Denied, err, "the agent may not %s %s in %s", doing, k.gvk.Kind, where)
 	case apierrors.IsUnauthorized(err):
 		return fault.Wrap(fault.Denied, err, "the API server does not accept the agent's credentials")
 	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && status.Status().Code >= http.StatusBadRequest:

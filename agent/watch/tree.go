@@ -184,8 +184,9 @@ func (t *Tree) drop(n *node) {
 	}
 }
 
-// listed drops the children of a kind that a complete list did not have.
-func (t *Tree) listed(_ context.Context, gvk schema.GroupVersionKind, uids map[string]struct{}) {
+// listed drops the children of a kind that a complete list did not have: of
+// one namespace, or of all for an empty one.
+func (t *Tree) listed(_ context.Context, gvk schema.GroupVersionKind, namespace string, uids map[string]struct{}) {
 	if !isChildKind(gvk) {
 		return
 	}
@@ -193,7 +194,7 @@ func (t *Tree) listed(_ context.Context, gvk schema.GroupVersionKind, uids map[s
 	defer t.mu.Unlock()
 	var stale []*node
 	for uid, n := range t.nodes {
-		if _, ok := uids[uid]; !ok && n.Kind == gvk.Kind && n.Group == gvk.Group {
+		if _, ok := uids[uid]; !ok && n.Kind == gvk.Kind && n.Group == gvk.Group && (namespace == "" || n.Namespace == namespace) {
 			stale = append(stale, n)
 		}
 	}

@@ -208,11 +208,11 @@ func (s *sink) Seen(_ context.Context, o *manifest.Object) {
 	s.say("seen %s %s", o.GetName(), o.GetResourceVersion())
 }
 func (s *sink) Gone(_ context.Context, o *manifest.Object) { s.say("gone %s", o.GetName()) }
-func (s *sink) Listed(_ context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{}) {
+func (s *sink) Listed(_ context.Context, gvk schema.GroupVersionKind, _, version string, back bool, list map[string]struct{}) {
 	s.say("listed %s %s %d back=%v", gvk.Kind, version, len(list), back)
 }
 
-func (s *sink) Broken(_ context.Context, _ schema.GroupVersionKind, err error) {
+func (s *sink) Broken(_ context.Context, _ schema.GroupVersionKind, _ string, err error) {
 	s.say("broken %s", fault.KindOf(err))
 }
 

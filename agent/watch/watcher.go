@@ -28,12 +28,13 @@ type Sink interface {
 	Gone(ctx context.Context, o *manifest.Object)
 	// Listed says that a complete list was given through Seen: an object that
 	// is not in it, neither by uid nor as "namespace/name", was not there at
-	// its version. back says that versions went backwards: the cluster was
+	// its version. The list is of one namespace, or of the whole cluster for
+	// an empty one. back says that versions went backwards: the cluster was
 	// restored from a backup.
-	Listed(ctx context.Context, gvk schema.GroupVersionKind, version string, back bool, list map[string]struct{})
-	// Broken says that a kind is not being watched now, and why; nil: it is
-	// again.
-	Broken(ctx context.Context, gvk schema.GroupVersionKind, err error)
+	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
+	// Broken says that a kind is not being watched now, in a namespace or
+	// anywhere, and why; nil: it is again.
+	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
 }
 
 // A Watcher keeps one watch for each wanted kind.
@@ -45,14 +46,20 @@ type Watcher struct {
 	log    *slog.Logger
 	clock  run.Clock
 	wake   chan struct{}
+	spaces []string // that are watched, one by one; [""]: the whole cluster at once
 
 	mu     sync.Mutex
 	wanted map[schema.GroupVersionKind]struct{}
 }
 
-// New makes a watcher that wants nothing yet.
-func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger) *Watcher {
+// New makes a watcher that wants nothing yet. It watches the namespaces given
+// and nothing cluster-scoped, or without any the whole cluster.
+func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Watcher {
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
 	return &Watcher{
+		spaces: namespaces,
 		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: run.System{},
 		wake: make(chan struct{}, 1), wanted: map[schema.GroupVersionKind]struct{}{},
 	}
@@ -98,8 +105,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 			own, stop := context.WithCancel(ctx)
 			running[gvk] = stop
-			k := &kind{w: w, gvk: gvk}
-			loops.Go(func() { k.run(own) })
+			for _, space := range w.spaces {
+				k := &kind{w: w, gvk: gvk, namespace: space}
+				loops.Go(func() { k.run(own) })
+			}
 		}
 		select {
 		case <-w.wake:

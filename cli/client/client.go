@@ -43,6 +43,21 @@ func (e ApplyResultItemResult) Valid() bool {
 	}
 }
 
+// Defines values for CertificateType.
+const (
+	Ssh CertificateType = "ssh"
+)
+
+// Valid indicates whether the value is a known member of the CertificateType enum.
+func (e CertificateType) Valid() bool {
+	switch e {
+	case Ssh:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClusterConnection.
 const (
 	ClusterConnectionConnected      ClusterConnection = "Connected"
@@ -495,6 +510,30 @@ type AuditRecord struct {
 	Via      string     `json:"via"`
 }
 
+// Certificate The host key of an SSH server.
+type Certificate struct {
+	// BuiltIn It came with this release; a key of your own for the same server takes its place.
+	BuiltIn   bool       `json:"builtIn"`
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
+
+	// Data The public key in base64.
+	Data        string `json:"data"`
+	Fingerprint string `json:"fingerprint"`
+	ServerName  string `json:"serverName"`
+
+	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …
+	SubType string          `json:"subType"`
+	Type    CertificateType `json:"type"`
+}
+
+// CertificateType defines model for Certificate.Type.
+type CertificateType string
+
+// CertificateList defines model for CertificateList.
+type CertificateList struct {
+	Items []Certificate `json:"items"`
+}
+
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
@@ -518,6 +557,17 @@ type Cluster struct {
 		Root *string   `json:"root,omitempty"`
 		Seq  int64     `json:"seq"`
 	} `json:"receipt,omitempty"`
+
+	// Refusal The newest attempt of an agent to join or to connect that the hub refused, and that no connection has followed since.
+	Refusal *struct {
+		Address      string    `json:"address"`
+		AgentVersion *string   `json:"agentVersion,omitempty"`
+		At           time.Time `json:"at"`
+		Message      string    `json:"message"`
+
+		// Stage What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint.
+		Stage string `json:"stage"`
+	} `json:"refusal,omitempty"`
 	ResourceVersion *string `json:"resourceVersion,omitempty"`
 
 	// Seq Newest row of desired state.
@@ -577,7 +627,7 @@ type EnrolmentInfo struct {
 		Address string    `json:"address"`
 		At      time.Time `json:"at"`
 
-		// Stage How far it came: token, expired, used, csr, issued.
+		// Stage How far it came: token, expired, used, version, csr, store, issued.
 		Stage string `json:"stage"`
 	} `json:"attempts,omitempty"`
 	CreatedBy string     `json:"createdBy"`
@@ -1213,6 +1263,31 @@ type ListAuditParams struct {
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 }
 
+// DeleteCertificatesParams defines parameters for DeleteCertificates.
+type DeleteCertificatesParams struct {
+	// ServerName As listed: a name, or `[name]:port`.
+	ServerName string `form:"serverName" json:"serverName"`
+
+	// SubType One type of key alone.
+	SubType *string `form:"subType,omitempty" json:"subType,omitempty"`
+}
+
+// AddCertificatesJSONBody defines parameters for AddCertificates.
+type AddCertificatesJSONBody struct {
+	// Fingerprint Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none.
+	Fingerprint *string `json:"fingerprint,omitempty"`
+	KnownHosts  string  `json:"knownHosts"`
+
+	// Upsert Replace keys that are known and differ; otherwise they are refused.
+	Upsert *bool `json:"upsert,omitempty"`
+}
+
+// AddCertificatesParams defines parameters for AddCertificates.
+type AddCertificatesParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // EnrollClusterJSONBody defines parameters for EnrollCluster.
 type EnrollClusterJSONBody struct {
 	// ExpiresIn How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days.
@@ -1276,16 +1351,19 @@ type UpdateProjectParams struct {
 
 // PutRepositoryJSONBody defines parameters for PutRepository.
 type PutRepositoryJSONBody struct {
-	// Insecure Do not verify the server's certificate.
+	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
 	Insecure *bool   `json:"insecure,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
-	Password *string                    `json:"password,omitempty"`
-	Project  *string                    `json:"project,omitempty"`
-	Type     *PutRepositoryJSONBodyType `json:"type,omitempty"`
-	Url      string                     `json:"url"`
-	Username *string                    `json:"username,omitempty"`
+	Password *string `json:"password,omitempty"`
+	Project  *string `json:"project,omitempty"`
+
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
+	SshPrivateKey *string                    `json:"sshPrivateKey,omitempty"`
+	Type          *PutRepositoryJSONBodyType `json:"type,omitempty"`
+	Url           string                     `json:"url"`
+	Username      *string                    `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -1400,6 +1478,9 @@ type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
 
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
+
+// AddCertificatesJSONRequestBody defines body for AddCertificates for application/json ContentType.
+type AddCertificatesJSONRequestBody AddCertificatesJSONBody
 
 // EnrollClusterJSONRequestBody defines body for EnrollCluster for application/json ContentType.
 type EnrollClusterJSONRequestBody EnrollClusterJSONBody
@@ -2045,6 +2126,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteCertificates Forgets the host keys of an SSH server
+	//
+	// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
+	DeleteCertificates(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	//
+	// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
+	ListCertificates(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+	AddCertificatesWithBody(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+	AddCertificates(ctx context.Context, params *AddCertificatesParams, body AddCertificatesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListClusters Lists the clusters with the state of their agents
 	//
@@ -2737,6 +2842,70 @@ func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEdit
 // Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 func (c *Client) VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewVerifyAuditRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteCertificates Forgets the host keys of an SSH server
+//
+// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
+func (c *Client) DeleteCertificates(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteCertificatesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+//
+// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
+func (c *Client) ListCertificates(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListCertificatesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+func (c *Client) AddCertificatesWithBody(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddCertificatesRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+func (c *Client) AddCertificates(ctx context.Context, params *AddCertificatesParams, body AddCertificatesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddCertificatesRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4940,6 +5109,150 @@ func NewVerifyAuditRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewDeleteCertificatesRequest constructs an http.Request for the DeleteCertificates method
+func NewDeleteCertificatesRequest(server string, params *DeleteCertificatesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/certificates")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "serverName", params.ServerName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.SubType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "subType", *params.SubType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListCertificatesRequest constructs an http.Request for the ListCertificates method
+func NewListCertificatesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/certificates")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAddCertificatesRequest calls the generic AddCertificates builder with application/json body
+func NewAddCertificatesRequest(server string, params *AddCertificatesParams, body AddCertificatesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddCertificatesRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewAddCertificatesRequestWithBody constructs an http.Request for the AddCertificates method, with any body, and a specified content type
+func NewAddCertificatesRequestWithBody(server string, params *AddCertificatesParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/certificates")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListClustersRequest constructs an http.Request for the ListClusters method
 func NewListClustersRequest(server string) (*http.Request, error) {
 	var err error
@@ -6739,6 +7052,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAuditWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
 
+	// DeleteCertificatesWithResponse Forgets the host keys of an SSH server
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
+	DeleteCertificatesWithResponse(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*DeleteCertificatesResponse, error)
+
+	// ListCertificatesWithResponse Lists the SSH servers that are known by their host keys, the built-in ones too
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
+	ListCertificatesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListCertificatesResponse, error)
+
+	// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+	AddCertificatesWithBodyWithResponse(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddCertificatesResponse, error)
+
+	// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+	AddCertificatesWithResponse(ctx context.Context, params *AddCertificatesParams, body AddCertificatesJSONRequestBody, reqEditors ...RequestEditorFn) (*AddCertificatesResponse, error)
+
 	// ListClustersWithResponse Lists the clusters with the state of their agents
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8062,6 +8403,150 @@ func (r VerifyAuditResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r VerifyAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteCertificatesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CertificateList
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteCertificatesResponse) GetJSON200() *CertificateList {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteCertificatesResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteCertificatesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteCertificatesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteCertificatesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteCertificatesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListCertificatesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CertificateList
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListCertificatesResponse) GetJSON200() *CertificateList {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListCertificatesResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListCertificatesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListCertificatesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListCertificatesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListCertificatesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AddCertificatesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CertificateList
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AddCertificatesResponse) GetJSON200() *CertificateList {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AddCertificatesResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddCertificatesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddCertificatesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddCertificatesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddCertificatesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10346,6 +10831,58 @@ func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, reqEd
 	return ParseVerifyAuditResponse(rsp)
 }
 
+// DeleteCertificatesWithResponse Forgets the host keys of an SSH server
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
+func (c *ClientWithResponses) DeleteCertificatesWithResponse(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*DeleteCertificatesResponse, error) {
+	rsp, err := c.DeleteCertificates(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteCertificatesResponse(rsp)
+}
+
+// ListCertificatesWithResponse Lists the SSH servers that are known by their host keys, the built-in ones too
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
+func (c *ClientWithResponses) ListCertificatesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListCertificatesResponse, error) {
+	rsp, err := c.ListCertificates(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListCertificatesResponse(rsp)
+}
+
+// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+func (c *ClientWithResponses) AddCertificatesWithBodyWithResponse(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddCertificatesResponse, error) {
+	rsp, err := c.AddCertificatesWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddCertificatesResponse(rsp)
+}
+
+// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
+func (c *ClientWithResponses) AddCertificatesWithResponse(ctx context.Context, params *AddCertificatesParams, body AddCertificatesJSONRequestBody, reqEditors ...RequestEditorFn) (*AddCertificatesResponse, error) {
+	rsp, err := c.AddCertificates(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddCertificatesResponse(rsp)
+}
+
 // ListClustersWithResponse Lists the clusters with the state of their agents
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11734,6 +12271,105 @@ func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) 
 			// Records Number of records checked.
 			Records int64 `json:"records"`
 		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteCertificatesResponse parses an HTTP response from a DeleteCertificatesWithResponse call
+func ParseDeleteCertificatesResponse(rsp *http.Response) (*DeleteCertificatesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteCertificatesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CertificateList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListCertificatesResponse parses an HTTP response from a ListCertificatesWithResponse call
+func ParseListCertificatesResponse(rsp *http.Response) (*ListCertificatesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListCertificatesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CertificateList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAddCertificatesResponse parses an HTTP response from a AddCertificatesWithResponse call
+func ParseAddCertificatesResponse(rsp *http.Response) (*AddCertificatesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddCertificatesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CertificateList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

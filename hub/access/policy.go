@@ -23,6 +23,7 @@ const (
 	Projects     = "projects"
 	Clusters     = "clusters"
 	Repositories = "repositories"
+	Certificates = "certificates"
 	Accounts     = "accounts"
 	Audit        = "audit"
 	// Tenants is the one resource of the platform: no policy of a tenant can
@@ -78,6 +79,7 @@ func builtin(tenant string) []Rule {
 		allow(hub.RoleReadOnly, tenant, Projects, Get, "*"),
 		allow(hub.RoleReadOnly, tenant, Clusters, Get, "*"),
 		allow(hub.RoleReadOnly, tenant, Repositories, Get, "*"),
+		allow(hub.RoleReadOnly, tenant, Certificates, Get, "*"),
 	}
 }
 

@@ -48,7 +48,7 @@ type Config struct {
 	// Rates of requests in a second, and how many may come at once.
 	Rates Rates
 	// AgentCommand and AgentHelm are what an enrolment shows to start an
-	// agent; {token} and {cluster} are filled in.
+	// agent; {token} and {cluster} are filled in. No AgentHelm: none is shown.
 	AgentCommand string
 	AgentHelm    string
 	// StreamCheck is how often a stream asks whether its caller still may
@@ -71,9 +71,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AgentCommand == "" {
 		c.AgentCommand = "capstan-agent run --join-token-file <(printf %s {token})"
-	}
-	if c.AgentHelm == "" {
-		c.AgentHelm = "helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set image.repository=YOUR-REGISTRY/capstan-agent --set join.token={token}"
 	}
 	c.Rates = c.Rates.withDefaults()
 	return c

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"io"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -40,13 +43,21 @@ func (s *Server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		if found {
 			return replay(c, o, status, body)
 		}
+		failpoint.Here(failpoint.HubIdempotencyBegun)
+		once := hub.Once{Key: key, Attempt: rand.Text()}
+		if !o.raw {
+			// A stream of documents is many writes, each of which may be repeated.
+			by.Once = once
+			c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, by)))
+		}
 		kept := &recorder{ResponseWriter: c.Response().Writer}
 		c.Response().Writer = kept
 		err = next(c)
 		if err != nil {
 			s.failed(err, c)
 		}
-		s.keep(r.Context(), c, o, key, kept)
+		failpoint.Here(failpoint.HubIdempotencyAnswered)
+		s.keep(r.Context(), c, o, once, kept)
 		return nil
 	}
 }
@@ -67,7 +78,7 @@ func replay(c echo.Context, o *operation, status int, body []byte) error {
 }
 
 // keep stores the answer, even if the client has gone meanwhile.
-func (s *Server) keep(ctx context.Context, c echo.Context, o *operation, key string, kept *recorder) {
+func (s *Server) keep(ctx context.Context, c echo.Context, o *operation, once hub.Once, kept *recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	status, body := c.Response().Status, kept.body.Bytes()
@@ -77,7 +88,7 @@ func (s *Server) keep(ctx context.Context, c echo.Context, o *operation, key str
 	if o.secret {
 		body = nil
 	}
-	if err := s.Catalog.Finish(ctx, callerOf(ctx), key, status, body); err != nil {
+	if err := s.Catalog.Finish(ctx, callerOf(ctx), once, status, body); err != nil {
 		s.Log.ErrorContext(ctx, "answer to an idempotent request is not kept", logkey.Error, err)
 	}
 }

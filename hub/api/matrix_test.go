@@ -31,6 +31,7 @@ func rights() map[string]string {
 		"listProjects": reads, "getProject": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
+		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
 		"getManifests": reads, "getHistory": reads, "listOperations": reads, "refreshApplication": reads,
@@ -49,12 +50,16 @@ func bodies() map[string]any {
 		"createToken": map[string]any{"name": "ci", "expiresIn": "forever"}, "createTenant": map[string]any{"name": "fresh"},
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
-		"enrollCluster": map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"},
+		"addCertificates": map[string]any{"knownHosts": hostKey},
+		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"},
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"receiveWebhook": map[string]any{}, "receiveWebhookArgo": map[string]any{},
 	}
 }
+
+// hostKey is a line of known_hosts.
+const hostKey = "git.example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
 type method struct{ id, verb, path, resource string }
 
@@ -184,6 +189,9 @@ func concrete(path string, ids map[string]string) string {
 		name = "acme"
 	}
 	path = strings.NewReplacer("{namespace}", "argocd", "{name}", name, "{username}", "victim").Replace(path)
+	if path == "/api/v1/certificates" {
+		path += "?serverName=git.example.com"
+	}
 	if strings.HasSuffix(path, "/resource") {
 		path += "?kind=Pod&version=v1&resourceName=x"
 	}

@@ -210,6 +210,10 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 	if r := c.Receipt; r != nil {
 		out.Receipt.Seq, out.Receipt.Root, out.Receipt.At = r.Seq, hex.EncodeToString(r.Root), r.At.UTC()
 	}
+	if r := c.Refusal; r != nil {
+		out.Refusal.At, out.Refusal.Address, out.Refusal.Stage = r.At.UTC(), r.Address, r.Stage
+		out.Refusal.Message, out.Refusal.AgentVersion = r.Message, r.AgentVersion
+	}
 	for _, e := range invitations {
 		info := gen.EnrolmentInfo{Id: string(e.ID), Prefix: e.Prefix, ExpiresAt: e.ExpiresAt.UTC(), UsedAt: at(e.UsedAt), CreatedBy: e.CreatedBy}
 		for _, a := range e.Attempts {

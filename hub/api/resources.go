@@ -94,8 +94,8 @@ func (s *Server) PutRepository(ctx context.Context, r gen.PutRepositoryRequestOb
 	if b.Username != nil {
 		repo.Username = *b.Username
 	}
-	if b.Password != nil {
-		cred = &hub.Credential{Username: repo.Username, Password: *b.Password}
+	if b.Password != nil || b.SshPrivateKey != nil {
+		cred = &hub.Credential{Username: repo.Username, Password: deref(b.Password), SSHPrivateKey: deref(b.SshPrivateKey)}
 	}
 	stored, _, warnings, err := s.Catalog.PutRepository(ctx, callerOf(ctx), repo, cred, false)
 	if err != nil {

@@ -96,6 +96,8 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		return outcome, append(warnings, more...), err
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
 		return c.applySecret(ctx, by, o, dryRun)
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == knownHostsMap:
+		return c.applyKnownHosts(ctx, by, o, dryRun)
 	}
 	return "", nil, notServed(o)
 }
@@ -221,6 +223,10 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 	r := hub.Repository{
 		URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name"), Project: take(v, "project"), Insecure: take(v, "insecure") == "true",
 	}
+	// Argo CD's older word for the same switch, over SSH.
+	if take(v, "insecureIgnoreHostKey") == "true" {
+		r.Insecure = true
+	}
 	cred, warnings := credential(v)
 	if cred != nil {
 		r.Username = cred.Username
@@ -233,17 +239,17 @@ func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string
 	t := hub.RepositoryTemplate{URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name")}
 	cred, warnings := credential(v)
 	if cred == nil {
-		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password")
+		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, or sshPrivateKey")
 	}
 	t.Username = cred.Username
 	_, outcome, err := c.PutRepositoryTemplate(ctx, by, t, cred, dryRun)
 	return outcome, warnings, err
 }
 
-// credential takes user name and password, or a token; other keys are named
-// in warnings, never their values.
+// credential takes user name and password, or a token, or a private key; other
+// keys are named in warnings, never their values.
 func credential(v map[string]string) (*hub.Credential, []string) {
-	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password")}
+	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password"), BearerToken: take(v, "bearerToken"), SSHPrivateKey: take(v, "sshPrivateKey")}
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		warnings = append(warnings, fmt.Sprintf("the key %s was not stored: this release does not serve it", short(key)))

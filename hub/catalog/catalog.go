@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -120,10 +121,14 @@ func (c *Catalog) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do fu
 		if dryRun {
 			return errDryRun
 		}
+		failpoint.Here(failpoint.HubCatalogWritten)
 		for _, n := range w.notes {
 			if err := tx.AppendAudit(ctx, audit.Record(by, n, w.now)); err != nil {
 				return err
 			}
+		}
+		if by.Once.Key != "" {
+			return tx.SettleIdempotent(ctx, by.Once, string(by.User))
 		}
 		return nil
 	})
@@ -133,6 +138,7 @@ func (c *Catalog) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do fu
 	if err != nil {
 		return c.refused(ctx, by, err)
 	}
+	failpoint.Here(failpoint.HubCatalogCommitted)
 	c.hint(by.Tenant, w)
 	return nil
 }

@@ -76,6 +76,10 @@ type repositories interface {
 	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
 	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
 	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
+	HostKeys(ctx context.Context) ([]hub.HostKey, error)
+	PutHostKeys(ctx context.Context, keys []hub.HostKey) error
+	// DeleteHostKeys forgets the keys of a host, or the one of a type.
+	DeleteHostKeys(ctx context.Context, host, keyType string) error
 }
 
 type clusters interface {
@@ -120,7 +124,8 @@ type records interface {
 	VerifyAudit(ctx context.Context) (int64, error)
 	FeedCursor(ctx context.Context) (string, error)
 	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)
-	FinishIdempotent(ctx context.Context, key, caller string, status int, body []byte) error
+	SettleIdempotent(ctx context.Context, once hub.Once, caller string) error
+	FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error
 }
 
 // A Deployer starts and ends operations, inside the caller's transaction. It

@@ -69,6 +69,12 @@ func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Reposi
 	}
 	r.URL, r.Registered = url, true
 	warnings, err := checkRepository(&r)
+	if err == nil && hub.IsSSH(url) && r.Username == "" {
+		r.Username = hub.SSHUser(given)
+	}
+	if err == nil {
+		cred, err = checkCredential(url, cred)
+	}
 	if err != nil {
 		return r, "", nil, fault.With(err, "repository "+url, "")
 	}
@@ -99,10 +105,37 @@ func checkRepository(r *hub.Repository) ([]string, error) {
 	default:
 		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(r.Type)), "", "set it to git")
 	}
-	if r.Insecure {
+	switch {
+	case r.Insecure && hub.IsSSH(r.URL):
+		warnings = append(warnings, "the server's host key is not verified (insecure)")
+	case r.Insecure:
 		warnings = append(warnings, "the server's certificate is not verified (insecure)")
 	}
 	return warnings, nil
+}
+
+// checkCredential sees to it that a credential is one for its URL, and that a
+// private key can be read.
+func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) {
+	if cred == nil || *cred == (hub.Credential{}) {
+		return cred, nil
+	}
+	overSSH := hub.IsSSH(url)
+	switch {
+	case cred.SSHPrivateKey == "" && overSSH && cred.Password+cred.BearerToken != "":
+		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
+	case cred.SSHPrivateKey == "":
+		return cred, nil
+	case !overSSH && cred.Password+cred.BearerToken == "":
+		return nil, fault.With(fault.New(fault.Invalid, "an SSH private key opens no repository over HTTP"), "", "use the repository's SSH URL, such as git@git.example.com:team/repository.git")
+	}
+	key, err := hub.NormalizeSSHKey(cred.SSHPrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	c := *cred
+	c.SSHPrivateKey = key
+	return &c, nil
 }
 
 func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, Outcome, error) {
@@ -215,6 +248,9 @@ func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hu
 	}
 	if t.URL = url; t.Type == "" {
 		t.Type = "git"
+	}
+	if cred, err = checkCredential(url, cred); err != nil {
+		return t, "", fault.With(err, "credential template "+url, "")
 	}
 	var stored hub.RepositoryTemplate
 	var out Outcome

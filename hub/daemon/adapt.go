@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/tunnel"
@@ -50,8 +51,8 @@ type refreshWork struct {
 	db *store.DB
 }
 
-func (w refreshWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
-	return w.queue.Claim(ctx, hub.WorkRefresh, limit)
+func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render.
@@ -139,6 +140,15 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 		return err
 	})
 	return cred, err
+}
+
+// HostKeys gives the keys of SSH servers that a tenant has stored.
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		keys, err = t.HostKeys(ctx)
+		return err
+	})
+	return keys, err
 }
 
 // deployer is dispatch as the catalogue sees it. The transactions that the
@@ -237,6 +247,7 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 }
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	failpoint.Here(failpoint.HubSourceListed)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
 		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
 		if err == nil && !held[item.Key] {
@@ -249,6 +260,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
 		return err
 	})
+	failpoint.Here(failpoint.HubSourceFetched)
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		w.queue.drop([]hub.WorkItem{item})
 		return err

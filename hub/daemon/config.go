@@ -33,14 +33,35 @@ type Config struct {
 	// Advertise is host:port at which other replicas reach the internal port
 	// of this one; default: the internal address, if it names one host.
 	Advertise string `json:"advertise"`
-	// Lease is how long work belongs to a replica that is silent; default 30s.
+	// Lease is how long the work of a replica that is silent waits for another
+	// one; default 15s.
 	Lease Duration `json:"lease"`
 	// Drain is how long a replica that stops goes on answering while others
 	// take over; default 5s. One that is alone does not wait.
-	Drain     Duration   `json:"drain"`
-	Webhook   Webhook    `json:"webhook"`
-	Heartbeat Duration   `json:"heartbeat"` // of agents; default 10s
-	Limits    RateLimits `json:"limits"`
+	Drain      Duration   `json:"drain"`
+	Webhook    Webhook    `json:"webhook"`
+	Heartbeat  Duration   `json:"heartbeat"` // of agents; default 10s
+	Limits     RateLimits `json:"limits"`
+	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
+}
+
+// AgentChart says where people find the agent's chart and image, for the
+// command that an enrolment shows.
+type AgentChart struct {
+	Chart   string `json:"chart"`   // default charts/capstan-agent, as in a checkout of the source
+	Version string `json:"version"` // of a chart in a registry; empty: the newest
+	Image   string `json:"image"`   // repository of the image; default YOUR-REGISTRY/capstan-agent
+}
+
+// install is the command; the API fills in {token}.
+func (a AgentChart) install() string {
+	set(&a.Chart, "charts/capstan-agent")
+	set(&a.Image, "YOUR-REGISTRY/capstan-agent")
+	if a.Version != "" {
+		a.Chart += " --version " + a.Version
+	}
+	return "helm install capstan-agent " + a.Chart + " --namespace capstan-system --create-namespace --set image.repository=" + a.Image +
+		" --set join.token={token}"
 }
 
 // Listen says where the hub serves. HTTP is for a proxy that ends TLS, or for
@@ -56,13 +77,43 @@ type Listen struct {
 	Metrics string `json:"metrics"`
 }
 
-// Database has one URL for each role. App and System are used while the hub
-// runs, Owner by `capstan-hub migrate` and, if it is set, at start.
+// Database has one URL for each role, or the file that holds it. App and
+// System are used while the hub runs, Owner by `capstan-hub migrate` and, if
+// it is set, at start.
 type Database struct {
-	App      string `json:"app"`
-	System   string `json:"system"`
-	Owner    string `json:"owner"`
-	MaxConns int32  `json:"maxConns"`
+	App        string `json:"app"`
+	AppFile    string `json:"appFile"`
+	System     string `json:"system"`
+	SystemFile string `json:"systemFile"`
+	Owner      string `json:"owner"`
+	OwnerFile  string `json:"ownerFile"`
+	MaxConns   int32  `json:"maxConns"`
+}
+
+// read takes the URLs from their files.
+func (d *Database) read() error {
+	var errs []error
+	for _, u := range []struct {
+		key, file string
+		value     *string
+	}{{"app", d.AppFile, &d.App}, {"system", d.SystemFile, &d.System}, {"owner", d.OwnerFile, &d.Owner}} {
+		if u.file == "" {
+			continue
+		}
+		b, err := os.ReadFile(u.file)
+		text := strings.TrimSpace(string(b))
+		switch {
+		case *u.value != "":
+			errs = append(errs, fault.New(fault.Invalid, "database: %s and %sFile are both set; use one", u.key, u.key))
+		case err != nil:
+			errs = append(errs, fault.Wrap(fault.Invalid, err, "database.%sFile: %s cannot be read", u.key, u.file))
+		case text == "":
+			errs = append(errs, fault.New(fault.Invalid, "database.%sFile: %s is empty", u.key, u.file))
+		default:
+			*u.value = text
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Sources bounds what the hub dials for repositories.
@@ -91,11 +142,16 @@ type Webhook struct {
 	GitHubSecretFile string `json:"githubSecretFile"`
 }
 
-// RateLimits bounds requests of one session or token; those of an address and
-// of a tenant are at least as high.
+// RateLimits bounds requests of one session or token, where those of an
+// address and of a tenant are at least as high, and the agents that attach.
 type RateLimits struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond"` // default 100
 	Burst             int     `json:"burst"`             // default 300
+
+	// Agents that may attach to this process. Those beyond are told when to
+	// come again.
+	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 50
+	AgentBurst      int     `json:"agentBurst"`      // default 600
 }
 
 func (l RateLimits) rates() api.Rates {
@@ -135,6 +191,9 @@ func Load(path string) (Config, error) {
 	if err := yaml.UnmarshalStrict(b, &c); err != nil {
 		return c, fault.Wrap(fault.Invalid, err, "the configuration file %s is not valid", path)
 	}
+	if err := c.Database.read(); err != nil {
+		return c, err
+	}
 	c.defaults()
 	return c, c.Validate()
 }
@@ -149,6 +208,8 @@ func (c *Config) defaults() {
 	set(&c.Log.Level, "info")
 	set(&c.Limits.RequestsPerSecond, 100)
 	set(&c.Limits.Burst, 300)
+	set(&c.Limits.AgentsPerSecond, 50)
+	set(&c.Limits.AgentBurst, 600)
 	set(&c.Lease, Duration(workLease))
 	set(&c.Drain, Duration(5*time.Second))
 	if host, _, err := net.SplitHostPort(c.Listen.Internal); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
@@ -222,6 +283,11 @@ func (c Config) badAddresses(bad func(format string, args ...any)) {
 	for _, host := range c.AgentHosts {
 		address("agentHosts", host)
 	}
+	for key, value := range map[string]string{"chart": c.AgentChart.Chart, "version": c.AgentChart.Version, "image": c.AgentChart.Image} {
+		if strings.ContainsAny(value, " \t\n'\"\\$`;&|<>(){}") {
+			bad("agentChart.%s: %q would not be one word of a command", key, value)
+		}
+	}
 	if c.PublicURL != "" && !strings.HasPrefix(c.PublicURL, "https://") && !strings.HasPrefix(c.PublicURL, "http://") {
 		bad("publicURL: %q is no URL; write it like https://capstan.example.com", c.PublicURL)
 	}
@@ -236,6 +302,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		{"heartbeat", float64(c.Heartbeat)}, {"drain", float64(c.Drain)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
 		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
+		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"database.maxConns", float64(c.Database.MaxConns)},
 	} {
 		if n.value < 0 {

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
-	if time.Duration(c.Lease) != 30*time.Second || time.Duration(c.Drain) != 5*time.Second || c.Listen.Internal != "" || c.Advertise != "" {
+	if time.Duration(c.Lease) != 15*time.Second || time.Duration(c.Drain) != 5*time.Second || c.Listen.Internal != "" || c.Advertise != "" {
 		t.Errorf("a hub that is alone: lease %v, drain %v, internal %q, advertise %q", c.Lease, c.Drain, c.Listen.Internal, c.Advertise)
 	}
 	if c, err = load(t, least+"listen: {internal: 10.0.0.1:9443}\n"); err != nil || c.Advertise != "10.0.0.1:9443" {
@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	if c, err = load(t, least); err != nil {
 		t.Fatal(err)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300}) {
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 50, 600}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {
@@ -88,6 +88,9 @@ func TestConfigIsRefused(t *testing.T) {
 		"advertise":           {"no port", least + "advertise: hub-0\n", "advertise"},
 		"short lease":         {"work would move while it is done", least + "lease: 10ms\n", "lease"},
 		"long drain":          {"it would be killed before its end", least + "drain: 1m\n", "drain"},
+		"URL twice":           {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},
+		"no URL file":         {"a Secret that is not mounted", strings.Replace(least, "app: postgres://app@db/capstan", "appFile: /nowhere/app", 1), "/nowhere/app"},
+		"agent chart":         {"people paste the command into a shell", least + "agentChart: {chart: 'a; rm -rf b'}\n", "agentChart.chart"},
 		"agent host":          {"agents could not dial it", least + "agentHosts: [capstan.example.com]\n", "agentHosts"},
 		"public URL":          {"links would lead nowhere", least + "publicURL: capstan.example.com\n", "publicURL"},
 		"negative connection": {"no connection could be made", strings.Replace(least, "{app:", "{maxConns: -1, app:", 1), "database.maxConns"},
@@ -145,5 +148,39 @@ func TestWebhookSecret(t *testing.T) {
 	}
 	if s, err := (Config{}).webhookSecret(); s != "" || err != nil {
 		t.Errorf("%q, %v", s, err)
+	}
+}
+
+func TestDatabaseFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "app")
+	text := strings.Replace(least, "app: postgres://app@db/capstan", "appFile: "+file, 1)
+	if err := os.WriteFile(file, []byte("  \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("postgres://app:s3cret@db/capstan\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Database.App != "postgres://app:s3cret@db/capstan" {
+		t.Errorf("the URL is %q", c.Database.App)
+	}
+}
+
+func TestInstallCommand(t *testing.T) {
+	t.Parallel()
+	for want, chart := range map[string]AgentChart{
+		"helm install capstan-agent charts/capstan-agent --namespace capstan-system --create-namespace --set image.repository=YOUR-REGISTRY/capstan-agent --set join.token={token}":                     {},
+		"helm install capstan-agent oci://r.example/charts/capstan-agent --version 1.2.3 --namespace capstan-system --create-namespace --set image.repository=r.example/agent --set join.token={token}": {"oci://r.example/charts/capstan-agent", "1.2.3", "r.example/agent"},
+	} {
+		if got := chart.install(); got != want {
+			t.Errorf("%+v:\n%s\nwant\n%s", chart, got, want)
+		}
 	}
 }

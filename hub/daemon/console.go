@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/hub/store"
-	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/web"
 )
 
@@ -49,7 +49,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
-		Rates: p.cfg.Limits.rates(),
+		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks{p, secret}, Ready: p.ready, Log: p.log,
@@ -71,7 +71,7 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	s := &http.Server{
-		Handler: p.front(p.api), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: p.probes(p.front()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	done := make(chan error, 1)
@@ -91,6 +91,18 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+// front serves the API and, on one path, the WebSocket of agents whose way
+// to the hub lets through nothing but HTTP.
+func (p *parts) front() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tunnel.WebSocketPath {
+			p.webSocket.ServeHTTP(w, r)
+			return
+		}
+		p.api.ServeHTTP(w, r)
+	})
 }
 
 // hooks takes webhooks. A webhook names a repository; every tenant that uses
@@ -127,20 +139,16 @@ func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (i
 	found := 0
 	err := h.p.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		found = 0
-		seen := map[hub.RepositoryID]bool{}
-		for _, u := range urls {
-			r, err := t.RepositoryByURL(ctx, u)
-			if fault.KindOf(err) == fault.Missing {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if seen[r.ID] {
-				continue
-			}
-			seen[r.ID] = true
-			if err := t.Fetch(ctx, r.ID); err != nil {
+		places := make([]string, len(urls))
+		for i, u := range urls {
+			places[i] = hub.RepoPlace(u)
+		}
+		ids, err := t.RepositoriesAt(ctx, places)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := t.Fetch(ctx, id); err != nil {
 				return err
 			}
 			found++

@@ -76,7 +76,7 @@ func (p *parts) watchLoops() {
 	p.pulse.watch(hub.WorkOutcome, 2*time.Minute)
 	p.pulse.watch(hub.WorkRetry, 2*time.Minute)
 	p.pulse.watch(hub.WorkRefresh, 20*time.Minute)
-	p.pulse.watch(hub.WorkFetch, longestWork)
+	p.pulse.watch(hub.WorkFetch, 20*time.Minute)
 }
 
 // beatingStore is the store as replicas and the link see it, which come by
@@ -96,17 +96,18 @@ func (s beatingStore) RevocationVersion(ctx context.Context) (int64, error) {
 	return s.System.RevocationVersion(ctx)
 }
 
-// front stands before the API on every listener for HTTP: probes come first,
-// and clients of a replica that stops are sent elsewhere.
-func (p *parts) front(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", p.livez)
-	mux.Handle("/", next)
+// probes stand before everything else on every listener for HTTP; and clients
+// of a replica that stops are sent elsewhere.
+func (p *parts) probes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.stopping.Load() && r.ProtoMajor == 1 {
+		if r.URL.Path == "/livez" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			p.livez(w, r)
+			return
+		}
+		if p.stopping.Load() && r.ProtoMajor == 1 && r.Header.Get("Upgrade") == "" {
 			w.Header().Set("Connection", "close")
 		}
-		mux.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -10,55 +9,33 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
 	// queuePoll is the truth: work that nobody hinted at, such as a retry
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
-	workLease  = 30 * time.Second
 	offlineGap = 2 * time.Second // between looks at a database that is away
-	// longestWork is how long a lease is kept up for one item. What takes
-	// longer is stuck, and another replica may try.
-	longestWork = time.Hour
 )
 
 // shared are the kinds of work that have a home: the replica with the mirror.
 var shared = []string{hub.WorkFetch, hub.WorkRefresh}
 
-// A queue waits for work of one kind. Hints make it look at once. What it has
-// claimed it holds until it is given back, and keeps up the lease meanwhile.
+// A queue waits for work of one kind. Hints make it look at once.
 type queue struct {
 	system *store.System
 	owner  string
-	lease  time.Duration
-	among  func() []string // replicas that share out work; nil or empty: this one is alone
-	closed func() bool     // nothing is claimed any more; nil: never
-	beat   func(kind string)
+	among  func() []string   // replicas that share out work; nil or empty: this one is alone
+	closed func() bool       // nothing is claimed any more; nil: never
+	beat   func(kind string) // the loop of that kind comes round
 
-	mu    sync.Mutex
-	kinds map[string]chan struct{}
-	held  map[itemKey]holding
-}
-
-type itemKey struct {
-	kind   string
-	tenant hub.TenantID
-	key    string
-}
-
-type holding struct {
-	item  hub.WorkItem
-	since time.Time
+	mu     sync.Mutex
+	kinds  map[string]chan struct{}
+	leases *leases
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{
-		system: system, owner: owner, lease: workLease, beat: func(string) {},
-		kinds: map[string]chan struct{}{}, held: map[itemKey]holding{},
-	}
+	return &queue{system: system, owner: owner, beat: func(string) {}, kinds: map[string]chan struct{}{}, leases: newLeases()}
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -88,15 +65,21 @@ func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, 
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+}
+
+// ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
+// again when freed says that these have become fewer.
+func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
 		q.beat(kind)
-		items, err := q.claim(ctx, kind, limit)
+		items, err := q.claim(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
 		if len(items) > 0 {
-			q.hold(items)
+			q.leases.took(items)
 			return items, nil
 		}
 		wait := queuePoll
@@ -109,22 +92,23 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 			timer.Stop()
 			return nil, ctx.Err()
 		case <-signal:
+		case <-freed:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-func (q *queue) claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
+func (q *queue) claim(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
 	if q.closed != nil && q.closed() {
 		return nil, nil
 	}
 	if q.among != nil && slices.Contains(shared, kind) {
 		if among := q.among(); len(among) > 0 {
-			return q.system.ClaimShare(ctx, kind, q.owner, among, limit, q.lease)
+			return q.system.ClaimShare(ctx, kind, q.owner, among, limit, q.leases.lease, busy)
 		}
 	}
-	return q.system.Claim(ctx, kind, q.owner, limit, q.lease)
+	return q.system.ClaimExcept(ctx, kind, q.owner, limit, q.leases.lease, busy)
 }
 
 // Done gives items back as finished.
@@ -139,59 +123,11 @@ func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) 
 	return q.system.Later(ctx, items, due)
 }
 
-func keyOf(i hub.WorkItem) itemKey { return itemKey{i.Kind, i.Tenant, i.Key} }
-
-func (q *queue) hold(items []hub.WorkItem) {
-	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, i := range items {
-		q.held[keyOf(i)] = holding{i, now}
-	}
-}
-
-// drop lets leases run out that are not given back.
+// drop renews the leases of items no more; those that are not given back
+// run out.
 func (q *queue) drop(items []hub.WorkItem) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for _, i := range items {
 		q.beat(i.Kind)
-		if h, ok := q.held[keyOf(i)]; ok && h.item.Token <= i.Token {
-			delete(q.held, keyOf(i))
-		}
 	}
-}
-
-// keepUp renews what is held until ctx ends. A lease that was lost meanwhile
-// stays lost: what is written under it is refused.
-func (q *queue) keepUp(ctx context.Context, clock run.Clock, log *slog.Logger) error {
-	failed := func(err error) {
-		log.WarnContext(ctx, "leases of work are not renewed; they run out", logkey.Error, err)
-	}
-	return run.Every(ctx, clock, q.lease/3, 0.1, failed, func(ctx context.Context) error {
-		items := q.holdings()
-		if len(items) == 0 {
-			return nil
-		}
-		n, err := q.system.Renew(ctx, items, q.lease)
-		if err == nil && n < len(items) {
-			log.DebugContext(ctx, "leases of work were given back or lost", logkey.Count, len(items)-n)
-		}
-		return err
-	})
-}
-
-func (q *queue) holdings() []hub.WorkItem {
-	old := time.Now().Add(-longestWork)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	out := make([]hub.WorkItem, 0, len(q.held))
-	for k, h := range q.held {
-		if h.since.Before(old) {
-			delete(q.held, k)
-			continue
-		}
-		out = append(out, h.item)
-	}
-	return out
+	q.leases.gave(items)
 }

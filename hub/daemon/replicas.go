@@ -29,7 +29,7 @@ func (p *parts) lease() time.Duration { return time.Duration(p.cfg.Lease) }
 // attachmentLease is how long an agent's attachment counts without a renewal.
 // Agents that beat slowly are not taken for gone.
 func (p *parts) attachmentLease() time.Duration {
-	return max(p.lease(), 3*time.Duration(p.cfg.Heartbeat))
+	return max(2*p.lease(), 3*time.Duration(p.cfg.Heartbeat))
 }
 
 // addReplicas makes this process known to the other replicas of the hub. One
@@ -66,7 +66,6 @@ func (p *parts) addReplicas(ctx context.Context) error {
 	p.replicas = replicas.New(cfg)
 	p.queue.among, p.queue.closed = p.replicas.Among, p.stopping.Load
 	p.add("replicas", p.replicas.Run)
-	p.add("leases", func(ctx context.Context) error { return p.queue.keepUp(ctx, p.clock, p.log) })
 	if ln != nil {
 		p.add("internal port", func(ctx context.Context) error { return p.replicas.Serve(ctx, ln) })
 	}

@@ -5,15 +5,18 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +67,8 @@ type parts struct {
 	fleet     *fleet.Server
 	inviter   fleet.Inviter
 	api       *api.Server
+
+	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
 }
@@ -145,7 +150,11 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.replica)
-	p.queue.lease, p.queue.beat = p.lease(), p.pulse.beat
+	p.queue.leases.lease, p.queue.beat = p.lease(), p.pulse.beat
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	if _, err := p.db.System().Succeed(ctx, p.cfg.Replica, p.replica); err != nil {
+		return fmt.Errorf("take up the work of the life before: %w", err)
+	}
 	return ensureDefault(ctx, p.db)
 }
 
@@ -222,7 +231,7 @@ func (p *parts) addPipeline(context.Context) error {
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
 	p.dispatch.Elsewhere(p.replicas.Wake)
-	p.stage = render.NewStage(render.StageConfig{}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
@@ -249,7 +258,8 @@ func (p *parts) addAgents(ctx context.Context) error {
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: beatingStore{system, p.pulse}, Presence: presence{system, p}, Keys: linkKeys{p.db},
-		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.lease() / 3,
+		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.attachmentLease() / 3,
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
@@ -272,6 +282,7 @@ func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) erro
 		return authority.Certificate()
 	}}, Log: p.log})
 	// Parts stop last one first: the port closes after those that it serves.
+	p.webSocket = split.WebSocket()
 	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
@@ -334,6 +345,12 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 func (s presence) Seen(ctx context.Context, sightings []hub.Sighting) error {
 	lost, err := s.System.Seen(ctx, sightings, s.p.attachmentLease())
 	s.p.fleet.Superseded(lost)
+	return err
+}
+
+func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+	err := s.System.Refused(ctx, tenant, cluster, r)
+	s.p.changed(tenant)
 	return err
 }
 

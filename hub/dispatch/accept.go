@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/seal"
 )
 
@@ -48,6 +49,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	if err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
 		d.Wake(c)
 	}
@@ -250,6 +252,7 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	if err := c.need(ctx, old); err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.HubObjectsBefore)
 	if len(sealed) > 0 {
 		if err := c.tx.PutObjects(ctx, sealed); err != nil {
 			return err
@@ -260,6 +263,7 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 			return err
 		}
 	}
+	failpoint.Here(failpoint.HubSnapshotsAfter)
 	for _, r := range results {
 		if err := c.candidate(ctx, r); err != nil {
 			return err

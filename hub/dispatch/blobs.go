@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -47,6 +48,7 @@ func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServe
 		wanted = append(wanted, hub.Digest(b))
 		missing[hub.Digest(b)] = true
 	}
+	failpoint.Here(failpoint.HubBlobsBefore)
 	for len(wanted) > 0 {
 		n := min(len(wanted), fetchPage)
 		objects, err := s.read(ctx, tenant, cluster, wanted[:n])

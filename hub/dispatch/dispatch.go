@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // Keys are the secrets of a tenant that dispatch needs: objects are named
@@ -157,6 +158,7 @@ func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(con
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	err := handle(ctx, item)
+	failpoint.Here(failpoint.HubOutcomeAfter)
 	if err == nil {
 		err = d.work.Done(ctx, []hub.WorkItem{item})
 	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(5*time.Second)); later != nil {

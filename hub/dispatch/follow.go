@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"google.golang.org/grpc"
 )
@@ -78,6 +79,9 @@ func (f *follower) receive() {
 			return
 		}
 		if ack := up.GetAck(); ack != nil {
+			if n := ack.GetUnsupported(); len(n) > 0 {
+				f.d.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
+			}
 			select {
 			case f.acks <- ack:
 			case <-f.stream.Context().Done():
@@ -163,6 +167,9 @@ func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool,
 		if start.Seq > uint64(head.Seq) {
 			reason = fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.Seq, head.Seq)
 			return nil
+		}
+		if start.Seq == 0 && len(start.Chain) == 0 {
+			return nil // it was cut off between the beginning of a replay and its first row
 		}
 		held := chain.First(head.Incarnation)
 		if start.Seq > 0 {
@@ -251,6 +258,8 @@ func (f *follower) send(rows []hub.LogRow) error {
 		}
 		down := &linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: batch}}
 		batch, size = &linkv1.Batch{Incarnation: f.head.Incarnation}, 0
+		failpoint.Here(failpoint.HubOrderBefore)
+		defer failpoint.Here(failpoint.HubOrderAfter)
 		return f.stream.Send(down)
 	}
 	for _, row := range rows {
@@ -307,6 +316,8 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, true)
 	}
+	failpoint.Here(failpoint.HubAckBefore)
+	defer failpoint.Here(failpoint.HubAckAfter)
 	return f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 		if receipt {
 			f.replays = 0

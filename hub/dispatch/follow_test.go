@@ -290,6 +290,24 @@ func TestFollowRefusesAnotherPast(t *testing.T) {
 	})
 }
 
+func TestFollowAfterAnEmptyReplay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	conn := w.link(w.tenant, w.cluster.ID)
+	a := newAgent(t).follow(conn)
+	a.take()
+	a.ack(0, a.root())
+	t.Run("FT-L6 FT-A1 an agent that was cut off before the first row goes on, and is not told to be rewound", func(t *testing.T) {
+		if a.cursor.Incarnation == "" || a.cursor.Seq != 0 {
+			t.Fatalf("cursor %v", a.cursor)
+		}
+		for _, held := range [][]byte{nil, chain.First(a.cursor.Incarnation)} {
+			a.cursor.Chain = held
+			a.follow(conn).take()
+		}
+	})
+}
+
 func TestUnequalRoot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)

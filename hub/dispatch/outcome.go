@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -35,6 +36,7 @@ func (d *Dispatcher) settle(ctx context.Context, item hub.WorkItem) error {
 		if !there {
 			return nil, nil
 		}
+		failpoint.Here(failpoint.HubOutcomeBefore)
 		if err := c.settle(ctx, app, op); err != nil {
 			return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
 		}
@@ -68,14 +70,18 @@ func (c *change) removed(ctx context.Context, app hub.Application) error {
 	if err := c.write(ctx); err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.HubRemoveBefore)
+	defer failpoint.Here(failpoint.HubRemoveAfter)
 	return c.tx.RemoveApplication(ctx, app.ID)
 }
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
 	if len(op.Options.Resources) == 0 && !op.Options.DryRun {
+		failpoint.Here(failpoint.HubHistoryBefore)
 		if err := c.tx.AppendHistory(ctx, historyOf(app, op, c.now)); err != nil {
 			return err
 		}
+		failpoint.Here(failpoint.HubHistoryAfter)
 	}
 	if !newest {
 		return nil

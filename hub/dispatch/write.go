@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // touched lists the clusters whose logs the change appends to.
@@ -45,9 +46,11 @@ func (c *change) write(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			failpoint.Here(failpoint.HubRowsBefore)
 			if err := c.tx.AppendRows(ctx, cluster, rows); err != nil {
 				return err
 			}
+			failpoint.Here(failpoint.HubRowsAfter)
 		}
 	}
 	if len(c.opened) > 0 {
@@ -60,13 +63,19 @@ func (c *change) write(ctx context.Context) error {
 			return err
 		}
 	}
+	failpoint.Here(failpoint.HubTombstonesAfter)
 	if len(c.ops) > 0 {
+		failpoint.Here(failpoint.HubOperationsBefore)
 		if err := c.tx.PutOperations(ctx, c.ops); err != nil {
 			return err
 		}
+		failpoint.Here(failpoint.HubOperationsAfter)
 	}
 	if len(c.targets) > 0 {
-		return c.tx.SetTargets(ctx, c.targets)
+		if err := c.tx.SetTargets(ctx, c.targets); err != nil {
+			return err
+		}
+		failpoint.Here(failpoint.HubTargetsAfter)
 	}
 	return nil
 }

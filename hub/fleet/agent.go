@@ -31,7 +31,8 @@ type conn struct {
 	seq      atomic.Uint64
 	written  time.Time // last byte that presence was told of; the presence loop's own
 
-	id, epoch string // of the attachment; set before attached
+	id, epoch string   // of the attachment; set before attached
+	features  []string // that the agent knows; set before attached
 
 	mu     sync.Mutex
 	reason error // why the hub ends it; nil: it does not

@@ -57,16 +57,21 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 	}
 	res, stage, err := i.enroll(ctx, secret, session.Address(), req)
 	if err != nil {
-		i.record(ctx, secret[:prefixLength], session.Address(), stage, err)
+		i.record(ctx, secret[:prefixLength], session.Address(), stage, req.GetAgentVersion(), err)
 	}
 	return res, err
 }
 
 // record notes a failed attempt; the store notes one that went well together
 // with the redemption.
-func (i *identity) record(ctx context.Context, prefix, address, stage string, why error) {
-	at := i.s.cfg.Clock.Now()
-	if err := i.s.cfg.Enrolments.Attempted(ctx, prefix, hub.Attempt{At: at, Address: address, Stage: stage}); err != nil {
+func (i *identity) record(ctx context.Context, prefix, address, stage, version string, why error) {
+	if !plain(version, mostText) {
+		version = ""
+	}
+	err := i.s.cfg.Enrolments.Attempted(ctx, prefix, hub.Attempt{
+		At: i.s.cfg.Clock.Now(), Address: address, Stage: stage, Message: fault.Sentence(why), AgentVersion: version,
+	})
+	if err != nil {
 		i.s.cfg.Log.ErrorContext(ctx, "an attempt to enrol was not recorded", logkey.Stage, stage, logkey.Error, err)
 	}
 	i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why)
@@ -84,6 +89,15 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	now := i.s.cfg.Clock.Now()
 	if !now.Before(inv.ExpiresAt) {
 		return nil, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
+	}
+	if err := checkVersion(i.s.cfg.Floor, req.GetAgentVersion()); err != nil {
+		return nil, stageVersion, err
+	}
+	if req.GetProbe() {
+		if inv.UsedAt != nil {
+			return nil, stageUsed, errUsed()
+		}
+		return &linkv1.EnrollResponse{ClusterName: inv.ClusterName}, "", nil
 	}
 	key, err := parseCSR(req.GetCsr())
 	if err != nil {

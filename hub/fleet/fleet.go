@@ -8,6 +8,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/version"
 )
 
 // Config is what a Server needs. Fields without a default are required.
@@ -36,6 +38,13 @@ type Config struct {
 	Replica string
 	// Features are the names of what this hub can do beyond the first release.
 	Features []string
+	// Floor is the version of the oldest agent that is let in; empty: three
+	// minor versions before this hub's.
+	Floor string
+	// Admit is how many agents a second are let in, and AdmitBurst how many
+	// at once; zero: 50 and 600.
+	Admit      float64
+	AdmitBurst int
 	// Clock is time; nil: the real one.
 	Clock run.Clock
 	// Heartbeat is how often agents shall send one; zero: 10 s.
@@ -65,6 +74,8 @@ func (c Config) withDefaults() Config {
 			*d.field = d.value
 		}
 	}
+	c.Floor = cmp.Or(c.Floor, floorOf(version.Number))
+	c.Admit, c.AdmitBurst = cmp.Or(c.Admit, admitPerSecond), cmp.Or(c.AdmitBurst, admitBurst)
 	return c
 }
 
@@ -81,6 +92,9 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat < 0 || c.Silence < 0 || c.Revocation < 0 || c.Batch < 0 {
 		errs = append(errs, errors.New("fleet: an interval is negative"))
+	}
+	if c.Admit < 0 || c.AdmitBurst < 0 {
+		errs = append(errs, errors.New("fleet: the rate of admission is negative"))
 	}
 	if c.Heartbeat > 0 && c.Silence > 0 && c.Silence < 2*c.Heartbeat {
 		errs = append(errs, fmt.Errorf("fleet: silence %s is less than two heartbeats of %s", c.Silence, c.Heartbeat))

@@ -51,9 +51,22 @@ func (s *Server) connFrom(ctx context.Context) (*conn, error) {
 
 func (s *Server) guardUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if err := s.guard(ctx, info.FullMethod); err != nil {
+		s.turnedAway(ctx, req, err)
 		return nil, err
 	}
 	return next(ctx, req)
+}
+
+// turnedAway notes an agent whose certificate is good no longer.
+func (s *Server) turnedAway(ctx context.Context, req any, why error) {
+	hello, ok := req.(*linkv1.HelloRequest)
+	session, on := tunnel.SessionFrom(ctx)
+	if !ok || !on || fault.KindOf(why) != fault.Denied && fault.KindOf(why) != fault.Unknown {
+		return
+	}
+	if p, proved := session.Peer(); proved && plain(hello.GetAgentVersion(), mostText) {
+		s.refuse(ctx, p, session.Address(), hello.GetAgentVersion(), stageCertificate, why)
+	}
 }
 
 func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {

@@ -40,7 +40,7 @@ func (l *enrolLimit) check(address string, now time.Time) error {
 		host = address
 	}
 	if !l.host(host, now).AllowN(now, 1) || !l.all.AllowN(now, 1) {
-		return fault.With(fault.New(fault.Exceeded, "too many attempts to enrol"), "", "try again in a minute")
+		return &fault.Error{Kind: fault.Exceeded, Cause: "too many attempts to enrol", Fix: "try again in a minute", RetryAfter: 20 * time.Second}
 	}
 	return nil
 }

@@ -53,6 +53,8 @@ type Presence interface {
 	Connected(ctx context.Context, a hub.Attachment) error
 	// Seen is called with all attachments that were alive since the last call.
 	Seen(ctx context.Context, sightings []hub.Sighting) error
+	// Refused notes why an agent that has a certificate was not let in.
+	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error
 }
 

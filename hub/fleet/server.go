@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,10 +37,12 @@ type Server struct {
 	revoked revoked
 	recheck chan struct{} // capacity 1
 	session *session
+	control *tunnel.Server
+	bulk    *tunnel.Server
 
-	draining atomic.Bool
-	control  *tunnel.Server
-	bulk     *tunnel.Server
+	draining  atomic.Bool
+	admission *admission
+	refusals  refusals
 }
 
 // New makes a server with the services of this package and those that the
@@ -49,7 +52,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1)}
+	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1), admission: newAdmission(cfg.Admit, cfg.AdmitBurst)}
 	s.session = newSession(s)
 	s.control, s.bulk = s.lane(tunnel.Control()), s.lane(tunnel.Bulk())
 	linkv1.RegisterSessionServer(s.control, s.session)
@@ -107,6 +110,13 @@ func (s *Server) Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool) {
 
 // Attached says whether a cluster's agent is attached to this replica.
 func (s *Server) Attached(cluster hub.ClusterID) bool { return s.agents.current(cluster) != nil }
+
+// Supports says whether a cluster's agent, which is attached to this replica,
+// said in Hello that it knows a feature.
+func (s *Server) Supports(cluster hub.ClusterID, feature string) bool {
+	c := s.agents.current(cluster)
+	return c != nil && slices.Contains(c.features, feature)
+}
 
 // Len is how many connections this replica holds.
 func (s *Server) Len() int { return len(s.agents.all()) }

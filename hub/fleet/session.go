@@ -26,6 +26,7 @@ const (
 	greeting        = 10 * time.Second
 	mostAPIVersions = 10000 // lines of a cluster's API list
 	mostReadyz      = 1024
+	mostFeatures    = 256
 )
 
 // session serves link.v1.Session.
@@ -62,6 +63,9 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 	if err := checkHello(req, c.peer); err != nil {
 		return nil, err
 	}
+	if err := v.s.admission.take(v.s.cfg.Clock.Now()); err != nil {
+		return nil, err
+	}
 	select {
 	case v.slots <- struct{}{}:
 		defer func() { <-v.slots }()
@@ -80,13 +84,22 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	}
 	member, err := v.admit(ctx, c, req)
 	if err != nil {
+		if r := (refused{}); errors.As(err, &r) {
+			v.s.refuse(ctx, c.peer, c.session.Address(), req.GetAgentVersion(), r.stage, err)
+		}
 		return nil, err
+	}
+	if req.GetProbe() {
+		return &linkv1.HelloResponse{
+			HubVersion: version.String(), ReplicaId: v.s.cfg.Replica, Features: v.s.cfg.Features,
+			NowUnixNano: v.s.cfg.Clock.Now().UnixNano(), ClusterName: member.ClusterName,
+		}, nil
 	}
 	object, mask, err := v.s.cfg.Keys.LinkKeys(ctx, c.tenant(), c.cluster())
 	if err != nil {
 		return nil, fmt.Errorf("keys of cluster %q: %w", c.cluster(), err)
 	}
-	c.id, c.epoch = string(hub.NewID[hub.TokenID]()), req.GetEpoch()
+	c.id, c.epoch, c.features = string(hub.NewID[hub.TokenID]()), req.GetEpoch(), req.GetFeatures()
 	now := v.s.cfg.Clock.Now()
 	err = v.s.cfg.Presence.Connected(ctx, hub.Attachment{
 		Tenant: c.tenant(), Cluster: c.cluster(), AgentID: c.peer.AgentID, Session: c.id, Replica: v.s.cfg.Replica,
@@ -133,6 +146,9 @@ func (v *session) replace(ctx context.Context, c *conn) error {
 
 // admit decides whether the agent that the certificate names may attach.
 func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) (hub.Member, error) {
+	if err := checkVersion(v.s.cfg.Floor, req.GetAgentVersion()); err != nil {
+		return hub.Member{}, refused{err, stageVersion}
+	}
 	m, err := v.s.cfg.Presence.Member(ctx, c.tenant(), c.cluster())
 	switch {
 	case fault.KindOf(err) == fault.Missing:
@@ -140,16 +156,19 @@ func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	case err != nil:
 		return m, fmt.Errorf("look up cluster %q: %w", c.cluster(), err)
 	case m.Suspended:
-		return m, fault.With(fault.New(fault.Denied, "this cluster may not connect for now"), "", "ask an administrator of the hub")
+		return m, refused{fault.With(fault.New(fault.Denied, "this cluster may not connect for now"), "", "ask an administrator of the hub"), stageSuspended}
 	case m.AgentID != "" && m.AgentID != c.peer.AgentID:
-		return m, fault.With(fault.New(fault.Denied, "another agent has enrolled for this cluster since"), "", "enrol again with a new join token")
+		return m, refused{fault.With(fault.New(fault.Denied, "another agent has enrolled for this cluster since"), "", "enrol again with a new join token"), stageReplaced}
 	case m.Fingerprint != "" && m.Fingerprint != req.GetFingerprint():
 		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster", logkey.Tenant, c.tenant(),
 			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address())
-		return m, fault.With(fault.New(fault.Denied, "this identity belongs to another Kubernetes cluster; was it cloned or restored from a backup?"),
-			"", "enrol this cluster with a join token of its own")
+		return m, refused{fault.With(fault.New(fault.Denied, "this identity belongs to another Kubernetes cluster; was it cloned or restored from a backup?"),
+			"", "enrol this cluster with a join token of its own"), stageFingerprint}
 	}
-	return m, v.s.agents.mayAttach(c.cluster(), req.GetEpoch())
+	if err := v.s.agents.mayAttach(c.cluster(), req.GetEpoch()); err != nil {
+		return m, refused{err, stageReplaced}
+	}
+	return m, nil
 }
 
 // checkHello bounds what an agent says, and refuses an identity that is not
@@ -174,6 +193,14 @@ func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
 	}
 	if len(req.GetApiVersions()) > mostAPIVersions {
 		return fault.New(fault.Exceeded, "Hello names %d API versions; %d are allowed", len(req.GetApiVersions()), mostAPIVersions)
+	}
+	if len(req.GetFeatures()) > mostFeatures {
+		return fault.New(fault.Exceeded, "Hello names %d features; %d are allowed", len(req.GetFeatures()), mostFeatures)
+	}
+	for _, s := range req.GetFeatures() {
+		if !plain(s, mostText) {
+			return fault.New(fault.Invalid, "a feature in Hello is longer than %d characters or not plain text", mostText)
+		}
 	}
 	for _, s := range req.GetApiVersions() {
 		if !plain(s, 2*mostText) {

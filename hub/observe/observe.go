@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -88,11 +89,13 @@ func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 		s.log.WarnContext(ctx, "report of an agent is not valid", "cluster", cluster, "error", err)
 		return hub.Observed{}, err
 	}
+	failpoint.Here(failpoint.HubReportBefore)
 	seen, err := s.store.PutObservation(ctx, tenant, cluster, o)
 	if err != nil {
 		s.log.ErrorContext(ctx, "report of an agent cannot be stored", "cluster", cluster, "error", err)
 		return seen, err
 	}
+	failpoint.Here(failpoint.HubReportAfter)
 	if len(seen.Over) > 0 {
 		s.hints.Over()
 	}

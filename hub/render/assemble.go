@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -93,12 +95,51 @@ func checkObject(o *manifest.Object) error {
 	case o.GetAPIVersion() == "":
 		return fault.New(fault.Invalid, "an object has no apiVersion")
 	case o.GetKind() == "":
-		return fault.New(fault.Invalid, "an object of %s has no kind", o.GetAPIVersion())
+		return fault.New(fault.Invalid, "an object of %s has no kind", quote(o.GetAPIVersion()))
 	case o.GetName() == "" && o.GetGenerateName() == "":
-		return fault.New(fault.Invalid, "an object of kind %s has neither metadata.name nor metadata.generateName", o.GetKind())
+		return fault.New(fault.Invalid, "an object of kind %s has neither metadata.name nor metadata.generateName", quote(o.GetKind()))
+	}
+	key := manifest.KeyOf(o)
+	if key.Name == "" {
+		key.Name = o.GetGenerateName()
+	}
+	return checkIdentity(key, manifest.Version(o))
+}
+
+// The longest names that are stored, in bytes. No cluster takes longer ones
+// of these kinds; only names that are path segments, such as those of roles,
+// have no limit of their own there.
+const (
+	maxGroup     = 253
+	maxKind      = 63
+	maxNamespace = 63
+	maxName      = 512
+)
+
+// checkIdentity refuses what no cluster takes as the name of an object, before
+// a database, a log or a screen has to bear it.
+func checkIdentity(key manifest.Key, version string) error {
+	for _, part := range [...]struct {
+		what, text string
+		most       int
+	}{
+		{"the group of its apiVersion", key.Group, maxGroup}, {"the version of its apiVersion", version, maxKind},
+		{"its kind", key.Kind, maxKind}, {"metadata.namespace", key.Namespace, maxNamespace}, {"metadata.name", key.Name, maxName},
+	} {
+		if len(part.text) > part.most {
+			return fault.New(fault.Invalid, "an object cannot be named so: %s has %d bytes, and at most %d are taken (%s)",
+				part.what, len(part.text), part.most, quote(part.text))
+		}
+		if !utf8.ValidString(part.text) || strings.ContainsFunc(part.text, unprintable) {
+			return fault.New(fault.Invalid, "an object cannot be named so: %s holds a character that cannot be printed (%s)", part.what, quote(part.text))
+		}
 	}
 	return nil
 }
+
+// unprintable are control characters, those that turn the direction of text
+// around, and those that nobody sees.
+func unprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 func finish(o *manifest.Object) (Object, error) {
 	wave, err := manifest.Wave(o)

@@ -24,7 +24,7 @@ type Config struct {
 	Log *slog.Logger // required
 
 	Workers   int           // renders at once; default: number of CPUs
-	Processes int           // worker processes alive, idle ones too; default: twice Workers
+	Processes int           // worker processes alive, idle ones too; what is above Workers is for long renders; default: twice Workers
 	Idle      time.Duration // an idle worker ends after this; default 60 s
 	Sandbox   string        // empty: Landlock and seccomp, or no rendering at all; SandboxNone
 
@@ -40,6 +40,7 @@ type Config struct {
 // sentence that names the limit.
 type Limits struct {
 	Timeout     time.Duration `json:"timeout"`     // wall clock; default 60 s
+	CPU         time.Duration `json:"cpu"`         // processor time of all threads; default 60 s
 	Memory      int64         `json:"memory"`      // bytes of a worker; default 512 MiB
 	Objects     int           `json:"objects"`     // default 20,000
 	ObjectBytes int64         `json:"objectBytes"` // canonical JSON of one object; default 3 MiB
@@ -55,6 +56,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	setDefault(&l.Timeout, 60*time.Second)
+	setDefault(&l.CPU, 60*time.Second)
 	setDefault(&l.Memory, 512<<20)
 	setDefault(&l.Objects, 20_000)
 	setDefault(&l.ObjectBytes, 3<<20)
@@ -105,7 +107,7 @@ func (c Config) Validate() error {
 	bad(c.Sandbox == "" || c.Sandbox == SandboxNone, "sandbox is %q, and can only be empty or %q", c.Sandbox, SandboxNone)
 	l := c.Limits
 	bad(l.Memory >= 64<<20, "limits.memory is %d, and must be at least 64 MiB", l.Memory)
-	bad(l.Timeout > 0 && l.Objects > 0 && l.ObjectBytes > 0 && l.OutputBytes > 0 && l.FileBytes > 0 &&
+	bad(l.Timeout > 0 && l.CPU > 0 && l.Objects > 0 && l.ObjectBytes > 0 && l.OutputBytes > 0 && l.FileBytes > 0 &&
 		l.InputBytes > 0 && l.Inputs > 0 && l.Depth > 0 && l.DirectoryBytes > 0, "every limit must be above 0")
 	if len(all) > 0 {
 		return fault.New(fault.Invalid, "render configuration: %w", errors.Join(all...))

@@ -30,7 +30,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 		tickets = append(tickets, tk)
 	}
 	p.mu.Unlock()
-	p.release("running", nil, nil)
+	p.release(first, nil, nil)
 	var got []hub.TenantID
 	for range order {
 		var granted *ticket
@@ -46,7 +46,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 			t.Fatalf("nobody's turn after %v", got)
 		}
 		got = append(got, granted.tenant)
-		p.release(granted.tenant, nil, results[granted.tenant])
+		p.release(<-granted.turn, nil, results[granted.tenant])
 	}
 	return got
 }
@@ -78,10 +78,11 @@ func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
 	t.Parallel()
 	p := testPool(t, 3)
 	now := time.Now()
-	if _, err := p.acquire(t.Context(), "bad"); err != nil {
+	bad, err := p.acquire(t.Context(), "bad")
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.release("bad", nil, fault.New(fault.Exceeded, "too slow"))
+	p.release(bad, nil, fault.New(fault.Exceeded, "too slow"))
 	if _, err := p.acquire(t.Context(), "bad"); err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +100,15 @@ func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
 func TestATicketThatIsGivenBackBlocksNobody(t *testing.T) {
 	t.Parallel()
 	p := testPool(t, 1)
-	if _, err := p.acquire(t.Context(), "a"); err != nil {
+	first, err := p.acquire(t.Context(), "a")
+	if err != nil {
 		t.Fatal(err)
 	}
 	tk := &ticket{tenant: "b", turn: make(chan grant, 1)}
 	p.mu.Lock()
 	p.waiting["b"], p.turns = []*ticket{tk}, []hub.TenantID{"b"}
 	p.mu.Unlock()
-	p.release("a", nil, nil) // grants b, who is about to leave
+	p.release(first, nil, nil) // grants b, who is about to leave
 	p.leave(tk)
 	if p.working != 0 || len(p.turns) != 0 || len(p.waiting) != 0 || len(p.busy) != 0 {
 		t.Errorf("working %d, turns %v, waiting %v, busy %v; want nothing", p.working, p.turns, p.waiting, p.busy)
@@ -184,4 +186,130 @@ func TestAnErrorKeepsItsClassOnTheWay(t *testing.T) {
 	if f := Fail(errors.New("ours")); f.Kind != fault.Internal {
 		t.Errorf("kind %q", f.Kind)
 	}
+}
+
+// start gives a place that was granted some time ago.
+func began(p *Pool, g grant, ago time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g.began = time.Now().Add(-ago)
+}
+
+// asks puts a ticket into a pool.
+func asks(p *Pool, tenant hub.TenantID) *ticket {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tk := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+	if len(p.waiting[tenant]) == 0 {
+		p.turns = append(p.turns, tenant)
+	}
+	p.waiting[tenant] = append(p.waiting[tenant], tk)
+	p.schedule(time.Now())
+	return tk
+}
+
+func TestPlacesAreShared(t *testing.T) {
+	t.Parallel()
+	take := func(t *testing.T, p *Pool, tenant hub.TenantID) grant {
+		t.Helper()
+		tk := asks(p, tenant)
+		select {
+		case g := <-tk.turn:
+			return g
+		default:
+			t.Fatalf("tenant %s gets no place", tenant)
+			return grant{}
+		}
+	}
+	waits := func(t *testing.T, p *Pool, tenant hub.TenantID) *ticket {
+		t.Helper()
+		tk := asks(p, tenant)
+		if len(tk.turn) != 0 {
+			t.Fatalf("tenant %s gets a place", tenant)
+		}
+		return tk
+	}
+	slow := fault.New(fault.Exceeded, "too slow")
+	t.Run("FT-G9 renders that take long make room as soon as another tenant waits", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		a, b := take(t, p, "bad"), take(t, p, "bad")
+		began(p, a, time.Hour)
+		began(p, b, time.Hour)
+		waits(t, p, "bad") // alone it has the places of a tenant, and no more
+		take(t, p, "good")
+		take(t, p, "good")
+		waits(t, p, "good")
+	})
+	t.Run("FT-G9 a brief render is not hurried", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 1)
+		g := take(t, p, "a")
+		tk := waits(t, p, "b")
+		p.release(g, nil, nil)
+		if len(tk.turn) != 1 {
+			t.Error("the place was not handed on")
+		}
+	})
+	t.Run("FT-G9 INV-13 tenants that pass limits again and again leave all ordinary places free", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		bad := []hub.TenantID{"bad1", "bad2", "bad3", "bad4"}
+		for _, tenant := range bad {
+			p.release(take(t, p, tenant), nil, slow)
+		}
+		var granted int
+		for range 10 {
+			for _, tenant := range bad {
+				granted += len(asks(p, tenant).turn)
+			}
+		}
+		if granted != 1 {
+			t.Errorf("%d of their renders run at once, want 1", granted)
+		}
+		take(t, p, "good")
+		take(t, p, "other")
+	})
+	t.Run("INV-7 who used less comes first", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 1)
+		running := take(t, p, "greedy")
+		again := waits(t, p, "greedy")
+		modest := waits(t, p, "modest")
+		began(p, running, 30*time.Second)
+		p.mu.Lock()
+		p.long = p.longPlaces() // nothing can become long
+		p.mu.Unlock()
+		p.release(running, nil, nil)
+		if len(modest.turn) != 1 || len(again.turn) != 0 {
+			t.Error("the tenant that had half a minute comes before the one that had nothing")
+		}
+	})
+	t.Run("INV-7 what was used long ago is forgotten", func(t *testing.T) {
+		t.Parallel()
+		u := usage{time.Minute, time.Unix(0, 0)}
+		if got := u.now(time.Unix(60, 0)); got != 30*time.Second {
+			t.Errorf("after its half-life a minute counts as %s", got)
+		}
+		if got := u.now(time.Unix(3600, 0)); got > time.Millisecond {
+			t.Errorf("after an hour it counts as %s", got)
+		}
+	})
+	t.Run("INV-9 after all are done nothing is counted", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		for i, tenant := range []hub.TenantID{"a", "b", "a", "c"} {
+			g := take(t, p, tenant)
+			if i == 2 {
+				began(p, g, time.Hour)
+				asks(p, "x")
+			}
+			p.release(g, nil, nil)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.long != 0 || p.working != 1 || len(p.running) != 1 || len(p.waiting) != 0 {
+			t.Errorf("long %d, working %d, running %d, waiting %d", p.long, p.working, len(p.running), len(p.waiting))
+		}
+	})
 }

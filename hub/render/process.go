@@ -3,7 +3,6 @@ package render
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +13,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 const (
@@ -40,15 +39,18 @@ type process struct {
 	hello   Hello
 	idle    time.Time // since when
 	renders int
+	spent   time.Duration // processor time when it became idle
+	calm    bool          // it stepped back, and cannot come forward again
 	reap    sync.Once
 	state   string // how it ended
+	killed  bool   // it was ended by SIGKILL
 }
 
 // start makes a worker and waits until it says that it is caged.
 func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.TenantID) (*process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("start renderer: socket pair: %w", err)
+		return nil, unstarted(fmt.Errorf("socket pair: %w", err))
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "renderer's end")
 	if err := unix.SetNonblock(pair[0], true); err != nil {
@@ -68,13 +70,25 @@ func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.Ten
 	_ = theirs.Close() // the child has its own; only then its end is seen
 	if err != nil {
 		_ = p.wire.Close()
-		return nil, fmt.Errorf("start renderer: %w", err)
+		return nil, unstarted(err)
 	}
 	if err := p.greet(ctx); err != nil {
 		p.kill()
 		return nil, err
 	}
 	return p, nil
+}
+
+// unstarted is for a machine that has no room for one more process: the hub is
+// in need, and neither the source nor the hub's own binary is to blame.
+func unstarted(err error) error {
+	for _, short := range [...]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ENOSPC} {
+		if errors.Is(err, short) {
+			return fault.With(fault.Wrap(fault.Offline, err, "the hub cannot start a renderer at the moment, because its machine has no room for one"),
+				"", "it is tried again by itself; give the hub more memory, processes and open files if this stays")
+		}
+	}
+	return fmt.Errorf("start renderer: %w", err)
 }
 
 func (p *process) greet(ctx context.Context) error {
@@ -90,7 +104,11 @@ func (p *process) greet(ctx context.Context) error {
 	}
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
+		alone := broke(err) && gone(p.cmd.Process.Pid, time.Second)
 		p.kill()
+		if alone && p.killed {
+			return whenKilled(err)
+		}
 		if _, classified := fault.As(err); classified || ctx.Err() != nil {
 			return err
 		}
@@ -124,6 +142,25 @@ func (p *process) stopped(ctx context.Context) error {
 	}
 }
 
+// stepBack lets everything else have the processor first. A worker cannot
+// come forward again, so it ends when its render is over.
+func (p *process) stepBack() {
+	if !p.calm {
+		p.calm = true
+		calm(p.cmd.Process.Pid)
+	}
+}
+
+// stirs says whether an idle worker does what nobody asked it for: then it is
+// no longer ours.
+func (p *process) stirs(limit int64) bool {
+	spent := processor(p.cmd.Process.Pid)
+	if p.spent == 0 {
+		p.spent = spent
+	}
+	return spent-p.spent > restless || anonymous(p.cmd.Process.Pid) > limit
+}
+
 // kill ends the worker and waits until it is gone.
 func (p *process) kill() {
 	p.reap.Do(func() {
@@ -134,6 +171,8 @@ func (p *process) kill() {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			p.state = exit.String()
+			status, ok := exit.Sys().(syscall.WaitStatus)
+			p.killed = ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 		} else if err != nil {
 			p.state = err.Error()
 		} else {
@@ -151,11 +190,13 @@ var errLost = errors.New("the renderer was gone")
 func (p *process) render(ctx context.Context, req Request, limits Limits) (res Result, keep bool, err error) {
 	p.renders++
 	run := &run{process: p, limits: limits, recorder: NewRecorder(req, limits), began: time.Now()}
+	run.looked = run.began
 	p.wire.tick = func() error { return run.tick(ctx) }
 	defer func() {
 		if !keep {
+			alone := broke(err) && gone(p.cmd.Process.Pid, time.Second)
 			p.kill()
-			err = run.explain(err)
+			err = run.explain(err, alone && p.killed)
 		}
 		if trouble := run.recorder.Trouble(); trouble != nil {
 			err = trouble
@@ -177,7 +218,8 @@ type run struct {
 	limits   Limits
 	recorder *Recorder
 	began    time.Time
-	looked   time.Time // at the worker's memory
+	before   time.Duration // processor time of the worker at the first look
+	looked   time.Time     // at the worker's memory and processor time
 	asked    bool
 	objects  []Object
 	bytes    int64
@@ -190,16 +232,28 @@ func (r *run) tick(ctx context.Context) error {
 		return err
 	}
 	if now.Sub(r.began) > r.limits.Timeout {
-		return fault.With(fault.New(fault.Exceeded, "rendering took more than %s and was stopped", r.limits.Timeout),
-			"", "look for a loop in the templates, or split the application")
+		return r.tooLong()
 	}
 	if now.Sub(r.looked) >= step {
 		r.looked = now
 		if used := anonymous(r.cmd.Process.Pid); used > r.limits.Memory {
 			return r.tooLarge()
 		}
+		used := processor(r.cmd.Process.Pid)
+		if r.before == 0 {
+			r.before = used
+		}
+		if used-r.before > r.limits.CPU {
+			return fault.With(fault.New(fault.Exceeded, "rendering used more than %s of processor time and was stopped", r.limits.CPU),
+				"", "look for a loop in the templates, or split the application")
+		}
 	}
 	return r.wire.readWithin(step)
+}
+
+func (r *run) tooLong() error {
+	return fault.With(fault.New(fault.Exceeded, "rendering took more than %s and was stopped", r.limits.Timeout),
+		"", "look for a loop in the templates, or split the application")
 }
 
 func (r *run) tooLarge() error {
@@ -244,8 +298,14 @@ func (r *run) answer(ctx context.Context, frame Frame) error {
 	if err != nil {
 		return err
 	}
+	// What the hub does for a render is a part of it.
+	within, cancel := context.WithDeadline(ctx, r.began.Add(r.limits.Timeout))
+	defer cancel()
 	var reply Reply
-	if reply.Answer, err = r.recorder.Ask(ctx, q); err != nil {
+	if reply.Answer, err = r.recorder.Ask(within, q); err != nil {
+		if within.Err() != nil && ctx.Err() == nil {
+			return r.tooLong()
+		}
 		if r.recorder.Trouble() != nil || ctx.Err() != nil {
 			return err
 		}
@@ -256,52 +316,6 @@ func (r *run) answer(ctx context.Context, frame Frame) error {
 		bodies[i] = f.Data
 	}
 	return r.wire.Send(FrameReply, reply, bodies...)
-}
-
-// take checks one object before it is believed: its reference must speak of
-// its body, because limits of projects are judged by references.
-func (r *run) take(frame Frame) error {
-	ref, err := Decode[hub.ObjectRef](frame, FrameMade)
-	if err != nil {
-		return err
-	}
-	ref.Digest = hub.Digest{}
-	if len(r.objects) >= r.limits.Objects {
-		return fault.New(fault.Exceeded, "the source makes more than %d objects", r.limits.Objects)
-	}
-	if int64(len(frame.Body)) > r.limits.ObjectBytes {
-		return fault.New(fault.Exceeded, "an object has more than %d bytes", r.limits.ObjectBytes)
-	}
-	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
-		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
-	}
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name         string `json:"name"`
-			GenerateName string `json:"generateName"`
-			Namespace    string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(frame.Body, &head); err != nil {
-		return fmt.Errorf("the renderer sent an object that is not JSON: %w", err)
-	}
-	group, version, ok := strings.Cut(head.APIVersion, "/")
-	if !ok {
-		group, version = "", head.APIVersion
-	}
-	name := head.Metadata.Name
-	if name == "" {
-		name = head.Metadata.GenerateName
-	}
-	told := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	found := manifest.Key{Group: group, Kind: head.Kind, Namespace: head.Metadata.Namespace, Name: name}
-	if told != found || version != ref.Version || name == "" {
-		return fmt.Errorf("the renderer sent %s under the name %s", found, told)
-	}
-	r.objects = append(r.objects, Object{Ref: ref, JSON: frame.Body})
-	return nil
 }
 
 func (r *run) finish(frame Frame) (Result, bool, error) {
@@ -325,8 +339,21 @@ func (r *run) finish(frame Frame) (Result, bool, error) {
 	}, true, nil
 }
 
-// explain says why a worker that had to be ended was lost.
-func (r *run) explain(err error) error {
+// broke says whether an error is the end of the connection to a worker.
+func broke(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+}
+
+// whenKilled is for a worker that somebody else killed: the machine's kernel
+// in need of memory, or a person. Nothing speaks against another try.
+func whenKilled(err error) error {
+	return fault.With(fault.Wrap(fault.Offline, err, "the renderer was killed before it was done, perhaps because the hub's machine ran out of memory"),
+		"", "it is tried again by itself; give the hub more memory if this stays")
+}
+
+// explain says why a worker that had to be ended was lost. killed means that
+// somebody else killed it.
+func (r *run) explain(err error, killed bool) error {
 	if _, classified := fault.As(err); classified || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -338,10 +365,13 @@ func (r *run) explain(err error) error {
 	case strings.Contains(text, "cannot allocate memory") || strings.Contains(text, "out of memory"):
 		return r.tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.Wrap(fault.Exceeded, err, "rendering took more than %s and was stopped", r.limits.Timeout)
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET):
+		return r.tooLong()
+	case broke(err):
 		if !r.asked && len(r.objects) == 0 {
 			err = fmt.Errorf("%w: %w", errLost, err)
+		}
+		if killed {
+			return whenKilled(err)
 		}
 		return fault.Wrap(fault.Exceeded, fmt.Errorf("%s: %s: %w", r.state, r.stderr.safe(), err), "the renderer broke off at this source (%s)", r.state)
 	}
@@ -351,42 +381,25 @@ func (r *run) explain(err error) error {
 // sanitized limits what a worker can make the hub say.
 func (f *Failure) sanitized() error {
 	kind := f.Kind
-	cause := readable(f.Cause, 8_000)
+	cause := readable(f.Cause, 3_000)
 	if kind != fault.Exceeded && kind != fault.Invalid {
 		return fmt.Errorf("renderer: %s", cause)
 	}
-	return &fault.Error{Kind: kind, Object: readable(f.Object, 1_000), Cause: cause, Fix: readable(f.Fix, 1_000)}
+	return &fault.Error{Kind: kind, Object: readable(f.Object, 500), Cause: cause, Fix: readable(f.Fix, 500)}
 }
 
-// readable cuts a text and drops control characters.
+// readable cuts a text and drops control characters, those that turn the
+// direction of text around among them.
 func readable(s string, limit int) string {
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "") + "…"
 	}
 	return strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+		if c != '\n' && c != '\t' && unicode.In(c, unicode.Cc, unicode.Bidi_Control) {
 			return -1
 		}
 		return c
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-// anonymous is the memory that a process has to itself; 0 if it is gone.
-func anonymous(pid int) int64 {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 3 {
-		return 0
-	}
-	resident, err1 := strconv.ParseInt(fields[1], 10, 64)
-	shared, err2 := strconv.ParseInt(fields[2], 10, 64)
-	if err1 != nil || err2 != nil {
-		return 0
-	}
-	return (resident - shared) * int64(os.Getpagesize())
 }
 
 // A tail keeps the first words that a worker writes to standard error.

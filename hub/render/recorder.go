@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -21,6 +23,15 @@ const (
 	maxHops = 40
 )
 
+// Names that are asked for are kept in the hub's memory and in the snapshot,
+// so they are bounded apart from their number; so is the work of one render
+// that asks for the same again and again.
+const (
+	maxFact       = 512      // bytes of the name of a fact
+	maxInputNames = 16 << 20 // bytes of all recorded names
+	maxRepeats    = 32       // looks at one input, on average
+)
+
 // A Recorder answers a renderer's questions from the trees of a request and
 // notes everything that was looked at. It lives in the hub, never in a
 // worker: one that lied about its reads would poison the reuse of snapshots.
@@ -30,6 +41,8 @@ type Recorder struct {
 	inputs  map[hub.Input]struct{}
 	seen    map[readKey]struct{}
 	read    int64
+	names   int   // bytes of the names in inputs
+	looks   int64 // names that were asked for and entries that were listed
 	trouble error // first failure that is not the renderer's fault
 }
 
@@ -66,6 +79,9 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, fmt.Errorf("render: %w", err)
 	}
+	if err := r.work(1 + len(q.Names)); err != nil {
+		return Answer{}, err
+	}
 	if q.Op == OpFact {
 		return r.facts(q)
 	}
@@ -83,7 +99,7 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	tree := r.req.Trees[q.Source]
 	switch q.Op {
 	case OpStat:
-		return r.stat(tree, q)
+		return r.stat(ctx, tree, q)
 	case OpList:
 		return r.list(ctx, tree, q)
 	case OpRead:
@@ -93,6 +109,15 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	case OpFact:
 	}
 	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))
+}
+
+// work counts what a question costs the hub.
+func (r *Recorder) work(looks int) error {
+	if r.looks += int64(looks); r.looks > maxRepeats*int64(r.limits.Inputs) {
+		return fault.With(fault.New(fault.Exceeded, "the render asks for files and facts more than %d times", maxRepeats*r.limits.Inputs),
+			"", "look for a loop in the templates")
+	}
+	return nil
 }
 
 // checkName is the second lock: whatever a worker asks for, only names inside
@@ -115,6 +140,9 @@ func quote(s string) string {
 func (r *Recorder) facts(q Question) (Answer, error) {
 	var a Answer
 	for _, name := range q.Names {
+		if len(name) > maxFact || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
+			return Answer{}, fault.New(fault.Invalid, "%s is not the name of an API or of a variable", quote(name))
+		}
 		answer := r.req.fact(q.Source, name)
 		if err := r.add(factInput(q.Source, name, answer)); err != nil {
 			return Answer{}, err
@@ -124,9 +152,12 @@ func (r *Recorder) facts(q Question) (Answer, error) {
 	return a, nil
 }
 
-func (r *Recorder) stat(tree hub.Tree, q Question) (Answer, error) {
+func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
 	a := Answer{Stats: make([]Stat, len(q.Names))}
 	for i, name := range q.Names {
+		if ctx.Err() != nil {
+			return Answer{}, fmt.Errorf("render: %w", ctx.Err())
+		}
 		s, err := r.look(tree, q.Source, name)
 		if err != nil {
 			return Answer{}, err
@@ -169,9 +200,6 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 	if depth > maxWalk {
 		return fault.With(fault.New(fault.Exceeded, "directories are nested more than %d deep", maxWalk), dir, "")
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("render: %w", ctx.Err())
-	}
 	if err := r.note(tree, q.Source, hub.InputList, dir); err != nil {
 		return err
 	}
@@ -180,12 +208,18 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 		return r.wrong(dir, err)
 	}
 	for _, d := range entries {
+		if ctx.Err() != nil {
+			return fmt.Errorf("render: %w", ctx.Err())
+		}
 		e, err := r.entry(tree, q.Source, dir, d)
 		if err != nil {
 			return err
 		}
 		e.Path = path.Join(below, d.Name())
 		*out = append(*out, e)
+		if err := r.work(1); err != nil {
+			return err
+		}
 		if len(*out) > r.limits.Inputs {
 			return fault.With(fault.New(fault.Exceeded, "more than %d names", r.limits.Inputs), q.Names[0], "")
 		}
@@ -343,9 +377,16 @@ func (r *Recorder) note(tree hub.Tree, source int, kind hub.InputKind, name stri
 }
 
 func (r *Recorder) add(in hub.Input) error {
-	if r.inputs[in] = struct{}{}; len(r.inputs) > r.limits.Inputs {
+	if _, known := r.inputs[in]; known {
+		return nil
+	}
+	if len(r.inputs) >= r.limits.Inputs {
 		return fault.New(fault.Exceeded, "the render looks at more than %d files and directories", r.limits.Inputs)
 	}
+	if r.names += len(in.Path); r.names > maxInputNames {
+		return fault.New(fault.Exceeded, "the names of all that the render looks at have more than %d bytes", maxInputNames)
+	}
+	r.inputs[in] = struct{}{}
 	return nil
 }
 

@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // Work is where the stage finds applications to look at anew.
 type Work interface {
-	// Claim leases up to limit applications and waits for the first one.
-	Claim(ctx context.Context, limit int) ([]hub.WorkItem, error)
+	// Claim leases up to limit applications and waits for the first one. It
+	// takes none of the tenants that busy gives; freed says that these have
+	// become fewer.
+	Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error)
 	// Load reads all that is needed for applications of one tenant.
 	Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error)
 	// Done gives leased items back as finished.
@@ -51,7 +54,7 @@ type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
 // StageConfig sets the stage's sizes.
 type StageConfig struct {
 	Batch    int // applications claimed at once; default 512
-	Parallel int // renders in flight; default 2
+	Parallel int // renders in flight for one tenant; default 2
 	Flush    int // results stored in one transaction at most; default 64
 }
 
@@ -62,9 +65,19 @@ const (
 	passingMax   = 10 * time.Minute
 )
 
+// looking is how many tenants' applications are loaded and compared with what
+// is recorded at one time: that costs memory and the database. Renders wait in
+// the pool instead.
+const looking = 2
+
+// batches of one tenant are worked on beside each other, so that what is quick
+// to look at does not wait for slow renders of the same tenant.
+const batches = 4
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
-// Many replicas may run one each.
+// Each tenant's applications are worked on apart, so that slow renders of one
+// keep no other waiting. Many replicas may run one each.
 type Stage struct {
 	cfg      StageConfig
 	work     Work
@@ -74,6 +87,11 @@ type Stage struct {
 	permits  Permits
 	log      *slog.Logger
 	counters Counters
+
+	looks chan struct{} // a token for each tenant that is being looked at
+	freed chan struct{} // capacity 1: a tenant is no longer busy
+	mu    sync.Mutex
+	busy  map[hub.TenantID]int // batches in work
 }
 
 // NewStage makes a stage; Run starts it.
@@ -87,7 +105,10 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	if cfg.Flush == 0 {
 		cfg.Flush = 64
 	}
-	return &Stage{cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log}
+	return &Stage{
+		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
+		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{},
+	}
 }
 
 // Counters gives the stage's exact counts so far.
@@ -96,8 +117,10 @@ func (s *Stage) Counters() *Counters { return &s.counters }
 // Run works until ctx ends, then returns nil. An application that cannot be
 // refreshed is recorded as such and never stops the loop.
 func (s *Stage) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for ctx.Err() == nil {
-		items, err := s.work.Claim(ctx, s.cfg.Batch)
+		items, err := s.work.Claim(ctx, s.cfg.Batch, s.busyTenants, s.freed)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "refresh work cannot be claimed", "error", err)
@@ -106,7 +129,11 @@ func (s *Stage) Run(ctx context.Context) error {
 			continue
 		}
 		for tenant, mine := range byTenant(items) {
-			s.batch(ctx, tenant, mine)
+			s.begin(tenant)
+			wg.Go(func() {
+				defer s.end(tenant)
+				s.batch(ctx, tenant, mine)
+			})
 		}
 	}
 	return nil
@@ -145,31 +172,19 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 	if len(done) == 0 {
 		return nil
 	}
+	failpoint.Here(failpoint.HubRenderStored)
 	return s.work.Done(ctx, done)
 }
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	ids := make([]hub.ApplicationID, len(items))
-	forced, leases := map[hub.ApplicationID]bool{}, map[hub.ApplicationID]int64{}
-	for i, item := range items {
-		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]], leases[ids[i]] = item.Forced, item.Token
+	r := &round{
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		commits: map[resolveKey]resolved{}, now: time.Now(),
 	}
-	found, err := s.work.Load(ctx, tenant, ids)
+	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
-		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
-	}
-	r := &round{Stage: s, tenant: tenant, leases: leases, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
-	var jobs []*job
-	for _, f := range found {
-		f.Forced = f.Forced || forced[f.Application.ID]
-		if j := r.look(ctx, f); j != nil {
-			jobs = append(jobs, j)
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, err
 	}
 	// What did not change is stored beside the renders, not before them: a
 	// commit in a large repository must not wait for its neighbours.
@@ -354,7 +369,8 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 				return nil, err
 			}
 			if fresh {
-				return &recent[i], nil
+				old := recent[i] // alone: the others need not be kept for it
+				return &old, nil
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -29,6 +30,73 @@ func (s *Stage) Counts() Counters {
 	counting.Lock()
 	defer counting.Unlock()
 	return s.counters
+}
+
+// busyTenants gives those that have as many batches in work as they may.
+func (s *Stage) busyTenants() []hub.TenantID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []hub.TenantID
+	for tenant, n := range s.busy {
+		if n >= batches {
+			out = append(out, tenant)
+		}
+	}
+	return out
+}
+
+func (s *Stage) begin(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy[tenant]++
+}
+
+func (s *Stage) end(tenant hub.TenantID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[tenant]--; s.busy[tenant] == 0 {
+		delete(s.busy, tenant)
+	}
+	select {
+	case s.freed <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// lookAll finds out which of the applications have to be rendered. Those that
+// fail already come last: they may well be slow to fail again.
+func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
+	select {
+	case r.looks <- struct{}{}:
+		defer func() { <-r.looks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ids := make([]hub.ApplicationID, len(items))
+	forced := map[hub.ApplicationID]bool{}
+	for i, item := range items {
+		ids[i] = hub.ApplicationID(item.Key)
+		forced[ids[i]], r.leases[ids[i]] = item.Forced, item.Token
+	}
+	found, err := r.work.Load(ctx, r.tenant, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load %d applications: %w", len(ids), err)
+	}
+	var jobs, last []*job
+	for _, f := range found {
+		f.Forced = f.Forced || forced[f.Application.ID]
+		j := r.look(ctx, f)
+		switch {
+		case j == nil:
+			continue
+		case hasProblem(f.Application):
+			last = append(last, j)
+		default:
+			jobs = append(jobs, j)
+		}
+		j.refresh.Recent = nil // large, and of no more use
+	}
+	return append(jobs, last...), ctx.Err()
 }
 
 type outcome struct {
@@ -119,6 +187,7 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 			done = append(done, *o.rendered)
 		}
 	}
+	failpoint.Here(failpoint.HubRenderDone)
 	if len(done) > 0 {
 		if err := r.sink.Rendered(ctx, r.tenant, done); err != nil {
 			return fmt.Errorf("store %d snapshots: %w", len(done), err)

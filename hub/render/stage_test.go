@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type stageWorld struct {
 	apps      map[hub.ApplicationID]*hub.Refresh
 	queue     []hub.WorkItem
 	stop      context.CancelFunc
+	given     int64
+	back      atomic.Int64 // of them, what was given back
 	done      []hub.WorkItem
 	later     []hub.WorkItem
 	trees     map[string]*rendertest.Tree
@@ -65,7 +68,8 @@ func (w *stageWorld) push(t *rendertest.Tree) {
 func (w *stageWorld) run(ctx context.Context, forced bool) {
 	ctx, w.stop = context.WithCancel(ctx)
 	defer w.stop()
-	w.done, w.later = nil, nil
+	w.done, w.later, w.given = nil, nil, 0
+	w.back.Store(0)
 	for id := range w.apps {
 		w.queue = append(w.queue, hub.WorkItem{Kind: hub.WorkRefresh, Tenant: "acme", Key: string(id), Forced: forced})
 	}
@@ -74,13 +78,21 @@ func (w *stageWorld) run(ctx context.Context, forced bool) {
 	_ = s.Run(ctx)
 }
 
-func (w *stageWorld) Claim(ctx context.Context, _ int) ([]hub.WorkItem, error) {
+// Claim gives all work at once, and stops the stage when all is given back.
+func (w *stageWorld) Claim(ctx context.Context, _ int, _ func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	for len(w.queue) == 0 && w.back.Load() < w.given {
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	if len(w.queue) == 0 {
 		w.stop()
 		return nil, ctx.Err()
 	}
 	items := w.queue
-	w.queue = nil
+	w.queue, w.given = nil, w.given+int64(len(items))
 	return items, nil
 }
 
@@ -97,11 +109,13 @@ func (w *stageWorld) Load(_ context.Context, _ hub.TenantID, ids []hub.Applicati
 
 func (w *stageWorld) Done(_ context.Context, items []hub.WorkItem) error {
 	w.done = append(w.done, items...)
+	w.back.Add(int64(len(items)))
 	return nil
 }
 
 func (w *stageWorld) Later(_ context.Context, items []hub.WorkItem, _ time.Time) error {
 	w.later = append(w.later, items...)
+	w.back.Add(int64(len(items)))
 	return nil
 }
 

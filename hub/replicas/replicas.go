@@ -57,8 +57,8 @@ type Config struct {
 	// Server and Client prove replicas to each other; nil: this one has no
 	// internal port and reaches no other.
 	Server, Client *tls.Config
-	// Lease is how long work belongs to a replica that is silent; default
-	// 30 s. A replica counts as gone after half of it.
+	// Lease is how long a replica may be silent before it counts as gone;
+	// default 15 s.
 	Lease time.Duration
 	Log   *slog.Logger
 	Clock run.Clock
@@ -95,7 +95,7 @@ const (
 // New makes the view of one replica; Run keeps it current.
 func New(cfg Config) *Replicas {
 	if cfg.Lease == 0 {
-		cfg.Lease = 30 * time.Second
+		cfg.Lease = 15 * time.Second
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = run.System{}
@@ -130,7 +130,7 @@ func (r *Replicas) beats(ctx context.Context) error {
 		if err := r.beat(ctx, ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "this replica could not say that it lives", logkey.Error, err)
 		}
-		tick, stop := r.cfg.Clock.After(r.cfg.Lease / 10)
+		tick, stop := r.cfg.Clock.After(r.cfg.Lease / 5)
 		select {
 		case <-ctx.Done():
 			stop()
@@ -153,7 +153,7 @@ func (r *Replicas) beat(ctx, life context.Context) error {
 	defer cancel()
 	self := r.cfg.Self
 	self.Draining = r.Draining()
-	all, err := r.cfg.Store.Beat(ctx, self, r.cfg.Lease/2)
+	all, err := r.cfg.Store.Beat(ctx, self, r.cfg.Lease)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *Replicas) forgetAll() {
 func (r *Replicas) Among() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cfg.Clock.Now().Sub(r.beaten) > r.cfg.Lease/2 {
+	if r.cfg.Clock.Now().Sub(r.beaten) > r.cfg.Lease {
 		return nil
 	}
 	var out []string

@@ -132,6 +132,10 @@ type askedCredentials struct {
 	tenant hub.TenantID
 }
 
+func (c *askedCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) {
+	return nil, nil
+}
+
 func (c *askedCredentials) Credential(_ context.Context, tenant hub.TenantID, _ hub.RepositoryID) (hub.Credential, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

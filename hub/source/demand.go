@@ -184,6 +184,7 @@ func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Has
 	if err != nil {
 		return commit{}, err
 	}
+	defer v.close()
 	known, err := m.load()
 	if err != nil {
 		return commit{}, m.broken(err)

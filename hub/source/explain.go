@@ -45,7 +45,7 @@ func (f failure) classify() error {
 	if _, ok := fault.As(f.err); ok {
 		return f.err
 	}
-	for _, step := range []func() error{f.byLimit, f.byNetwork, f.byTLS, f.byStatus, f.byContent, f.byDisk} {
+	for _, step := range []func() error{f.byLimit, f.bySSH, f.byNetwork, f.byTLS, f.byStatus, f.byContent, f.byDisk} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 		"nobody listens":                {"http://" + refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
 		"no such host":                  {"http://no-such-host.invalid/repo", good, fault.Offline, "host name cannot be"},
 		"plain HTTP behind https":       {strings.Replace(open.http.URL, "http:", "https:", 1) + "/full", good, fault.Invalid, "does not speak TLS"},
-		"SSH, for now":                  {"ssh://127.0.0.1/repo", good, fault.Invalid, "ssh:// repositories are not supported yet"},
+		"a password over SSH":           {"ssh://127.0.0.1/repo", good, fault.Invalid, "a password or token opens no repository over SSH"},
 		"SEC-A9 a file":                 {"file://" + origin.path, good, fault.Invalid, "cannot be parsed"},
 		"SEC-A9 a file with a host":     {"file://localhost" + origin.path, good, fault.Invalid, `scheme "file" are not supported`},
 		"git://":                        {"git://127.0.0.1/repo", good, fault.Invalid, `scheme "git" are not supported`},

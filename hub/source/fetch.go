@@ -46,7 +46,7 @@ type visit struct {
 	*mirror
 	repo    hub.Repository
 	cred    hub.Credential
-	session transport.UploadPackSession
+	session session
 	listed  *packp.AdvRefs
 	tips    []tip
 	head    string // branch that HEAD stands for; empty: none
@@ -57,6 +57,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	if err != nil {
 		return nil, err
 	}
+	defer v.close()
 	if m.damaged.Load() {
 		if err := m.wipe(); err != nil {
 			return nil, v.failed(nil, 0, err)
@@ -97,7 +98,7 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 	}
 	if m.remote == nil || m.remote.insecure != repo.Insecure {
 		m.disconnect()
-		m.remote = newRemote(m.cfg, repo.Insecure)
+		m.remote = newRemote(m.cfg, repo.Insecure, m.hostKeys)
 	}
 	v := &visit{mirror: m, repo: repo, cred: cred}
 	if repo.Type != "" && repo.Type != "git" {
@@ -105,23 +106,46 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 		return nil, v.failed(nil, 0, fault.With(err, "", "use a Git repository"))
 	}
 	status, err := v.list(ctx, m.suffix)
-	if status == 404 && !strings.HasSuffix(repo.URL, ".git") {
-		// URLs are kept without ".git", and some servers insist on it.
-		other := ".git"
-		if m.suffix != "" {
-			other = ""
+	for _, other := range spellings(repo.URL) {
+		if status != 404 || other == m.suffix {
+			continue
 		}
 		if again, second := v.list(ctx, other); again != 404 {
-			m.suffix, err = other, second
+			m.suffix, status, err = other, again, second
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if err := v.read(); err != nil {
+		v.close()
 		return nil, v.failed(nil, 0, err)
 	}
 	return v, nil
+}
+
+// spellings are the ways to name a repository to its server: URLs are kept
+// without ".git", and some servers insist on it; SSH servers may count its
+// path from the home of the user.
+func spellings(url string) []string {
+	switch {
+	case hub.IsSSH(url):
+		return []string{"", relativeWay, ".git"}
+	case strings.HasSuffix(url, ".git"):
+		return nil
+	}
+	return []string{"", ".git"}
+}
+
+// close ends the conversation. What it is about is done or has failed by then.
+func (v *visit) close() {
+	if v.session == nil {
+		return
+	}
+	if err := v.session.Close(); err != nil {
+		v.log.Debug("conversation not ended in peace", logkey.Repository, v.repo.ID, logkey.Error, err)
+	}
+	v.session = nil
 }
 
 // failed explains what went wrong in an exchange, or without one.
@@ -139,15 +163,19 @@ func (v *visit) failed(x *exchange, timeout time.Duration, err error) error {
 	return f.explain()
 }
 
-func (v *visit) list(ctx context.Context, suffix string) (status int, err error) {
+func (v *visit) list(ctx context.Context, spelling string) (status int, err error) {
+	v.close()
 	limit, cancel := context.WithTimeout(ctx, v.cfg.ListTimeout)
 	defer cancel()
 	limit, x := begin(limit, v.cfg.MaxListBytes)
-	if v.session, err = v.remote.session(v.repo.URL+suffix, v.cred); err == nil {
+	if v.session, err = v.remote.session(v.repo, spelling, v.cred); err == nil {
 		v.listed, err = v.session.AdvertisedReferencesContext(limit)
 	}
 	if err == nil {
 		return 200, nil
+	}
+	if v.session != nil {
+		v.close()
 	}
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("list refs: %w", ctx.Err())

@@ -217,6 +217,8 @@ func (noCredentials) Credential(context.Context, hub.TenantID, hub.RepositoryID)
 	return hub.Credential{}, nil
 }
 
+func (noCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) { return nil, nil }
+
 func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
 
 // newMirrors makes mirrors that are closed when the test ends.

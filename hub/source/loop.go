@@ -180,8 +180,11 @@ func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	wait := min(l.cfg.First<<min(n-1, 20), l.cfg.Most)
 	wait = run.Spread(wait, 0.2, rand.Float64()) //nolint:gosec // jitter
 	level := slog.LevelInfo
-	if fault.KindOf(err) == fault.Internal {
+	switch {
+	case fault.KindOf(err) == fault.Internal:
 		level = slog.LevelError
+	case errors.As(err, new(hostKeyError)):
+		level = slog.LevelWarn
 	}
 	l.log.Log(ctx, level, "repository not fetched", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Attempt, n, logkey.Wait, wait, logkey.Error, err)
 	if err := l.work.Failed(ctx, item, fault.Sentence(err), l.clock.Now().Add(wait)); err != nil {

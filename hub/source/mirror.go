@@ -38,7 +38,7 @@ type mirror struct {
 
 	// What follows belongs to whoever has the turn.
 	remote   *remote
-	suffix   string   // ".git" where the server wants the path with it
+	suffix   string   // of spellings, the one that the server takes
 	listing  [32]byte // of the refs that are stored; zero: not known
 	timeouts int      // transfers in a row that timed out
 	swept    bool     // leftovers of an earlier process are gone
@@ -126,6 +126,11 @@ func (m *mirror) rest() {
 	m.mu.Lock()
 	clear(m.refused)
 	m.mu.Unlock()
+}
+
+// hostKeys gives the keys of SSH servers that the tenant has stored.
+func (m *mirror) hostKeys(ctx context.Context) ([]hub.HostKey, error) {
+	return m.creds.HostKeys(ctx, m.tenant) //nolint:wrapcheck // the caller does
 }
 
 func (m *mirror) disconnect() {

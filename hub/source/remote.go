@@ -27,12 +27,14 @@ type remote struct {
 	insecure bool
 	http     *http.Transport
 	git      transport.Transport
+	dialer   *net.Dialer // of SSH
+	hostKeys hostKeysFunc
 }
 
 // newRemote makes the way for one repository, with connections of its own, so
 // that no credential and no TLS setting of another repository is ever near.
-func newRemote(cfg Config, insecure bool) *remote {
-	r := &remote{insecure: insecure}
+func newRemote(cfg Config, insecure bool, hostKeys hostKeysFunc) *remote {
+	r := &remote{insecure: insecure, hostKeys: hostKeys, dialer: guard{cfg.AllowedNetworks}.dialer()}
 	r.http = &http.Transport{
 		// No proxy from the environment: the guard must see the real address.
 		DialContext:         guard{cfg.AllowedNetworks}.dialer().DialContext,
@@ -46,19 +48,26 @@ func newRemote(cfg Config, insecure bool) *remote {
 	return r
 }
 
-// session starts one conversation about a repository. Other schemes than HTTP
-// get their own transport here.
-func (r *remote) session(repo string, cred hub.Credential) (transport.UploadPackSession, error) {
-	u, err := url.Parse(repo)
+// session starts one conversation about a repository. The spelling is what the
+// server wants behind the path of its URL, or, over SSH, the way to give it.
+func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credential) (session, error) {
+	u, err := url.Parse(repo.URL)
 	if err != nil || u.Host == "" {
 		return nil, fault.With(fault.New(fault.Invalid, "the repository URL cannot be parsed"), "", "write it like https://git.example.com/team/repository.git")
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "http", "https":
 	case "ssh":
-		return nil, fault.With(fault.New(fault.Invalid, "ssh:// repositories are not supported yet"), "", "use the repository's https:// URL with a token")
+		target, err := sshTargetOf(u, spelling, repo, cred)
+		if err != nil {
+			return nil, err
+		}
+		return &sshSession{remote: r, target: target}, nil
 	default:
 		return nil, fault.With(fault.New(fault.Invalid, "repositories with the scheme %q are not supported", u.Scheme), "", "use the repository's https:// URL")
+	}
+	if cred.SSHPrivateKey != "" && cred.Password == "" && cred.BearerToken == "" {
+		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or give it a user name and a token")
 	}
 	host := u.Hostname()
 	if strings.Contains(host, ":") {
@@ -66,7 +75,7 @@ func (r *remote) session(repo string, cred hub.Credential) (transport.UploadPack
 	}
 	port, _ := strconv.Atoi(u.Port()) // 0: the scheme's own
 	s, err := r.git.NewUploadPackSession(&transport.Endpoint{
-		Protocol: strings.ToLower(u.Scheme), Host: host, Port: port, Path: u.EscapedPath(),
+		Protocol: strings.ToLower(u.Scheme), Host: host, Port: port, Path: u.EscapedPath() + spelling,
 	}, auth(cred))
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -106,6 +115,16 @@ func begin(ctx context.Context, limit int64) (context.Context, *exchange) {
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }
 
+// exchangeOf is the exchange that a context is bound to. Without one, nothing
+// may be read.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return &exchange{}
+}
+
+// note keeps the first thing that went wrong.
 func (x *exchange) note(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -106,6 +106,8 @@ type Credentials interface {
 	// Credential gives the repository's own credential, or that of the best
 	// template, or none.
 	Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (hub.Credential, error)
+	// HostKeys gives the keys of SSH servers that the tenant has stored.
+	HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error)
 }
 
 // Mirrors are all repositories of one replica. Any number of goroutines may

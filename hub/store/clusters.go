@@ -17,7 +17,8 @@ const (
 	selectClusters = `
 		SELECT c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
 		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
-		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at
+		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
+		       c.refusal
 		FROM   cluster c
 		LEFT   JOIN directory.my_presence p ON p.cluster_id = c.id
 		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
@@ -61,7 +62,7 @@ func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 	var at *time.Time
 	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
 		&c.Server, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
-		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at)
+		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal)
 	if receiptSeq != nil && at != nil {
 		c.Receipt = &hub.Receipt{Seq: *receiptSeq, Root: root, At: *at}
 	}

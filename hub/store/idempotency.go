@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
 )
@@ -14,13 +15,41 @@ const (
 		INSERT INTO idempotency (tenant_id, caller, key, request_hash) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant_id, caller, key) DO NOTHING`
 	selectIdempotent = `SELECT request_hash, status, body FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3`
-	// Whoever took a key and died gives it up after ten minutes.
+	// Whoever took a key and died gives it up soon: that two tries run at once
+	// does no harm, because only one of them can take effect.
 	retakeIdempotent = `
 		UPDATE idempotency SET created_at = now()
-		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL AND created_at < now() - interval '10 minutes'`
-	dropIdempotent   = `DELETE FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
-	finishIdempotent = `UPDATE idempotency SET status = $4, body = $5 WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
+		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL AND created_at < now() - interval '10 seconds'`
+	dropIdempotent = `DELETE FROM idempotency WHERE tenant_id = $1 AND caller = $2 AND key = $3 AND status IS NULL`
+	// 102: it has taken effect, and its answer is not known here (yet). The
+	// body then names the try that did it.
+	settleIdempotent = `
+		UPDATE idempotency SET status = 102, body = $4
+		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
+	finishIdempotent = `
+		UPDATE idempotency SET status = $5, body = $6
+		WHERE  tenant_id = $1 AND caller = $2 AND key = $3 AND (status IS NULL OR (status = 102 AND body = $4))`
 )
+
+// effective is the status of a request that has taken effect without its
+// answer being kept.
+const effective = 102
+
+// SettleIdempotent notes, in the very transaction of its effect, that a
+// request with a key has taken effect. The error is fault.Conflict if another
+// try of the same request was faster.
+func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.Once, caller string) error {
+	n, err := exec(ctx, t.tx, "settle idempotency key", settleIdempotent, t.id, caller, once.Key, []byte(once.Attempt))
+	if err == nil && n == 0 {
+		return carriedOut()
+	}
+	return err
+}
+
+func carriedOut() error {
+	return fault.With(fault.New(fault.Conflict, "a request with this idempotency key was carried out, and its answer was lost"), "",
+		"look at what it was to change before you ask again under a new key")
+}
 
 // BeginIdempotent takes a caller's key. If a request with it was answered
 // before, found is true and the answer is given again; status 0 then means
@@ -43,6 +72,9 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 		n, err := exec(ctx, t.tx, "take over idempotency key", retakeIdempotent, t.id, caller, key)
 		return 0, nil, n == 0, err
 	}
+	if *code == effective {
+		return 0, nil, false, carriedOut()
+	}
 	if body, err = t.openAnswer(ctx, caller, key, body); err != nil {
 		return 0, nil, false, err
 	}
@@ -50,22 +82,23 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 }
 
 // FinishIdempotent stores the answer to the request that took the key; with
-// status 0 it gives the key back, because there is no answer. The answer is
-// sealed, because it may show a secret once.
-func (t *Tenant) FinishIdempotent(ctx context.Context, key, caller string, status int, body []byte) error {
+// status 0 it gives the key back, because there is no answer, unless the
+// request has taken effect all the same. The answer is sealed, because it may
+// show a secret once.
+func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error {
 	if status == 0 {
-		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, key)
+		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, once.Key)
 		return err
 	}
 	keys, err := t.keys(ctx)
 	if err != nil {
 		return err
 	}
-	sealed, err := seal.Seal(keys.Credential, t.answerFor(caller, key), body)
+	sealed, err := seal.Seal(keys.Credential, t.answerFor(caller, once.Key), body)
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, t.tx, "store answer", finishIdempotent, t.id, caller, key, status, sealed)
+	_, err = exec(ctx, t.tx, "store answer", finishIdempotent, t.id, caller, once.Key, []byte(once.Attempt), status, sealed)
 	return err
 }
 

@@ -34,6 +34,12 @@ const (
 		UPDATE cluster
 		SET    agent_id = $3, fingerprint = $4, agent_version = $5, updated_at = $6, version = version + 1
 		WHERE  tenant_id = $1 AND id = $2`
+	noteRefusal = `UPDATE cluster SET refusal = $3 WHERE tenant_id = $1 AND id = $2`
+	// A clone stays visible until it is dealt with: that the original
+	// connects says nothing about it.
+	dropRefusal = `
+		UPDATE cluster SET refusal = NULL
+		WHERE  tenant_id = $1 AND id = $2 AND refusal IS NOT NULL AND refusal ->> 'stage' <> 'fingerprint'`
 	noteAttempts   = `UPDATE enrolment SET attempts = $3 WHERE tenant_id = $1 AND id = $2`
 	putCertificate = `SELECT directory.put_certificate($1, $2, $3, $4, $5)`
 
@@ -178,14 +184,39 @@ func (s *System) Attempted(ctx context.Context, prefix string, a hub.Attempt) er
 				return missing(err, "there is no such join token")
 			}
 			t.changed(changeCluster, string(cluster))
-			_, err := exec(ctx, t.tx, "note attempt", noteAttempts, t.id, p.enrolment, lastAttempts(attempts, a))
-			return err
+			b := &pgx.Batch{}
+			b.Queue(noteAttempts, t.id, p.enrolment, lastAttempts(attempts, a))
+			b.Queue(noteRefusal, t.id, cluster, hub.Refusal{
+				At: a.At, Address: a.Address, Stage: a.Stage, Message: clean(a.Message), AgentVersion: a.AgentVersion,
+			})
+			if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+				return fmt.Errorf("note attempt: %w", err)
+			}
+			return nil
 		})
 		if err != nil && fault.KindOf(err) != fault.Missing {
 			return err
 		}
 	}
 	return nil
+}
+
+// Refused notes why a cluster's agent was not let in.
+func (s *System) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
+		return noCluster()
+	}
+	r.At, r.Message = micro(r.At), clean(r.Message)
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
+		n, err := exec(ctx, t.tx, "note refusal", noteRefusal, t.id, cluster, r)
+		if err == nil && n == 0 {
+			return noCluster()
+		}
+		if err == nil {
+			t.changed(changeCluster, string(cluster))
+		}
+		return err
+	})
 }
 
 // Renewed notes a further certificate of an agent.
@@ -240,6 +271,9 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		if _, err := exec(ctx, t.tx, "store facts of cluster", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion,
 			nonNil(a.APIVersions), a.Readyz); err != nil {
+			return err
+		}
+		if _, err := exec(ctx, t.tx, "forget the refusal of cluster", dropRefusal, t.id, a.Cluster); err != nil {
 			return err
 		}
 		if err := t.attach(ctx, a); err != nil {

@@ -106,6 +106,46 @@ func TestLinkDirectory(t *testing.T) {
 			t.Errorf("without a session: error %v, want Offline", err)
 		}
 	})
+	t.Run("SEC-K1 why an agent was refused stays with its cluster until it connects, a clone for longer", func(t *testing.T) {
+		of := func(v *world) (r *hub.Refusal) {
+			storetest.In(t, db, v.tenant, func(ctx context.Context, tx *store.Tenant) error {
+				r = must[hub.Cluster](t)(tx.ClusterByID(ctx, v.cluster.ID)).Refusal
+				return nil
+			})
+			return r
+		}
+		refusal := func() *hub.Refusal { return of(w) }
+		connect := func() {
+			check(t, s.Connected(ctx, hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s4", Replica: "r1", At: now()}))
+		}
+		want := hub.Refusal{At: now(), Address: "192.0.2.1:5", Stage: "version", Message: "too old\x00", AgentVersion: "0.0.1"}
+		check(t, s.Refused(ctx, w.tenant, w.cluster.ID, want))
+		want.Message = "too old\uFFFD"
+		if diff := cmp.Diff(&want, refusal()); diff != "" {
+			t.Errorf("refusal: %s", diff)
+		}
+		connect()
+		if r := refusal(); r != nil {
+			t.Errorf("after a connection: %+v", r)
+		}
+		want.Stage = "fingerprint"
+		check(t, s.Refused(ctx, w.tenant, w.cluster.ID, want))
+		connect()
+		if r := refusal(); r == nil || r.Stage != "fingerprint" {
+			t.Errorf("a clone after a connection of the original: %+v", r)
+		}
+		other := build(t, db, "refused", "refused")
+		check(t, s.Attempted(ctx, "refused", hub.Attempt{At: now(), Address: "192.0.2.2:1", Stage: "expired", Message: "it expired"}))
+		if r := refusal(); r.Stage != "fingerprint" {
+			t.Errorf("ISO-1 an attempt at another tenant's cluster shows: %+v", r)
+		}
+		if err := s.Refused(ctx, w.tenant, other.cluster.ID, want); fault.KindOf(err) != fault.Missing {
+			t.Errorf("ISO-1 a refusal in another tenant's name: %v", err)
+		}
+		if r := of(other); r == nil || r.Stage != "expired" || r.Message != "it expired" {
+			t.Errorf("after a failed enrolment: %+v", r)
+		}
+	})
 	t.Run("INV-6 an agent that nobody has seen is not connected", func(t *testing.T) {
 		old := hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", Replica: "r3", At: now().Add(-time.Hour)}
 		other := storetest.Open(t)

@@ -23,7 +23,7 @@ const (
 )
 
 // schemaVersion is the newest migration that this program needs.
-const schemaVersion = 14
+const schemaVersion = 15
 
 // Migrate brings the database to the schema of this program. It connects as
 // the owner of the database, who is used for nothing else. Roles that do not

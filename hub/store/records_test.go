@@ -194,7 +194,7 @@ func TestIdempotency(t *testing.T) {
 	}
 	finish := func(key string, status int, body string) {
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-			return tx.FinishIdempotent(ctx, key, "ann", status, []byte(body))
+			return tx.FinishIdempotent(ctx, hub.Once{Key: key, Attempt: "try"}, "ann", status, []byte(body))
 		})
 	}
 	if _, _, found, err := begin("k", "ann", hash); found || err != nil {
@@ -224,6 +224,44 @@ func TestIdempotency(t *testing.T) {
 	if _, _, found, _ := begin("given back", "ann", hash); found {
 		t.Error("a key that was given back was found")
 	}
+	settle := func(key, attempt string) error {
+		return db.InTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) error {
+			return tx.SettleIdempotent(ctx, hub.Once{Key: key, Attempt: attempt}, "ann")
+		})
+	}
+	t.Run("FT-D2 a request whose answer was lost takes effect once", func(t *testing.T) {
+		if _, _, _, err := begin("lost", "ann", hash); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a request may write in several transactions
+			if err := settle("lost", "first"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		finish("lost", 0, "") // its own client got an error
+		if err := settle("lost", "second"); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("a second try took effect: %v", err)
+		}
+		finish("lost", 409, "the second try's") // "try" is not the one that did it
+		if _, _, _, err := begin("lost", "ann", hash); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("the repetition is told %v, want Conflict", err)
+		}
+		if err := settle("unknown", "first"); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("a key that nobody took was settled: %v", err)
+		}
+	})
+	t.Run("FT-D2 the answer replaces the note", func(t *testing.T) {
+		if _, _, _, err := begin("answered", "ann", hash); err != nil {
+			t.Fatal(err)
+		}
+		if err := settle("answered", "try"); err != nil {
+			t.Fatal(err)
+		}
+		finish("answered", 202, "done")
+		if status, body, found, err := begin("answered", "ann", hash); status != 202 || string(body) != "done" || !found || err != nil {
+			t.Errorf("%d %q %v %v", status, body, found, err)
+		}
+	})
 }
 
 func TestSessionsAndLinks(t *testing.T) {

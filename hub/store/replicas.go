@@ -19,6 +19,7 @@ const (
 		INSERT INTO directory.replica (id, name, address, draining, until) VALUES ($1, $2, $3, $4, now() + $5::interval)
 		ON CONFLICT (id) DO UPDATE SET draining = excluded.draining, seen_at = now(), until = excluded.until`
 	selectReplicas = `SELECT id, name, address, draining FROM directory.replica WHERE until > now() ORDER BY id`
+	forgetFormer   = `DELETE FROM directory.replica WHERE name = $1 AND id <> $2 RETURNING id`
 	dropReplica    = `DELETE FROM directory.replica WHERE id = $1`
 	buryReplicas   = `
 		DELETE FROM directory.replica WHERE id IN (SELECT r.id FROM directory.replica r WHERE r.until <= now() FOR UPDATE SKIP LOCKED)

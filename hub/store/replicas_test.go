@@ -70,6 +70,24 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 
+	t.Run("FT-H1 a replica that starts again under its name takes up its work at once", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.Open(t)
+		s, tenant := db.System(), storetest.Tenant(t, db, "acme")
+		put(t, db, tenant, key(), time.Now().Add(-time.Minute), false)
+		must[[]hub.Replica](t)(s.Beat(ctx, hub.Replica{ID: "a.1", Name: "a"}, time.Hour))
+		old := must[[]hub.WorkItem](t)(s.Claim(ctx, hub.WorkRefresh, "a.1", 1, time.Hour))
+		if n := must[int](t)(s.Succeed(ctx, "b", "b.1")); n != 0 {
+			t.Errorf("another one took %d items", n)
+		}
+		if n := must[int](t)(s.Succeed(ctx, "a", "a.2")); n != 1 {
+			t.Errorf("%d items were freed", n)
+		}
+		if again := claim(t, db, 1, time.Hour); len(again) != 1 || held(t, db, tenant, old[0]) {
+			t.Errorf("claimed %v", again)
+		}
+	})
+
 	t.Run("INV-4 a lease that is good stays so until the transaction ends", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)
@@ -100,7 +118,7 @@ func TestReplicas(t *testing.T) {
 			check(t, db.System().Enqueue(ctx, hub.WorkFetch, tenant, key(), time.Now(), false))
 		}
 		share := func(owner string, among ...string) []hub.WorkItem {
-			return must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, hub.WorkFetch, owner, among, 100, time.Hour))
+			return must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, hub.WorkFetch, owner, among, 100, time.Hour, nil))
 		}
 		home := map[string]string{}
 		for _, r := range []string{"a", "b", "c"} {
@@ -132,7 +150,7 @@ func TestReplicas(t *testing.T) {
 		for range 20 {
 			check(t, db.System().Enqueue(ctx, hub.WorkFetch, tenant, key(), time.Now().Add(-time.Minute), false))
 		}
-		if got := must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, hub.WorkFetch, "a", []string{"a", "stuck"}, 100, time.Hour)); len(got) != 20 {
+		if got := must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, hub.WorkFetch, "a", []string{"a", "stuck"}, 100, time.Hour, nil)); len(got) != 20 {
 			t.Errorf("claimed %d of 20 items that wait for a minute", len(got))
 		}
 	})
@@ -148,7 +166,7 @@ func TestReplicas(t *testing.T) {
 		})
 		of := func(kind, key string) string {
 			for _, r := range among {
-				items := must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, kind, r, among, 100, time.Hour))
+				items := must[[]hub.WorkItem](t)(db.System().ClaimShare(ctx, kind, r, among, 100, time.Hour, nil))
 				if slices.ContainsFunc(items, func(i hub.WorkItem) bool { return i.Key == key }) {
 					return r
 				}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -168,34 +169,33 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 	if !hub.ValidID(string(id)) {
 		return hub.Credential{}, noRepository()
 	}
-	var username, url string
+	var own, username, url string
 	var sealed []byte
-	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&username, &sealed, &url)
+	err := t.tx.QueryRow(ctx, selectCredential, t.id, id).Scan(&own, &sealed, &url)
 	if err != nil {
 		return hub.Credential{}, missing(err, "there is no such repository")
 	}
-	if sealed == nil && username == "" {
+	// The user name of an SSH address belongs to the address, and does not
+	// mean that there is a credential.
+	if sealed == nil && (own == "" || hub.IsSSH(url)) {
 		err := t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
-		if err := missing(err, "no template"); fault.KindOf(err) == fault.Missing {
-			return hub.Credential{}, nil
-		}
-		if err != nil {
+		if err := missing(err, "no template"); err != nil && fault.KindOf(err) != fault.Missing {
 			return hub.Credential{}, fmt.Errorf("look for a credential template: %w", err)
 		}
 	}
-	c := hub.Credential{Username: username}
-	if sealed == nil {
-		return c, nil
+	var c hub.Credential
+	if sealed != nil {
+		plain, err := t.openCredential(ctx, id, sealed)
+		if err != nil {
+			return hub.Credential{}, fmt.Errorf("open credential of %q: %w", id, err)
+		}
+		if err := json.Unmarshal(plain, &c); err != nil {
+			return hub.Credential{}, fault.New(fault.Internal, "the credential of %q is not readable", id)
+		}
 	}
-	plain, err := t.openCredential(ctx, id, sealed)
-	if err != nil {
-		return hub.Credential{}, fmt.Errorf("open credential of %q: %w", id, err)
-	}
-	if err := json.Unmarshal(plain, &c); err != nil {
-		return hub.Credential{}, fault.New(fault.Internal, "the credential of %q is not readable", id)
-	}
-	if c.Username == "" {
-		c.Username = username
+	c.Username = cmp.Or(c.Username, own, username)
+	if own != "" && hub.IsSSH(url) {
+		c.Username = own
 	}
 	return c, nil
 }

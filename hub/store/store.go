@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -214,12 +215,15 @@ func (db *DB) once(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn 
 	if err := fn(ctx, t); err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.HubStoreBeforeFlush)
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
+	failpoint.Here(failpoint.HubStoreBeforeCommit)
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	failpoint.Here(failpoint.HubStoreAfterCommit)
 	return nil
 }
 

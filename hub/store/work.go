@@ -101,7 +101,7 @@ const (
 		), turns AS (
 			SELECT w.tenant_id, c.key, c.ready, row_number() OVER (PARTITION BY w.tenant_id ORDER BY c.ready) AS turn
 			FROM   waiting w
-			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended
+			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended AND t.id <> ALL ($5::uuid[])
 			CROSS  JOIN LATERAL (
 				SELECT i.key, i.ready FROM work.item i
 				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()`
@@ -127,9 +127,19 @@ const (
 	// and only the items of a replica that is gone find another one. What its
 	// replica leaves waiting is anybody's.
 	claimShare = claimHead + `
-				  AND  (i.ready <= now() - $6::interval
-				        OR $2 = (SELECT r FROM unnest($5::text[]) r ORDER BY hashtextextended(coalesce(i.route, i.key)::text || r, 0) DESC LIMIT 1))` + claimTail
+				  AND  (i.ready <= now() - $7::interval
+				        OR $2 = (SELECT r FROM unnest($6::text[]) r ORDER BY hashtextextended(coalesce(i.route, i.key)::text || r, 0) DESC LIMIT 1))` + claimTail
 
+	// A transaction that enqueues an item again may be about to commit. Only with
+	// the rows locked do the next two statements see the same: else the first
+	// one finds nothing to keep, the second one nothing to drop, and the item
+	// sleeps until its lease ends.
+	lockWork = `
+		SELECT FROM work.item i
+		JOIN   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		       ON i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key
+		ORDER  BY i.kind, i.tenant_id, i.key
+		FOR    UPDATE OF i`
 	// An item that was enqueued again while it was leased stays.
 	keepWork = `
 		UPDATE work.item i
@@ -151,6 +161,11 @@ const (
 		SET    ready = now() + $5::interval
 		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
 		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+	giveBackWork = `
+		UPDATE work.item i
+		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '',
+		       forced = i.forced OR i.forced_next, forced_next = false
+		WHERE  i.owner = $1 AND i.token IS NOT NULL`
 	countWork = `SELECT count(*) FROM work.item WHERE kind = $1 AND due <= now()`
 )
 
@@ -169,16 +184,29 @@ func (s *System) Enqueue(ctx context.Context, kind string, tenant hub.TenantID, 
 // Claim leases up to limit items that are due to owner. Tenants take turns.
 // An item that is neither done nor put off within the lease is due again.
 func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
-	return s.claim(ctx, claimWork, kind, owner, limit, lease)
+	return s.ClaimExcept(ctx, kind, owner, limit, lease, nil)
+}
+
+// ClaimExcept is Claim that leaves out some tenants.
+func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
+	return s.claim(ctx, claimWork, kind, owner, limit, lease, some(except))
 }
 
 // patience is how long an item waits for the replica that it belongs to.
 const patience = 5 * time.Second
 
-// ClaimShare is Claim for one of several replicas, which share out the items
-// by their repositories.
-func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration) ([]hub.WorkItem, error) {
-	return s.claim(ctx, claimShare, kind, owner, limit, lease, among, patience)
+// ClaimShare is ClaimExcept for one of several replicas, which share out the
+// items by their repositories.
+func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
+	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, patience)
+}
+
+// some gives an empty list for none: null would leave out all.
+func some(tenants []hub.TenantID) []hub.TenantID {
+	if tenants == nil {
+		return []hub.TenantID{}
+	}
+	return tenants
 }
 
 func (s *System) claim(ctx context.Context, statement string, args ...any) ([]hub.WorkItem, error) {
@@ -201,6 +229,9 @@ func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
 	}
 	kinds, tenants, keys, tokens := columns(items)
 	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "lock finished work", lockWork, kinds, tenants, keys, tokens); err != nil {
+			return err
+		}
 		if _, err := exec(ctx, tx, "keep work that came again", keepWork, kinds, tenants, keys, tokens); err != nil {
 			return err
 		}
@@ -220,6 +251,40 @@ func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time)
 		_, err := exec(ctx, tx, "put work off", postponeWork, kinds, tenants, keys, tokens, due)
 		return err
 	})
+}
+
+// Succeed ends all leases of earlier processes of a replica of that name, and
+// forgets them: they are dead, or will find that they have lost what they
+// held.
+func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
+	var n int64
+	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		n = 0
+		former, err := list(ctx, tx, "former processes", pgx.RowTo[string], forgetFormer, name, id)
+		if err != nil {
+			return err
+		}
+		for _, owner := range former {
+			freed, err := exec(ctx, tx, "give back work", giveBackWork, owner)
+			if err != nil {
+				return err
+			}
+			n += freed
+		}
+		return nil
+	})
+	return int(n), err
+}
+
+// GiveBack ends all leases of an owner, whose process before this one is dead,
+// and gives how many there were. What it held is due again.
+func (s *System) GiveBack(ctx context.Context, owner string) (int, error) {
+	var n int64
+	err := retry(ctx, func() (err error) {
+		n, err = exec(ctx, s.db.system, "give back work", giveBackWork, owner)
+		return err
+	})
+	return int(n), err
 }
 
 // Renew makes the leases of items last for lease from now, and gives how many

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
@@ -66,6 +68,28 @@ func TestWorkQueue(t *testing.T) {
 		check(t, db.System().Done(t.Context(), second))
 		if third := claim(t, db, 1, time.Minute); len(third) != 0 {
 			t.Errorf("claimed %+v, want nothing more", third)
+		}
+	})
+	t.Run("INV-1 what is enqueued by a transaction that commits during Done is due at once", func(t *testing.T) {
+		t.Parallel()
+		urls := storetest.Database(t)
+		db := storetest.OpenURLs(t, urls.Config())
+		tenant, k := storetest.Tenant(t, db, "acme"), key()
+		put(t, db, tenant, k, past, false)
+		first := claim(t, db, 1, time.Hour)
+		other, look := storetest.Connect(t, urls.Superuser), storetest.Connect(t, urls.Superuser)
+		tx := must[pgx.Tx](t)(other.Begin(t.Context()))
+		_, err := tx.Exec(t.Context(), `SELECT work.put($1, ARRAY[$2], ARRAY[$3::uuid], ARRAY[$4::timestamptz], ARRAY[false])`, tenant, hub.WorkRefresh, k, past)
+		check(t, err)
+		done := make(chan error, 1)
+		go func() { done <- db.System().Done(t.Context(), first) }()
+		for waiting := 0; waiting == 0; { // until Done waits for the row
+			check(t, look.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
+		}
+		check(t, tx.Commit(t.Context()))
+		check(t, <-done)
+		if again := claim(t, db, 1, time.Minute); len(again) != 1 {
+			t.Errorf("claimed %+v, want the item again at once, not when its lease ends", again)
 		}
 	})
 	t.Run("INV-4 a lost lease decides nothing any more", func(t *testing.T) {

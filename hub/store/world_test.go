@@ -109,7 +109,7 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)
-	check(t, tx.FinishIdempotent(ctx, "key", w.mark, 201, []byte(w.mark)))
+	check(t, tx.FinishIdempotent(ctx, hub.Once{Key: "key"}, w.mark, 201, []byte(w.mark)))
 }
 
 func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
@@ -118,6 +118,7 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		&hub.Credential{Username: w.mark, Password: "secret of " + w.mark}))
 	w.template = must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://git.test/" + w.mark, Name: w.mark},
 		&hub.Credential{Username: w.mark, Password: "template secret of " + w.mark}))
+	check(t, tx.PutHostKeys(ctx, []hub.HostKey{{Host: "git.test", Type: "ssh-rsa", Key: w.mark}}))
 	must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/" + w.mark, Commit: "c0ffee"}}, now(), ""))
 	w.cluster = must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: w.mark}, Server: "https://" + w.mark}))
 	w.enrolment = must[hub.Enrolment](t)(tx.CreateEnrolment(ctx,

@@ -79,6 +79,10 @@ func (d *directory) Connected(_ context.Context, a hub.Attachment) error {
 	return nil
 }
 
+func (d *directory) Refused(context.Context, hub.TenantID, hub.ClusterID, hub.Refusal) error {
+	return nil
+}
+
 func (d *directory) Seen(context.Context, []hub.Sighting) error { return nil }
 func (d *directory) Disconnected(context.Context, hub.TenantID, hub.ClusterID, string) error {
 	return nil

@@ -43,16 +43,28 @@ type world struct {
 	faults    faults
 	stop      func()
 	count     int
+	mode      string   // of an agent that has an account of its own and the rights of its chart
+	scope     []string // its namespaces
+	guard     string   // contents of its guard file
 }
 
 // newWorld starts an agent and waits until it is attached.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, nil)
+}
+
+// newWorldWith is newWorld for an agent that is installed otherwise.
+func newWorldWith(t *testing.T, with func(*world)) *world {
 	t.Helper()
 	w := &world{fakeHub: newHub(t), t: t, state: filepath.Join(t.TempDir(), "state")}
 	id := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	w.namespace, w.home = cut(id+"-app"), cut(id+"-agent")
 	for _, ns := range []string{w.namespace, w.home} {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ns + "}\n")
+	}
+	if with != nil {
+		with(w)
 	}
 	w.run()
 	return w
@@ -67,12 +79,16 @@ func (w *world) run() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	c := daemon.Config{
+		StateDir: w.state, Namespace: w.home, REST: conf, JoinToken: w.token, Log: quiet(w.t), Wrap: w.faults.wrap,
+	}
+	if w.mode != "" || w.guard != "" {
+		w.install(&c)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- daemon.Run(ctx, daemon.Config{
-			StateDir: w.state, Namespace: w.home, REST: conf, JoinToken: w.token, Log: quiet(w.t), Wrap: w.faults.wrap,
-		})
+		done <- daemon.Run(ctx, c)
 	}()
 	var once sync.Once
 	w.stop = func() {

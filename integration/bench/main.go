@@ -29,6 +29,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if flag.Arg(0) == gitChild {
+		if err := runGitChild(ctx, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, only: map[string]bool{}}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
@@ -66,6 +73,14 @@ func (b *bench) wants(ids ...string) bool {
 func (b *bench) run(ctx context.Context, bin string) (err error) {
 	if bin, err = filepath.Abs(bin); err != nil {
 		return err
+	}
+	if b.only["GIT"] {
+		if err := b.compareGit(ctx); err != nil {
+			return fmt.Errorf("GIT: %w", err)
+		}
+		if len(b.only) == 1 {
+			return nil
+		}
 	}
 	dir, err := os.MkdirTemp("", "capstan-bench-")
 	if err != nil {

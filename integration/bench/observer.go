@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,24 +35,20 @@ type observer struct {
 	at      time.Time         // of the last event
 }
 
+// observe begins to watch. It goes on until ctx ends: an API server ends the
+// watch of a reader that it takes for slow, and then all is listed again.
 func observe(ctx context.Context, c *harness.Cluster, kinds ...schema.GroupVersionResource) (*observer, error) {
 	o := &observer{marks: map[string]string{}, changed: make(chan struct{})}
 	for _, k := range kinds {
-		list, err := c.Dynamic().Resource(k).List(ctx, metav1.ListOptions{})
+		w, err := o.begin(ctx, c, k)
 		if err != nil {
 			return nil, err
-		}
-		w, err := c.Dynamic().Resource(k).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			o.see(k.Resource, &list.Items[i], false)
 		}
 		go func() {
-			for e := range w.ResultChan() {
-				if obj, ok := e.Object.(*unstructured.Unstructured); ok {
-					o.see(k.Resource, obj, e.Type == watch.Deleted)
+			for {
+				o.follow(k, w)
+				if w, err = o.begin(ctx, c, k); err != nil {
+					return
 				}
 			}
 		}()
@@ -58,9 +56,47 @@ func observe(ctx context.Context, c *harness.Cluster, kinds ...schema.GroupVersi
 	return o, nil
 }
 
-func (o *observer) see(kind string, obj *unstructured.Unstructured, gone bool) {
+// begin lists a kind, forgets what is gone, and watches from there.
+func (o *observer) begin(ctx context.Context, c *harness.Cluster, k schema.GroupVersionResource) (w watch.Interface, err error) {
+	err = harness.Eventually(ctx, func(ctx context.Context) error {
+		list, err := c.Dynamic().Resource(k).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		there := map[string]bool{}
+		for i := range list.Items {
+			there[keyOf(k, &list.Items[i])] = true
+			o.see(k, &list.Items[i], false)
+		}
+		o.mu.Lock()
+		maps.DeleteFunc(o.marks, func(key, _ string) bool { return strings.HasPrefix(key, k.Resource+" ") && !there[key] })
+		o.mu.Unlock()
+		w, err = c.Dynamic().Resource(k).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+		return err
+	})
+	return w, err
+}
+
+// follow returns when the watch has ended.
+func (o *observer) follow(k schema.GroupVersionResource, w watch.Interface) {
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if e.Type == watch.Error {
+			return
+		}
+		if obj, ok := e.Object.(*unstructured.Unstructured); ok {
+			o.see(k, obj, e.Type == watch.Deleted)
+		}
+	}
+}
+
+func keyOf(k schema.GroupVersionResource, obj *unstructured.Unstructured) string {
+	return k.Resource + " " + obj.GetNamespace() + "/" + obj.GetName()
+}
+
+func (o *observer) see(k schema.GroupVersionResource, obj *unstructured.Unstructured, gone bool) {
 	now := time.Now()
-	key := kind + " " + obj.GetNamespace() + "/" + obj.GetName()
+	key := keyOf(k, obj)
 	value := obj.GetLabels()[mark]
 	if v, ok, _ := unstructured.NestedString(obj.Object, "data", mark); ok {
 		value = v

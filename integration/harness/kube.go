@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -215,11 +216,21 @@ func (c *Cluster) each(ctx context.Context, manifests string, do func(dynamic.Re
 // AccountKubeconfig writes a kubeconfig file for a service account, with a
 // token that the API server issues, and returns its name.
 func (c *Cluster) AccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	return c.AccountKubeconfigTo(ctx, namespace, name, "")
+}
+
+// AccountKubeconfigTo is AccountKubeconfig that names another server than the cluster's own, if one is
+// given.
+func (c *Cluster) AccountKubeconfigTo(ctx context.Context, namespace, name, server string) (string, error) {
 	token, err := c.AccountToken(ctx, namespace, name)
 	if err != nil {
 		return "", err
 	}
-	return c.kubeconfig("account-"+namespace+"-"+name, &clientapi.AuthInfo{Token: token})
+	file := "account-" + namespace + "-" + name
+	if server == "" {
+		return c.kubeconfigTo(c.URL(), file, &clientapi.AuthInfo{Token: token})
+	}
+	return c.kubeconfigTo(server, file+"-"+rand.Text(), &clientapi.AuthInfo{Token: token})
 }
 
 // AccountToken asks the API server for a day's token of a service account.

@@ -20,41 +20,6 @@ import (
 // AgentNamespace is where agents of this package keep their state.
 const AgentNamespace = "capstan-system"
 
-// agentRights are the account and the rights of the agent's own chart. It is
-// never a member of system:masters: the API server asks these rules about each
-// request.
-func agentRights() (string, error) {
-	root, err := SourceRoot()
-	if err != nil {
-		return "", err
-	}
-	rules, err := os.ReadFile(filepath.Join(root, "charts", "capstan-agent", "files", "rules.yaml"))
-	if err != nil {
-		return "", fmt.Errorf("read the rights of the agent's chart: %w", err)
-	}
-	return `apiVersion: v1
-kind: Namespace
-metadata: {name: capstan-system}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: capstan-agent, namespace: capstan-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: capstan-agent}
-rules:
-` + string(rules) + `
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: capstan-agent}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: capstan-agent}
-subjects:
-- {kind: ServiceAccount, name: capstan-agent, namespace: capstan-system}
-`, nil
-}
-
 // HubOptions say how a hub is started.
 type HubOptions struct {
 	Bin      string // folder with capstan-hub
@@ -63,6 +28,7 @@ type HubOptions struct {
 	Secret   string // that GitHub webhooks are signed with
 	Replica  string
 	Settings map[string]any // merged into the configuration
+	Env      []string       // added to the hub's environment
 
 	MasterKey string // file; empty: one of its own
 	Internal  bool   // with a port for other replicas
@@ -171,7 +137,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	var err error
 	h.process, err = start(command{
 		name: "capstan-hub", path: filepath.Join(h.options.Bin, "capstan-hub"), args: []string{"serve", "--config", h.file("hub.yaml")},
-		log: h.LogFile(), orphan: syscall.SIGTERM,
+		log: h.LogFile(), orphan: syscall.SIGTERM, env: h.options.Env,
 	})
 	if err != nil {
 		return err
@@ -200,6 +166,9 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
+// Dir is where the hub keeps its configuration, mirrors and log.
+func (h *Hub) Dir() string { return h.options.Dir }
+
 // LogFile is where the hub logs to.
 func (h *Hub) LogFile() string { return h.file("hub.log") }
 
@@ -211,6 +180,9 @@ func (h *Hub) Signal(sig syscall.Signal) error { return h.process.cmd.Process.Si
 
 // MasterKeyFile is where its master key is.
 func (h *Hub) MasterKeyFile() string { return cmp.Or(h.options.MasterKey, h.file("master.key")) }
+
+// Ended is closed when the hub's process, as it is now, has ended.
+func (h *Hub) Ended() <-chan struct{} { return h.process.done }
 
 // Kill ends the hub as a crash would.
 func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
@@ -224,6 +196,8 @@ type AgentOptions struct {
 	Dir       string
 	Cluster   *Cluster
 	JoinToken string // only the first start needs one
+	Through   string // URL of the API server, such as that of a Ledger; empty: the cluster's own
+	Env       []string
 }
 
 // An Agent is the real binary as a process of its own, with the rights of a
@@ -239,14 +213,14 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's folder: %w", err)
 	}
-	rights, err := agentRights()
+	rights, err := AgentRights("cluster")
 	if err != nil {
 		return nil, err
 	}
 	if err := o.Cluster.Apply(ctx, rights); err != nil {
 		return nil, fmt.Errorf("give the agent its rights: %w", err)
 	}
-	kubeconfig, err := o.Cluster.AccountKubeconfig(ctx, AgentNamespace, "capstan-agent")
+	kubeconfig, err := o.Cluster.AccountKubeconfigTo(ctx, AgentNamespace, "capstan-agent", o.Through)
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
@@ -269,10 +243,16 @@ func (a *Agent) Start(context.Context) error {
 			"run", "--kubeconfig", a.kubeconfig, "--namespace", AgentNamespace,
 			"--state-dir", filepath.Join(a.options.Dir, "state"), "--join-token-file", filepath.Join(a.options.Dir, "join-token"),
 		},
-		log: a.LogFile(), orphan: syscall.SIGTERM,
+		log: a.LogFile(), orphan: syscall.SIGTERM, env: a.options.Env,
 	})
 	return err
 }
+
+// Ended is closed when the agent's process, as it is now, has ended.
+func (a *Agent) Ended() <-chan struct{} { return a.process.done }
+
+// StateDir is what the agent keeps on its disk.
+func (a *Agent) StateDir() string { return filepath.Join(a.options.Dir, "state") }
 
 // LogFile is where the agent logs to.
 func (a *Agent) LogFile() string { return filepath.Join(a.options.Dir, "agent.log") }

@@ -146,9 +146,13 @@ func (c *Cluster) userKubeconfig(file, user string, groups []string) (string, er
 
 // kubeconfig writes a file with one context and everything inside it.
 func (c *Cluster) kubeconfig(file string, as *clientapi.AuthInfo) (string, error) {
+	return c.kubeconfigTo(c.URL(), file, as)
+}
+
+func (c *Cluster) kubeconfigTo(server, file string, as *clientapi.AuthInfo) (string, error) {
 	path := filepath.Join(c.dir.path, file+".kubeconfig")
 	config := clientapi.NewConfig()
-	config.Clusters[c.Name] = &clientapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.authority.pem}
+	config.Clusters[c.Name] = &clientapi.Cluster{Server: server, CertificateAuthorityData: c.authority.pem}
 	config.AuthInfos["user"] = as
 	config.Contexts[c.Name] = &clientapi.Context{Cluster: c.Name, AuthInfo: "user"}
 	config.CurrentContext = c.Name

@@ -29,13 +29,15 @@ type directory struct {
 	hellos      int // Connected calls
 	left        int // Disconnected calls
 	seen        map[string]int
+	attempted   []hub.Attempt // failed ones, in order
+	refusals    map[hub.ClusterID][]hub.Refusal
 	serials     []string // of certificates, in order of issue
 }
 
 func newDirectory() *directory {
 	d := &directory{
 		invitations: map[[32]byte]*hub.Invitation{}, attempts: map[string][]string{}, members: map[hub.ClusterID]hub.Member{},
-		connected: map[hub.ClusterID]hub.Attachment{}, seen: map[string]int{},
+		connected: map[hub.ClusterID]hub.Attachment{}, refusals: map[hub.ClusterID][]hub.Refusal{}, seen: map[string]int{},
 	}
 	d.changed = sync.NewCond(&d.mu)
 	return d
@@ -126,7 +128,11 @@ func (d *directory) Redeem(_ context.Context, r hub.Redemption) error {
 }
 
 func (d *directory) Attempted(_ context.Context, prefix string, a hub.Attempt) error {
-	return d.do(func() error { d.attempts[prefix] = append(d.attempts[prefix], a.Stage); return nil })
+	return d.do(func() error {
+		d.attempts[prefix] = append(d.attempts[prefix], a.Stage)
+		d.attempted = append(d.attempted, a)
+		return nil
+	})
 }
 
 func (d *directory) Renewed(_ context.Context, c hub.Certificate) error {
@@ -169,6 +175,10 @@ func (d *directory) Seen(_ context.Context, all []hub.Sighting) error {
 		}
 		return nil
 	})
+}
+
+func (d *directory) Refused(_ context.Context, _ hub.TenantID, c hub.ClusterID, r hub.Refusal) error {
+	return d.do(func() error { d.refusals[c] = append(d.refusals[c], r); return nil })
 }
 
 func (d *directory) Disconnected(_ context.Context, _ hub.TenantID, c hub.ClusterID, session string) error {

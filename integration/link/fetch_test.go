@@ -198,7 +198,7 @@ func TestBulkLaneEnds(t *testing.T) {
 	}
 	// In steps, so that the control lane is never silent for long.
 	for n := 1; n < 100 && p.open() > 1; n++ {
-		clock.Wait(4)
+		clock.Wait(5)
 		clock.Advance(4 * time.Second)
 	}
 	p.awaitOpen(1)

@@ -3,9 +3,13 @@ package link_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -27,23 +31,25 @@ type services struct {
 	linkv1.UnimplementedObservedServer
 	linkv1.UnimplementedBlobsServer
 
-	mu       sync.Mutex
-	changed  *sync.Cond
-	logs     map[string][]*linkv1.Row // by cluster, from the certificate
-	acked    map[string]uint64
-	receipts map[string]uint64 // seq of the newest barrier with equal roots
-	taken    map[string]map[uint64]*linkv1.ReportUp
-	credit   uint64
-	rewound  string
-	blobs    map[string][]byte
-	lanes    []string // that fetches came in on
-	garble   func(*linkv1.Row)
+	mu          sync.Mutex
+	changed     *sync.Cond
+	logs        map[string][]*linkv1.Row // by cluster, from the certificate
+	acked       map[string]uint64
+	receipts    map[string]uint64 // seq of the newest barrier with equal roots
+	taken       map[string]map[uint64]*linkv1.ReportUp
+	credit      uint64
+	rewound     string
+	blobs       map[string][]byte
+	unsupported map[string][]uint64 // rows that agents named
+	lanes       []string            // that fetches came in on
+	garble      func(*linkv1.Row)
 }
 
 func newServices() *services {
 	s := &services{
 		logs: map[string][]*linkv1.Row{}, acked: map[string]uint64{}, receipts: map[string]uint64{},
 		taken: map[string]map[uint64]*linkv1.ReportUp{}, credit: 64 << 10, blobs: map[string][]byte{},
+		unsupported: map[string][]uint64{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s
@@ -131,6 +137,7 @@ func (s *services) acks(cluster string, stream grpc.BidiStreamingServer[linkv1.F
 		}
 		a := up.GetAck()
 		s.mu.Lock()
+		s.unsupported[cluster] = append(s.unsupported[cluster], a.GetUnsupported()...)
 		s.acked[cluster] = max(s.acked[cluster], a.GetSeq())
 		if b := a.GetBarrier(); b > 0 && b == a.GetSeq() && b <= uint64(len(s.logs[cluster])) && bytes.Equal(a.GetRoot(), rootOf(s.logs[cluster][:b])) {
 			s.receipts[cluster] = max(s.receipts[cluster], b)
@@ -212,6 +219,7 @@ type replica struct {
 	world     *world
 	authority *fleet.Authority
 	addr      string
+	split     *tunnel.Splitter
 	stop      func()
 }
 
@@ -258,11 +266,14 @@ func (w *world) start() *replica {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	split := tunnel.Split(ln, tunnel.SplitConfig{Link: a.TLS(), Log: w.log.logger()})
+	split := tunnel.Split(ln, tunnel.SplitConfig{Link: a.TLS(), Log: w.log.logger(), HTTP: &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.Certificate() },
+	}})
 	done := make(chan error, 1)
 	go func() {
 		done <- run.Run(ctx,
 			run.Part{Name: "port", Run: split.Run},
+			run.Part{Name: "web", Run: func(ctx context.Context) error { return serveWeb(ctx, split.HTTP(), split.WebSocket()) }},
 			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return s.Serve(ctx, split.Link()) }})
 	}()
 	var once sync.Once
@@ -275,7 +286,20 @@ func (w *world) start() *replica {
 		})
 	}
 	w.t.Cleanup(stop)
-	return &replica{Server: s, world: w, authority: a, addr: ln.Addr().String(), stop: stop}
+	return &replica{Server: s, world: w, authority: a, addr: ln.Addr().String(), split: split, stop: stop}
+}
+
+// serveWeb serves HTTP until ctx ends.
+func serveWeb(ctx context.Context, ln net.Listener, h http.Handler) error {
+	mux := http.NewServeMux()
+	mux.Handle(tunnel.WebSocketPath, h)
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // inviter makes tokens that lead to an address with the hub's key.

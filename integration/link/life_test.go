@@ -146,7 +146,7 @@ func TestHalfOpen(t *testing.T) {
 	hello := a.sessions.awaitOpened(1)
 	w.dir.await(func() bool { return w.dir.connected[a.cluster].Session == hello.GetSessionId() })
 	hubClock.Wait(hubTimers)
-	agentClock.Wait(4) // watch, heartbeat, renewal, bulk
+	agentClock.Wait(5) // watch, heartbeat, renewal, bulk, watchdog
 
 	p.swallow(true)
 	t.Run("FT-L2 the hub notices within 30 s", func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestSilentHub(t *testing.T) {
 	p := newProxy(t, r.addr)
 	a := w.join(r, p.addr(), tenant(), func(c *link.Config) { c.Clock = agentClock })
 	a.sessions.awaitOpened(1)
-	agentClock.Wait(4)
+	agentClock.Wait(5)
 	p.swallow(true)
 	agentClock.Advance(31 * time.Second)
 	err := a.sessions.awaitClosed(1)
@@ -217,7 +217,7 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	hubClock.Wait(hubTimers)
-	agentClock.Wait(4)
+	agentClock.Wait(5)
 
 	// Asleep for three days: the session is dead, and half the life of the
 	// certificate less a quarter, which Random = 0 makes it, has passed.

@@ -179,10 +179,10 @@ func live(ctx context.Context, a *stack.API, app, name string) error {
 func restarted(t *testing.T, h *harness.Hub) {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	if err := s.Web.Healthy(ctx, strings.TrimPrefix(h.URL, "http://")); err != nil {
+	if err := s.Front.Healthy(ctx, strings.TrimPrefix(h.URL, "http://")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Link.Healthy(ctx, h.Link); err != nil {
+	if err := s.Gate.Healthy(ctx, h.Link); err != nil {
 		t.Fatal(err)
 	}
 }

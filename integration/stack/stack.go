@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -35,6 +36,9 @@ type Options struct {
 	Say      func(format string, args ...any)
 	Settings map[string]any // merged into the hub's configuration
 	Replicas int            // hubs behind a balancer; 0 or 1: one hub without
+	Faulty   bool           // with a ledger, and wires that can fail, between the parts
+	HubEnv   []string       // added to the hub's environment
+	AgentEnv []string       // added to that of the agents
 }
 
 // A Stack is a running installation and a signed-in admin.
@@ -43,11 +47,16 @@ type Stack struct {
 	Git      *harness.Git
 	Hub      *harness.Hub      // the first
 	Hubs     []*harness.Hub    // all
-	Web      *harness.Balancer // of the API; nil with one hub
-	Link     *harness.Balancer // of agents; nil with one hub
+	Front    *harness.Balancer // before their APIs; nil with one hub
+	Gate     *harness.Balancer // before their links; nil with one hub
 	Clusters map[string]*harness.Cluster
 	Agents   map[string]*harness.Agent
 	API      *API
+
+	// With Options.Faulty only.
+	Ledgers map[string]*harness.Ledger // before each API server
+	Link    *harness.Wire              // between agents and hub
+	SQL     *harness.SQLWire           // between hub and Postgres
 
 	options Options
 	stops   []func() error
@@ -61,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
-	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}}
+	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}, Ledgers: map[string]*harness.Ledger{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -125,53 +134,42 @@ func (s *Stack) startHub(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := harness.HubOptions{Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: s.options.Settings}
-	if s.options.Replicas > 1 {
-		if err := s.startBalancers(); err != nil {
+	settings := s.options.Settings
+	if s.options.Faulty {
+		if urls, settings, err = s.startWires(); err != nil {
 			return err
 		}
-		o.Internal, o.PublicURL, o.Agents = true, "http://"+s.Web.Address, s.Link.Address
 	}
-	for i := range max(1, s.options.Replicas) {
-		if s.Web != nil {
-			o.Replica = fmt.Sprintf("replica-%d", i)
-		}
-		if i > 0 {
-			o.Dir, o.MasterKey = s.file(fmt.Sprintf("hub-%d", i)), s.Hub.MasterKeyFile()
-		}
-		h, err := harness.StartHub(ctx, o)
-		if err != nil {
-			return err
-		}
-		s.later(func() error { return h.Stop() })
-		if s.Hubs = append(s.Hubs, h); i == 0 {
-			s.Hub = h
-		}
-		if s.Web != nil {
-			s.Web.Add(harness.Backend{Address: strings.TrimPrefix(h.URL, "http://"), Health: h.URL + "/readyz"})
-			s.Link.Add(harness.Backend{Address: h.Link, Health: h.URL + "/readyz"})
-		}
+	err = s.startHubs(ctx, harness.HubOptions{
+		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: settings, Env: s.options.HubEnv,
+	})
+	if err != nil {
+		return err
+	}
+	if s.Link != nil {
+		s.Link.Retarget(s.Hub.Link)
 	}
 	return nil
 }
 
-// startBalancers puts plain TCP balancers before the replicas.
-func (s *Stack) startBalancers() (err error) {
-	for _, b := range []**harness.Balancer{&s.Web, &s.Link} {
-		if *b, err = harness.StartBalancer(); err != nil {
-			return err
-		}
-		s.later((*b).Stop)
+// startWires puts wires around the hub, and gives what it has to know of them.
+func (s *Stack) startWires() (harness.URLs, map[string]any, error) {
+	urls := s.Postgres.NetworkURLs("capstan")
+	var err error
+	if s.SQL, err = harness.NewSQLWire(s.Postgres.Address()); err != nil {
+		return urls, nil, err
 	}
-	return nil
-}
-
-// URL is where people reach the hub.
-func (s *Stack) URL() string {
-	if s.Web != nil {
-		return "http://" + s.Web.Address
+	s.later(s.SQL.Stop)
+	for _, u := range []*string{&urls.App, &urls.System, &urls.Owner} {
+		*u = strings.Replace(*u, s.Postgres.Address(), s.SQL.Addr(), 1)
 	}
-	return s.Hub.URL
+	if s.Link, err = harness.NewWire(""); err != nil {
+		return urls, nil, err
+	}
+	s.later(s.Link.Stop)
+	settings := map[string]any{"agentHosts": []string{s.Link.Addr()}}
+	maps.Copy(settings, s.options.Settings)
+	return urls, settings, nil
 }
 
 func (s *Stack) startGit(ctx context.Context) error {
@@ -244,9 +242,18 @@ func (s *Stack) startAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	a, err := harness.StartAgent(ctx, harness.AgentOptions{
-		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token),
-	})
+	options := harness.AgentOptions{
+		Bin: s.options.Bin, Dir: s.file("agent-" + name), Cluster: s.Clusters[name], JoinToken: strings.TrimSpace(token), Env: s.options.AgentEnv,
+	}
+	if s.options.Faulty {
+		l, err := harness.NewLedger(s.Clusters[name])
+		if err != nil {
+			return err
+		}
+		s.later(l.Stop)
+		s.Ledgers[name], options.Through = l, l.URL
+	}
+	a, err := harness.StartAgent(ctx, options)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,12 @@ func TestConsole(t *testing.T) {
 	}
 	c := &console{live: live, manual: manual, passed: map[string]bool{}}
 	c.run(t)
+	if t.Failed() { // what the hub knew at that time
+		for _, name := range []string{"console-live", "console-manual", "console-bad"} {
+			x, err := s.API.Get(t.Context(), name)
+			t.Logf("%s: %+v %v", name, x, err)
+		}
+	}
 	for _, step := range consoleSteps {
 		t.Run(step.id+" "+step.name, func(t *testing.T) {
 			if !c.passed[step.name] {

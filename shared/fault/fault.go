@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Kind tells an edge how to answer.
@@ -32,6 +33,10 @@ type Error struct {
 	Cause  string // one sentence without secrets: what is wrong
 	Fix    string // one sentence: what to do about it; may be empty
 	Err    error  // the chain for the log; may be nil; never shown
+
+	// RetryAfter is how long the other side asks to wait before the next try;
+	// zero: it does not say.
+	RetryAfter time.Duration
 }
 
 // Error is the sentence for people, followed by the chain for logs.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"time"
@@ -15,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
-// A Dialer opens the connection below TLS. A carrier other than plain TCP,
-// such as a WebSocket, is another Dialer.
+// A Dialer opens the connection below everything else, to the hub or to the
+// proxy in front of it.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // DialConfig is how an agent reaches a hub.
@@ -27,16 +24,23 @@ type DialConfig struct {
 	Pins []Pin
 	// Certificate is the agent's; nil only to enrol.
 	Certificate *tls.Certificate
-	// Dial opens the connection; nil: TCP.
+	// Outer is what lies between agent and hub; the zero value: nothing.
+	Outer Outer
+	// Learnt remembers between dials which carrier works; nil: nothing is.
+	Learnt *Learnt
+	// Dial opens connections; nil: TCP.
 	Dial Dialer
 	// Timeout bounds connection and handshake; zero: 15 s.
 	Timeout time.Duration
-	Log     *slog.Logger
-	Clock   run.Clock
+	// Trace hears of each step as it ends; nil: nobody does.
+	Trace func(Step)
+	Log   *slog.Logger
+	Clock run.Clock
 }
 
-// Dial opens a session to the hub at host:port. Errors say in a sentence
-// how far it came: the name, the connection, the handshake, the key.
+// Dial opens a session to the hub at host:port, over the carrier that the way
+// there lets through. Errors say in a sentence how far it came: the name, the
+// connection, the proxy, the handshake, the upgrade, the key.
 func Dial(ctx context.Context, address string, cfg DialConfig) (*Session, error) {
 	timeout := cfg.Timeout
 	if timeout == 0 {
@@ -44,37 +48,25 @@ func Dial(ctx context.Context, address string, cfg DialConfig) (*Session, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	object := "hub at " + address
-
-	dial := cfg.Dial
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
-	raw, err := dial(ctx, "tcp", address)
+	conn, carrier, err := dialCarrier(ctx, address, cfg)
 	if err != nil {
-		return nil, fault.With(connectFault(err), object, "")
-	}
-	tuneSocket(raw)
-	host, _, _ := net.SplitHostPort(address)
-	conn := tls.Client(raw, clientTLS(host, cfg))
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, fault.With(handshakeFault(err), object, "")
+		return nil, fault.With(err, "hub at "+address, "")
 	}
 	s, err := NewSession(conn, SessionConfig{
-		Lane: cfg.Lane, Dialled: true, Log: cfg.Log, Clock: cfg.Clock,
+		Lane: cfg.Lane, Dialled: true, Carrier: carrier, Log: cfg.Log, Clock: cfg.Clock,
 		// The other side is the hub, which is no agent: calls that it makes
 		// need no peer.
 		Refusal: fault.New(fault.Unknown, "the other side is the hub"),
 	})
 	if err != nil {
-		_ = raw.Close()
+		_ = conn.NetConn().Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func clientTLS(host string, cfg DialConfig) *tls.Config {
+// linkTLS is the link's own handshake: TLS 1.3, both sides with their keys.
+func linkTLS(host string, cfg DialConfig) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{cfg.Lane.Protocol},
@@ -94,15 +86,7 @@ func clientTLS(host string, cfg DialConfig) *tls.Config {
 }
 
 func verifyHub(cs tls.ConnectionState, pins []Pin, protocol string) error {
-	if len(cs.PeerCertificates) == 0 {
-		return errWrongKey()
-	}
-	got := PinOf(cs.PeerCertificates[0])
-	var known bool
-	for _, p := range pins {
-		known = known || subtle.ConstantTimeCompare(p[:], got[:]) == 1
-	}
-	if !known {
+	if !pinned(cs, pins) {
 		return errWrongKey()
 	}
 	if cs.NegotiatedProtocol != protocol {
@@ -111,47 +95,23 @@ func verifyHub(cs tls.ConnectionState, pins []Pin, protocol string) error {
 	return nil
 }
 
+// pinned says whether the other side proved one of the keys.
+func pinned(cs tls.ConnectionState, pins []Pin) bool {
+	if len(cs.PeerCertificates) == 0 {
+		return false
+	}
+	got := PinOf(cs.PeerCertificates[0])
+	var known bool
+	for _, p := range pins {
+		known = known || subtle.ConstantTimeCompare(p[:], got[:]) == 1
+	}
+	return known
+}
+
 func errWrongKey() error {
 	return &fault.Error{
 		Kind:  fault.Unknown,
 		Cause: "the key it proved is not the hub's: something between intercepts TLS, the address belongs to another server, or the hub has a new key",
 		Fix:   "let TLS to the hub pass untouched; if the hub was installed anew, create a new join token",
 	}
-}
-
-// connectFault says in a sentence why there is no connection.
-func connectFault(err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return fault.Wrap(fault.Offline, err, "its name cannot be resolved")
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.Wrap(fault.Offline, err, "it does not answer; a firewall may drop the connection")
-	}
-	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("connect: %w", err)
-	}
-	return fault.Wrap(fault.Offline, err, "it cannot be connected to")
-}
-
-// handshakeFault says in a sentence why there is no handshake.
-func handshakeFault(err error) error {
-	if _, ok := fault.As(err); ok {
-		return err
-	}
-	var alert tls.AlertError
-	var record tls.RecordHeaderError
-	switch {
-	case errors.As(err, &record):
-		return fault.Wrap(fault.Offline, err, "it does not speak TLS")
-	case errors.As(err, &alert):
-		return fault.Wrap(fault.Offline, err, "it refused the TLS handshake; it may not be a hub, or a proxy stands between")
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("handshake: %w", err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fault.Wrap(fault.Offline, err, "the TLS handshake got no answer")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fault.Wrap(fault.Offline, err, "the connection was cut during the TLS handshake")
-	}
-	return fault.Wrap(fault.Offline, err, "the TLS handshake went wrong")
 }

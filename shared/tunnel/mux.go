@@ -42,7 +42,7 @@ func newYamux(conn net.Conn, lane Lane, dialled bool, log *slog.Logger) (Mux, er
 	if dialled {
 		open = yamux.Client
 	}
-	s, err := open(conn, cfg)
+	s, err := open(&gate{Conn: conn}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start the multiplexer: %w", err)
 	}

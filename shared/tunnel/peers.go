@@ -87,7 +87,7 @@ func Pass(in grpc.ServerStream, method string, to grpc.ClientConnInterface) erro
 // pump moves messages until there are no more.
 func pump(receive, send func(any) error) error {
 	for {
-		var f frame
+		var f passed
 		err := receive(&f)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -114,23 +114,23 @@ func Unreached(err error) bool {
 	return s.Code() == codes.Unavailable || s.Code() == codes.Canceled
 }
 
-// A frame is a message that nobody looks into.
-type frame struct{ data []byte }
+// passed is a message that nobody looks into.
+type passed struct{ data []byte }
 
-// codec passes frames as they are and everything else as protobuf.
+// codec passes such messages as they are and everything else as protobuf.
 type codec struct{ proto encoding.CodecV2 }
 
 func passing() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(*frame); ok {
+	if f, ok := v.(*passed); ok {
 		return mem.BufferSlice{mem.SliceBuffer(f.data)}, nil
 	}
 	return c.proto.Marshal(v)
 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if f, ok := v.(*frame); ok {
+	if f, ok := v.(*passed); ok {
 		f.data = data.Materialize()
 		return nil
 	}

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -24,6 +25,7 @@ type Session struct {
 	mux     Mux
 	wire    *wire
 	lane    Lane
+	carrier string
 	peer    Peer
 	refusal error // why there is no peer; nil if there is one
 	log     *slog.Logger
@@ -42,6 +44,8 @@ type Session struct {
 type SessionConfig struct {
 	Lane    Lane
 	Dialled bool // this side opened the connection
+	// Carrier is what the connection runs over; empty: CarrierTLS.
+	Carrier string
 	// Peer is who the other side proved to be; Refusal is why nobody.
 	Peer    Peer
 	Refusal error
@@ -60,7 +64,7 @@ func NewSession(conn net.Conn, cfg SessionConfig) (*Session, error) {
 		return nil, err
 	}
 	return &Session{
-		mux: m, wire: w, lane: cfg.Lane, peer: cfg.Peer, refusal: cfg.Refusal,
+		mux: m, wire: w, lane: cfg.Lane, carrier: cmp.Or(cfg.Carrier, CarrierTLS), peer: cfg.Peer, refusal: cfg.Refusal,
 		log: cfg.Log, idle: cfg.Idle,
 	}, nil
 }
@@ -78,6 +82,9 @@ func (s *Session) Refusal() error {
 
 // Lane is what the session is for.
 func (s *Session) Lane() Lane { return s.lane }
+
+// Carrier is what the session runs over: CarrierTLS or CarrierWebSocket.
+func (s *Session) Carrier() string { return s.carrier }
 
 // Address is where the other side connects from.
 func (s *Session) Address() string { return s.wire.RemoteAddr().String() }
@@ -186,7 +193,7 @@ func (w *wire) Write(b []byte) (int, error) {
 // when the other side no longer reads, and nothing here depends on it.
 func (w *wire) Close() error {
 	if t, ok := w.Conn.(*tls.Conn); ok {
-		return t.NetConn().Close()
+		return t.NetConn().Close() // TCP, or a WebSocket, which does the same
 	}
 	return w.Conn.Close()
 }

@@ -285,6 +285,43 @@ func TestStall(t *testing.T) {
 			t.Errorf("agent.Err() = %v, want offline", err)
 		}
 	})
+	t.Run("FT-L3 a stream that is closed on one side still ends, and hangs nobody", func(t *testing.T) {
+		agent, hub := pair(t, tunnel.Control(), somebody())
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			if c, err := hub.Accept(); err == nil {
+				accepted <- c
+			}
+		}()
+		c, err := agent.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("last words")); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		other := <-accepted
+		if b, err := io.ReadAll(other); err != nil || string(b) != "last words" {
+			t.Errorf("read %q, %v", b, err)
+		}
+		// The other side goes on writing to a stream that nobody reads: it
+		// gets an error or is freed by Close, and never waits for ever.
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			for err == nil {
+				_, err = other.Write(make([]byte, 64<<10))
+			}
+			done <- err
+		}()
+		_ = other.Close()
+		agent.Close(errTestOver)
+		hub.Close(errTestOver)
+		if err := <-done; err == nil {
+			t.Error("a write to a closed stream went well")
+		}
+	})
 	t.Run("FT-L3 one reader that stops does not hold up another stream", func(t *testing.T) {
 		agent, hub := pair(t, tunnel.Control(), somebody())
 		streams := make(chan net.Conn, 2)

@@ -163,10 +163,16 @@ func looksLikeHTTP(header [5]byte) bool {
 	return false
 }
 
-func splitTLS(cfg SplitConfig) *tls.Config {
+// linkConfig is the link's own handshake, on a shared port or in a WebSocket.
+func linkConfig(cfg SplitConfig) *tls.Config {
 	link := cfg.Link.Clone()
 	link.MinVersion = tls.VersionTLS13
 	link.NextProtos = []string{ControlProtocol, BulkProtocol}
+	return link
+}
+
+func splitTLS(cfg SplitConfig) *tls.Config {
+	link := linkConfig(cfg)
 	var web *tls.Config
 	if cfg.HTTP != nil {
 		web = cfg.HTTP.Clone()

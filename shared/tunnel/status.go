@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -20,6 +23,9 @@ const faultDomain = "capstan.dev"
 
 // mostText bounds each text of a fault on the wire; headers have a limit.
 const mostText = 1500
+
+// mostRetry bounds what the other side may ask to wait.
+const mostRetry = 5 * time.Minute
 
 // Status is the gRPC form of an error: kind, object, cause, fix and code of a
 // fault travel, its chain stays here. An error that nobody classified becomes
@@ -58,7 +64,11 @@ func faultStatus(f *fault.Error) error {
 			info.Metadata[name] = clip(text)
 		}
 	}
-	if with, err := s.WithDetails(info); err == nil {
+	details := []protoadapt.MessageV1{info}
+	if f.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryAfter)})
+	}
+	if with, err := s.WithDetails(details...); err == nil {
 		s = with
 	}
 	return s.Err()
@@ -105,12 +115,8 @@ func Fault(err error) error {
 	if !ok {
 		return err
 	}
-	for _, d := range s.Details() {
-		info, ok := d.(*errdetails.ErrorInfo)
-		if ok && info.GetDomain() == faultDomain {
-			m := info.GetMetadata()
-			return &fault.Error{Kind: fault.Kind(info.GetReason()), Code: m["code"], Object: m["object"], Cause: m["cause"], Fix: m["fix"]}
-		}
+	if f := travelled(s); f != nil {
+		return f
 	}
 	switch s.Code() {
 	case codes.Canceled:
@@ -127,6 +133,27 @@ func Fault(err error) error {
 		codes.FailedPrecondition, codes.Aborted, codes.OutOfRange, codes.Internal, codes.DataLoss, codes.Unauthenticated:
 	}
 	return fault.Wrap(fault.Internal, err, "the other side of the link has a defect")
+}
+
+// travelled gives the fault that a status carries, or nil.
+func travelled(s *status.Status) *fault.Error {
+	var f *fault.Error
+	var wait time.Duration
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == faultDomain {
+				m := d.GetMetadata()
+				f = &fault.Error{Kind: fault.Kind(d.GetReason()), Code: m["code"], Object: m["object"], Cause: m["cause"], Fix: m["fix"]}
+			}
+		case *errdetails.RetryInfo:
+			wait = d.GetRetryDelay().AsDuration()
+		}
+	}
+	if f != nil && wait > 0 {
+		f.RetryAfter = min(wait, mostRetry)
+	}
+	return f
 }
 
 // faultUnary gives callers faults instead of statuses.

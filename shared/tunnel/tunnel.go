@@ -1,5 +1,6 @@
 // Package tunnel carries the link: one TLS 1.3 connection that the agent
-// opens becomes a Session, on which both sides open streams and serve gRPC.
+// opens, on TCP or inside a WebSocket, becomes a Session, on which both sides
+// open streams and serve gRPC.
 // It never decides who may do what: it says who the other side proved to be,
 // and hub/fleet and agent/link decide. Those two call it, and the hub's daemon
 // for Split. A stream that cannot be written to within a minute ends its
@@ -12,6 +13,13 @@ import "time"
 const (
 	ControlProtocol = "link/1"
 	BulkProtocol    = "link-bulk/1"
+)
+
+// Features that the two sides name in Hello. What the other side did not name
+// is not used with it.
+const (
+	FeatureProbe       = "probe"            // a hub that knows HelloRequest.probe and EnrollRequest.probe
+	FeatureUnsupported = "unsupported-rows" // Ack.unsupported is sent and read
 )
 
 const (

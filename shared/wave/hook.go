@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -103,6 +104,7 @@ func (r *run) cleanUp(ctx context.Context) error {
 			done = append(done, it)
 		}
 	}
+	failpoint.Here(failpoint.WaveCleanUp)
 	each(r.config.Parallel, done, func(it Item) error { return r.dismiss(ctx, it) }, func(it Item, err error) {
 		if res := r.results[it.ID()]; err != nil && ctx.Err() == nil && res != nil {
 			c := *res

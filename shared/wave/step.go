@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -97,9 +98,11 @@ func (r *run) steps(ctx context.Context) error {
 				return err
 			}
 		}
+		failpoint.Here(failpoint.WaveStepBefore)
 		if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
 			return err
 		}
+		failpoint.Here(failpoint.WaveStepAfter)
 		if follows && r.config.WaveDelay > 0 {
 			if err := pause(ctx, r.config.WaveDelay); err != nil {
 				return err
@@ -230,6 +233,7 @@ func (r *run) prune(ctx context.Context, groups [][]Item, going *[]Item) error {
 			}
 			r.record(res)
 		})
+		failpoint.Here(failpoint.WavePruned)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

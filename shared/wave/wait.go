@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/health"
 )
 
@@ -52,6 +53,9 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 			first += fmt.Sprintf(", and %d more", n)
 		}
 		r.say(w.name + ": waiting for " + first)
+		if len(w.hooks) > 0 {
+			failpoint.Here(failpoint.WaveHookRunning)
+		}
 		if err := rest(ctx, hint, r.config.Poll); err != nil {
 			return err
 		}

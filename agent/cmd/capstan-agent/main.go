@@ -9,9 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -40,13 +43,14 @@ func commands() *cobra.Command {
 		Use: "capstan-agent", Short: "The agent of Capstan: keeps one cluster as its hub has accepted it",
 		SilenceUsage: true, SilenceErrors: true, Version: version.String(),
 	}
-	root.AddCommand(runCommand(), &cobra.Command{
+	root.AddCommand(runCommand(), doctorCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
 			return err
 		},
 	})
+	root.AddCommand(hidden()...)
 	return root
 }
 
@@ -63,6 +67,13 @@ func runCommand() *cobra.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
+			if text := os.Getenv("CAPSTAN_WATCHDOG"); text != "" && !cmd.Flags().Changed("watchdog") {
+				d, err := time.ParseDuration(text)
+				if err != nil {
+					return fault.New(fault.Invalid, "CAPSTAN_WATCHDOG %q is no duration; write it like 10m", text)
+				}
+				c.Watchdog = d
+			}
 			log, err := logger(level)
 			if err != nil {
 				return err
@@ -71,20 +82,70 @@ func runCommand() *cobra.Command {
 			return daemon.Run(cmd.Context(), c)
 		},
 	}
-	f := cmd.Flags()
+	flags(cmd.Flags(), &c)
+	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
+	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	return cmd
+}
+
+// doctorCommand checks what `run` would need, with the same settings.
+func doctorCommand() *cobra.Command {
+	var c daemon.Config
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check step by step what the agent needs, and say what is wrong", Args: cobra.NoArgs,
+		Long: "Check the way to the cluster's API server and to the hub, step by step, with the settings that `run` has. " +
+			"It changes nothing, may run beside an agent that runs, and works before enrolment. The exit code is 0 if all is well.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return daemon.Doctor(cmd.Context(), c, cmd.OutOrStdout()) },
+	}
+	flags(cmd.Flags(), &c)
+	return cmd
+}
+
+// flags are those that every command of the agent has in common.
+func flags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.StateDir, "state-dir", env("CAPSTAN_STATE_DIR", "/var/lib/capstan-agent"), "directory for what must survive a restart (CAPSTAN_STATE_DIR)")
 	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent's Secret and Lease (CAPSTAN_NAMESPACE)")
 	f.StringVar(&c.Kubeconfig, "kubeconfig", env("KUBECONFIG", ""), "file to reach the cluster with; empty: the pod's own rights (KUBECONFIG)")
 	f.StringVar(&c.JoinTokenFile, "join-token-file", env("CAPSTAN_JOIN_TOKEN_FILE", ""), "file with the join token of the first start (CAPSTAN_JOIN_TOKEN_FILE)")
-	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
-	return cmd
+	f.StringVar(&c.Mode, "mode", env("CAPSTAN_MODE", daemon.ModeCluster), "what the agent may do: cluster, namespaced or observe (CAPSTAN_MODE)")
+	f.StringSliceVar(&c.Namespaces, "namespaces", list(env("CAPSTAN_NAMESPACES", "")), "the namespaces that it manages in mode namespaced, or sees in mode observe (CAPSTAN_NAMESPACES)")
+	f.StringVar(&c.GuardFile, "guard-file", env("CAPSTAN_GUARD_FILE", ""), "file with rules that the hub cannot change (CAPSTAN_GUARD_FILE)")
+	f.StringVar(&c.FieldManager, "field-manager", env("CAPSTAN_FIELD_MANAGER", ""), "name under which fields are owned; empty: capstan (CAPSTAN_FIELD_MANAGER)")
+	// A password in the environment must not show up as a default in --help.
+	c.HTTPSProxy, c.NoProxy = proxyEnv("HTTPS_PROXY"), proxyEnv("NO_PROXY")
+	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy on the way to the hub, http://[user:password@]host:port; the environment keeps a password better (HTTPS_PROXY)")
+	f.Var(setter{&c.NoProxy}, "no-proxy", "hosts and networks that are reached without the proxy, separated by commas (NO_PROXY)")
+	f.StringVar(&c.OuterCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "authorities (PEM), beside the system's, that must vouch for a load balancer or TLS-inspecting proxy in front of the hub; empty: the hub's own key, proved inside, is enough (CAPSTAN_OUTER_CA_FILE)")
 }
+
+// setter is a flag that does not show its default.
+type setter struct{ to *string }
+
+// String hides what is set.
+func (setter) String() string { return "" }
+
+// Set takes the flag's value.
+func (s setter) Set(v string) error {
+	*s.to = v
+	return nil
+}
+
+// Type names the kind of value in help texts.
+func (setter) Type() string { return "string" }
+
+// proxyEnv reads a variable that is written in capitals or small letters.
+func proxyEnv(name string) string { return env(name, os.Getenv(strings.ToLower(name))) }
 
 func env(name, otherwise string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
 	}
 	return otherwise
+}
+
+// list reads comma-separated words.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func logger(level string) (*slog.Logger, error) {

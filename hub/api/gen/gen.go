@@ -39,6 +39,21 @@ func (e ApplyResultItemResult) Valid() bool {
 	}
 }
 
+// Defines values for CertificateType.
+const (
+	Ssh CertificateType = "ssh"
+)
+
+// Valid indicates whether the value is a known member of the CertificateType enum.
+func (e CertificateType) Valid() bool {
+	switch e {
+	case Ssh:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ClusterConnection.
 const (
 	ClusterConnectionConnected      ClusterConnection = "Connected"
@@ -491,6 +506,30 @@ type AuditRecord struct {
 	Via      string    `json:"via"`
 }
 
+// Certificate The host key of an SSH server.
+type Certificate struct {
+	// BuiltIn It came with this release; a key of your own for the same server takes its place.
+	BuiltIn   bool      `json:"builtIn"`
+	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
+
+	// Data The public key in base64.
+	Data        string `json:"data"`
+	Fingerprint string `json:"fingerprint"`
+	ServerName  string `json:"serverName"`
+
+	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …
+	SubType string          `json:"subType"`
+	Type    CertificateType `json:"type"`
+}
+
+// CertificateType defines model for Certificate.Type.
+type CertificateType string
+
+// CertificateList defines model for CertificateList.
+type CertificateList struct {
+	Items []Certificate `json:"items"`
+}
+
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
@@ -514,6 +553,17 @@ type Cluster struct {
 		Root string    `json:"root,omitempty,omitzero"`
 		Seq  int64     `json:"seq"`
 	} `json:"receipt,omitempty,omitzero"`
+
+	// Refusal The newest attempt of an agent to join or to connect that the hub refused, and that no connection has followed since.
+	Refusal struct {
+		Address      string    `json:"address"`
+		AgentVersion string    `json:"agentVersion,omitempty,omitzero"`
+		At           time.Time `json:"at"`
+		Message      string    `json:"message"`
+
+		// Stage What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint.
+		Stage string `json:"stage"`
+	} `json:"refusal,omitempty,omitzero"`
 	ResourceVersion string `json:"resourceVersion,omitempty,omitzero"`
 
 	// Seq Newest row of desired state.
@@ -573,7 +623,7 @@ type EnrolmentInfo struct {
 		Address string    `json:"address"`
 		At      time.Time `json:"at"`
 
-		// Stage How far it came: token, expired, used, csr, issued.
+		// Stage How far it came: token, expired, used, version, csr, store, issued.
 		Stage string `json:"stage"`
 	} `json:"attempts,omitempty,omitzero"`
 	CreatedBy string    `json:"createdBy"`
@@ -1200,6 +1250,31 @@ type ListAuditParams struct {
 	Before int64 `form:"before,omitempty" json:"before,omitempty,omitzero"`
 }
 
+// DeleteCertificatesParams defines parameters for DeleteCertificates.
+type DeleteCertificatesParams struct {
+	// ServerName As listed: a name, or `[name]:port`.
+	ServerName string `form:"serverName" json:"serverName"`
+
+	// SubType One type of key alone.
+	SubType string `form:"subType,omitempty" json:"subType,omitempty,omitzero"`
+}
+
+// AddCertificatesJSONBody defines parameters for AddCertificates.
+type AddCertificatesJSONBody struct {
+	// Fingerprint Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none.
+	Fingerprint string `json:"fingerprint,omitempty,omitzero"`
+	KnownHosts  string `json:"knownHosts"`
+
+	// Upsert Replace keys that are known and differ; otherwise they are refused.
+	Upsert bool `json:"upsert,omitempty,omitzero"`
+}
+
+// AddCertificatesParams defines parameters for AddCertificates.
+type AddCertificatesParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // EnrollClusterJSONBody defines parameters for EnrollCluster.
 type EnrollClusterJSONBody struct {
 	// ExpiresIn How long the join token can be used, such as `1h`. Empty means one hour; at most 7 days.
@@ -1263,16 +1338,19 @@ type UpdateProjectParams struct {
 
 // PutRepositoryJSONBody defines parameters for PutRepository.
 type PutRepositoryJSONBody struct {
-	// Insecure Do not verify the server's certificate.
+	// Insecure Do not verify the server: neither its TLS certificate nor its SSH host key.
 	Insecure bool   `json:"insecure,omitempty,omitzero"`
 	Name     string `json:"name,omitempty,omitzero"`
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
-	Password *string                   `json:"password,omitempty"`
-	Project  string                    `json:"project,omitempty,omitzero"`
-	Type     PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
-	Url      string                    `json:"url"`
-	Username *string                   `json:"username,omitempty"`
+	Password *string `json:"password,omitempty"`
+	Project  string  `json:"project,omitempty,omitzero"`
+
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
+	SshPrivateKey *string                   `json:"sshPrivateKey,omitempty"`
+	Type          PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
+	Url           string                    `json:"url"`
+	Username      *string                   `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -1371,6 +1449,9 @@ type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
 
 // SyncApplicationJSONRequestBody defines body for SyncApplication for application/json ContentType.
 type SyncApplicationJSONRequestBody = SyncRequest
+
+// AddCertificatesJSONRequestBody defines body for AddCertificates for application/json ContentType.
+type AddCertificatesJSONRequestBody AddCertificatesJSONBody
 
 // EnrollClusterJSONRequestBody defines body for EnrollCluster for application/json ContentType.
 type EnrollClusterJSONRequestBody EnrollClusterJSONBody
@@ -1839,6 +1920,15 @@ type ServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx echo.Context) error
+	// DeleteCertificates Forgets the host keys of an SSH server
+	// (DELETE /api/v1/certificates)
+	DeleteCertificates(ctx echo.Context, params DeleteCertificatesParams) error
+	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	// (GET /api/v1/certificates)
+	ListCertificates(ctx echo.Context) error
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// (POST /api/v1/certificates)
+	AddCertificates(ctx echo.Context, params AddCertificatesParams) error
 	// ListClusters Lists the clusters with the state of their agents
 	// (GET /api/v1/clusters)
 	ListClusters(ctx echo.Context) error
@@ -2609,6 +2699,69 @@ func (w *ServerInterfaceWrapper) VerifyAudit(ctx echo.Context) error {
 	return err
 }
 
+// DeleteCertificates converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteCertificates(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteCertificatesParams
+	// ------------- Required query parameter "serverName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "serverName", ctx.QueryParams(), &params.ServerName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter serverName: %s", err))
+	}
+
+	// ------------- Optional query parameter "subType" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subType", ctx.QueryParams(), &params.SubType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subType: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteCertificates(ctx, params)
+	return err
+}
+
+// ListCertificates converts echo context to params.
+func (w *ServerInterfaceWrapper) ListCertificates(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListCertificates(ctx)
+	return err
+}
+
+// AddCertificates converts echo context to params.
+func (w *ServerInterfaceWrapper) AddCertificates(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddCertificatesParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AddCertificates(ctx, params)
+	return err
+}
+
 // ListClusters converts echo context to params.
 func (w *ServerInterfaceWrapper) ListClusters(ctx echo.Context) error {
 	var err error
@@ -3306,6 +3459,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/repositories/:id/refresh", wrapper.RefreshRepository, options.OperationMiddlewares["refreshRepository"]...)
 	router.GET(options.BaseURL+"/api/v1/repository-credentials", wrapper.ListRepositoryCredentials, options.OperationMiddlewares["listRepositoryCredentials"]...)
 	router.DELETE(options.BaseURL+"/api/v1/repository-credentials/:id", wrapper.DeleteRepositoryCredential, options.OperationMiddlewares["deleteRepositoryCredential"]...)
+	router.DELETE(options.BaseURL+"/api/v1/certificates", wrapper.DeleteCertificates, options.OperationMiddlewares["deleteCertificates"]...)
+	router.GET(options.BaseURL+"/api/v1/certificates", wrapper.ListCertificates, options.OperationMiddlewares["listCertificates"]...)
+	router.POST(options.BaseURL+"/api/v1/certificates", wrapper.AddCertificates, options.OperationMiddlewares["addCertificates"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters", wrapper.ListClusters, options.OperationMiddlewares["listClusters"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/enroll", wrapper.EnrollCluster, options.OperationMiddlewares["enrollCluster"]...)
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
@@ -4094,6 +4250,123 @@ type VerifyAuditdefaultJSONResponse struct {
 }
 
 func (response VerifyAuditdefaultJSONResponse) VisitVerifyAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteCertificatesRequestObject struct {
+	Params DeleteCertificatesParams
+}
+
+type DeleteCertificatesResponseObject interface {
+	VisitDeleteCertificatesResponse(w http.ResponseWriter) error
+}
+
+type DeleteCertificates200JSONResponse CertificateList
+
+func (response DeleteCertificates200JSONResponse) VisitDeleteCertificatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteCertificatesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteCertificatesdefaultJSONResponse) VisitDeleteCertificatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCertificatesRequestObject struct {
+}
+
+type ListCertificatesResponseObject interface {
+	VisitListCertificatesResponse(w http.ResponseWriter) error
+}
+
+type ListCertificates200JSONResponse CertificateList
+
+func (response ListCertificates200JSONResponse) VisitListCertificatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCertificatesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListCertificatesdefaultJSONResponse) VisitListCertificatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddCertificatesRequestObject struct {
+	Params AddCertificatesParams
+	Body   *AddCertificatesJSONRequestBody
+}
+
+type AddCertificatesResponseObject interface {
+	VisitAddCertificatesResponse(w http.ResponseWriter) error
+}
+
+type AddCertificates200JSONResponse CertificateList
+
+func (response AddCertificates200JSONResponse) VisitAddCertificatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddCertificatesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AddCertificatesdefaultJSONResponse) VisitAddCertificatesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5578,6 +5851,15 @@ type StrictServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
+	// DeleteCertificates Forgets the host keys of an SSH server
+	// (DELETE /api/v1/certificates)
+	DeleteCertificates(ctx context.Context, request DeleteCertificatesRequestObject) (DeleteCertificatesResponseObject, error)
+	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	// (GET /api/v1/certificates)
+	ListCertificates(ctx context.Context, request ListCertificatesRequestObject) (ListCertificatesResponseObject, error)
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// (POST /api/v1/certificates)
+	AddCertificates(ctx context.Context, request AddCertificatesRequestObject) (AddCertificatesResponseObject, error)
 	// ListClusters Lists the clusters with the state of their agents
 	// (GET /api/v1/clusters)
 	ListClusters(ctx context.Context, request ListClustersRequestObject) (ListClustersResponseObject, error)
@@ -6235,6 +6517,102 @@ func (sh *strictHandler) VerifyAudit(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(VerifyAuditResponseObject); ok {
 		return validResponse.VisitVerifyAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteCertificates operation middleware
+func (sh *strictHandler) DeleteCertificates(ctx echo.Context, params DeleteCertificatesParams) error {
+	var request DeleteCertificatesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteCertificates(ctx.Request().Context(), request.(DeleteCertificatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteCertificates")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteCertificatesResponseObject); ok {
+		return validResponse.VisitDeleteCertificatesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListCertificates operation middleware
+func (sh *strictHandler) ListCertificates(ctx echo.Context) error {
+	var request ListCertificatesRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListCertificates(ctx.Request().Context(), request.(ListCertificatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListCertificates")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListCertificatesResponseObject); ok {
+		return validResponse.VisitListCertificatesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AddCertificates operation middleware
+func (sh *strictHandler) AddCertificates(ctx echo.Context, params AddCertificatesParams) error {
+	var request AddCertificatesRequestObject
+
+	request.Params = params
+
+	var body AddCertificatesJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AddCertificates(ctx.Request().Context(), request.(AddCertificatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddCertificates")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AddCertificatesResponseObject); ok {
+		return validResponse.VisitAddCertificatesResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

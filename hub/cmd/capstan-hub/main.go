@@ -75,6 +75,7 @@ func commands() *cobra.Command {
 		}),
 		masterKey(),
 	)
+	root.AddCommand(hidden()...)
 	return root
 }
 

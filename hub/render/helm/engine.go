@@ -231,6 +231,9 @@ func (e *evaluator) explain(unit string, err error) error {
 		cause = words.words
 	} else if known, ok := fault.As(err); ok {
 		kind, cause = known.Kind, known.Cause
+		if known.Object != "" {
+			cause = known.Object + ": " + cause
+		}
 	}
 	if line != "" {
 		file += ", line " + line

@@ -120,5 +120,10 @@ func checkVersion(v string) error {
 // tidy makes kustomize's words shorter: it sees the repository as a disk, so
 // its absolute paths are the repository's.
 func tidy(err error) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "'/", "'")), " ")
+	const most = 1_000
+	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "'/", "'")), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }

@@ -211,10 +211,13 @@ func (*FollowUp_Start) isFollowUp_Message() {}
 func (*FollowUp_Ack) isFollowUp_Message() {}
 
 type Ack struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`         // all rows up to here are stored
-	Barrier       uint64                 `protobuf:"varint,2,opt,name=barrier,proto3" json:"barrier,omitempty"` // seq of the barrier answered; 0: none
-	Root          []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`        // the agent's own root hash, with barrier
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Seq     uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`         // all rows up to here are stored
+	Barrier uint64                 `protobuf:"varint,2,opt,name=barrier,proto3" json:"barrier,omitempty"` // seq of the barrier answered; 0: none
+	Root    []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`        // the agent's own root hash, with barrier
+	// Rows of this batch whose kind the agent does not know. They are stored
+	// and change nothing; a newer agent may know them.
+	Unsupported   []uint64 `protobuf:"varint,15,rep,packed,name=unsupported,proto3" json:"unsupported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +269,13 @@ func (x *Ack) GetBarrier() uint64 {
 func (x *Ack) GetRoot() []byte {
 	if x != nil {
 		return x.Root
+	}
+	return nil
+}
+
+func (x *Ack) GetUnsupported() []uint64 {
+	if x != nil {
+		return x.Unsupported
 	}
 	return nil
 }
@@ -1782,11 +1792,12 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
 	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ackB\t\n" +
-	"\amessage\"E\n" +
+	"\amessage\"g\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\abarrier\x18\x02 \x01(\x04R\abarrier\x12\x12\n" +
-	"\x04root\x18\x03 \x01(\fR\x04root\"\x9b\x01\n" +
+	"\x04root\x18\x03 \x01(\fR\x04root\x12 \n" +
+	"\vunsupported\x18\x0f \x03(\x04R\vunsupported\"\x9b\x01\n" +
 	"\n" +
 	"FollowDown\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x0e.link.v1.BatchH\x00R\x05batch\x12,\n" +

@@ -22,11 +22,14 @@ const (
 )
 
 type EnrollRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	Csr           []byte                 `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"` // PKCS#10, DER
-	Fingerprint   string                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	AgentVersion  string                 `protobuf:"bytes,4,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Token        string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Csr          []byte                 `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"` // PKCS#10, DER
+	Fingerprint  string                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	AgentVersion string                 `protobuf:"bytes,4,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	// A probe asks whether the token would do, and leaves it unused. The answer
+	// has nothing but the cluster's name.
+	Probe         bool `protobuf:"varint,5,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -87,6 +90,13 @@ func (x *EnrollRequest) GetAgentVersion() string {
 		return x.AgentVersion
 	}
 	return ""
+}
+
+func (x *EnrollRequest) GetProbe() bool {
+	if x != nil {
+		return x.Probe
+	}
+	return false
 }
 
 type EnrollResponse struct {
@@ -273,12 +283,13 @@ var File_link_v1_identity_proto protoreflect.FileDescriptor
 
 const file_link_v1_identity_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/identity.proto\x12\alink.v1\"~\n" +
+	"\x16link/v1/identity.proto\x12\alink.v1\"\x94\x01\n" +
 	"\rEnrollRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x10\n" +
 	"\x03csr\x18\x02 \x01(\fR\x03csr\x12 \n" +
 	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint\x12#\n" +
-	"\ragent_version\x18\x04 \x01(\tR\fagentVersion\"\x9a\x01\n" +
+	"\ragent_version\x18\x04 \x01(\tR\fagentVersion\x12\x14\n" +
+	"\x05probe\x18\x05 \x01(\bR\x05probe\"\x9a\x01\n" +
 	"\x0eEnrollResponse\x12\x14\n" +
 	"\x05chain\x18\x01 \x03(\fR\x05chain\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x19\n" +

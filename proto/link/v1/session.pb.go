@@ -27,17 +27,20 @@ const (
 )
 
 type HelloRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AgentVersion  string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	AgentId       string                 `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"` // random, made at enrolment
-	Epoch         string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // random, made at each start of the agent process
-	Features      []string               `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
-	Fingerprint   string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                    // UID of the namespace kube-system
-	KubeVersion   string                 `protobuf:"bytes,6,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"` // such as "v1.35.4"
-	ApiVersions   []string               `protobuf:"bytes,7,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"` // "apps/v1", "apps/v1/Deployment" …, sorted
-	Readyz        string                 `protobuf:"bytes,8,opt,name=readyz,proto3" json:"readyz,omitempty"`                              // "ok", or what the API server's /readyz said
-	Cursor        *Cursor                `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	SentUnixNano  int64                  `protobuf:"varint,10,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AgentVersion string                 `protobuf:"bytes,1,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	AgentId      string                 `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"` // random, made at enrolment
+	Epoch        string                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // random, made at each start of the agent process
+	Features     []string               `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	Fingerprint  string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                    // UID of the namespace kube-system
+	KubeVersion  string                 `protobuf:"bytes,6,opt,name=kube_version,json=kubeVersion,proto3" json:"kube_version,omitempty"` // such as "v1.35.4"
+	ApiVersions  []string               `protobuf:"bytes,7,rep,name=api_versions,json=apiVersions,proto3" json:"api_versions,omitempty"` // "apps/v1", "apps/v1/Deployment" …, sorted
+	Readyz       string                 `protobuf:"bytes,8,opt,name=readyz,proto3" json:"readyz,omitempty"`                              // "ok", or what the API server's /readyz said
+	Cursor       *Cursor                `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	SentUnixNano int64                  `protobuf:"varint,10,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
+	// A probe asks whether this agent would be let in, and changes nothing: it
+	// attaches nobody, replaces nobody and gets no keys.
+	Probe         bool `protobuf:"varint,11,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -140,6 +143,13 @@ func (x *HelloRequest) GetSentUnixNano() int64 {
 		return x.SentUnixNano
 	}
 	return 0
+}
+
+func (x *HelloRequest) GetProbe() bool {
+	if x != nil {
+		return x.Probe
+	}
+	return false
 }
 
 // Cursor is how far the agent's copy of the desired log goes.
@@ -520,7 +530,7 @@ var File_link_v1_session_proto protoreflect.FileDescriptor
 
 const file_link_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/session.proto\x12\alink.v1\"\xcf\x02\n" +
+	"\x15link/v1/session.proto\x12\alink.v1\"\xe5\x02\n" +
 	"\fHelloRequest\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x14\n" +
@@ -532,7 +542,8 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\x06readyz\x18\b \x01(\tR\x06readyz\x12'\n" +
 	"\x06cursor\x18\t \x01(\v2\x0f.link.v1.CursorR\x06cursor\x12$\n" +
 	"\x0esent_unix_nano\x18\n" +
-	" \x01(\x03R\fsentUnixNano\"R\n" +
+	" \x01(\x03R\fsentUnixNano\x12\x14\n" +
+	"\x05probe\x18\v \x01(\bR\x05probe\"R\n" +
 	"\x06Cursor\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +

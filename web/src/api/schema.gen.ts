@@ -455,6 +455,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the SSH servers that are known by their host keys, the built-in ones too */
+        get: operations["listCertificates"];
+        put?: never;
+        /** Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan */
+        post: operations["addCertificates"];
+        /** Forgets the host keys of an SSH server */
+        delete: operations["deleteCertificates"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters": {
         parameters: {
             query?: never;
@@ -1314,6 +1333,24 @@ export interface components {
             /** Format: date-time */
             createdAt?: string;
         };
+        CertificateList: {
+            items: components["schemas"]["Certificate"][];
+        };
+        /** @description The host key of an SSH server. */
+        Certificate: {
+            serverName: string;
+            /** @enum {string} */
+            type: "ssh";
+            /** @description ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa … */
+            subType: string;
+            /** @description The public key in base64. */
+            data: string;
+            fingerprint: string;
+            /** @description It came with this release; a key of your own for the same server takes its place. */
+            builtIn: boolean;
+            /** Format: date-time */
+            createdAt?: string;
+        };
         Cluster: {
             id: string;
             name: string;
@@ -1344,6 +1381,16 @@ export interface components {
                 /** Format: date-time */
                 at: string;
             };
+            /** @description The newest attempt of an agent to join or to connect that the hub refused, and that no connection has followed since. */
+            refusal?: {
+                /** Format: date-time */
+                at: string;
+                address: string;
+                /** @description What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint. */
+                stage: string;
+                message: string;
+                agentVersion?: string;
+            };
             /** @description Newest first; not in lists. */
             enrolments?: components["schemas"]["EnrolmentInfo"][];
             /** Format: date-time */
@@ -1362,7 +1409,7 @@ export interface components {
                 /** Format: date-time */
                 at: string;
                 address: string;
-                /** @description How far it came: token, expired, used, csr, issued. */
+                /** @description How far it came: token, expired, used, version, csr, store, issued. */
                 stage: string;
             }[];
         };
@@ -2207,7 +2254,9 @@ export interface operations {
                     username?: string;
                     /** @description Write only; a password or an access token. Absent keeps the stored one. */
                     password?: string;
-                    /** @description Do not verify the server's certificate. */
+                    /** @description Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one. */
+                    sshPrivateKey?: string;
+                    /** @description Do not verify the server: neither its TLS certificate nor its SSH host key. */
                     insecure?: boolean;
                 };
             };
@@ -2330,6 +2379,87 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listCertificates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The host keys. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    addCertificates: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    knownHosts: string;
+                    /** @description Replace keys that are known and differ; otherwise they are refused. */
+                    upsert?: boolean;
+                    /** @description Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none. */
+                    fingerprint?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The host keys that are trusted now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteCertificates: {
+        parameters: {
+            query: {
+                /** @description As listed: a name, or `[name]:port`. */
+                serverName: string;
+                /** @description One type of key alone. */
+                subType?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The host keys that are gone. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

@@ -86,6 +86,11 @@ function Row({ cluster }: { cluster: Cluster }) {
         <Badge variant="dot" color={colors[cluster.connection]}>
           {labels[cluster.connection]}
         </Badge>
+        {cluster.refusal && (
+          <Text size="xs" c="red" title={`${exact(cluster.refusal.at)} from ${cluster.refusal.address}`}>
+            Refused {ago(cluster.refusal.at, Date.now())} ({cluster.refusal.stage}): {cluster.refusal.message}
+          </Text>
+        )}
       </Table.Td>
       <Table.Td title={exact(cluster.lastSeen)}>{ago(cluster.lastSeen, Date.now())}</Table.Td>
       <Table.Td>{cluster.kubeVersion}</Table.Td>

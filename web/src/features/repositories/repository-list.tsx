@@ -1,4 +1,16 @@
-import { Badge, Button, Group, Modal, PasswordInput, Stack, Table, Text, TextInput, Title } from '@mantine/core';
+import {
+  Badge,
+  Button,
+  Group,
+  Modal,
+  PasswordInput,
+  Stack,
+  Table,
+  Text,
+  Textarea,
+  TextInput,
+  Title,
+} from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '../../api/client';
@@ -63,15 +75,21 @@ export function RepositoryList() {
   );
 }
 
+/** Says whether an address is fetched over SSH: ssh://… or the short form user@host:path. */
+const overSSH = (url: string) => /^\s*(ssh|git\+ssh|ssh\+git):\/\//i.test(url) || /^\s*[^/:\s]+:(?!\/\/)/.test(url);
+
 function AddDialog({ close }: { close: () => void }) {
-  const [form, setForm] = useState({ url: '', username: '', password: '' });
+  const [form, setForm] = useState({ url: '', username: '', password: '', sshPrivateKey: '' });
   const client = useQueryClient();
+  const ssh = overSSH(form.url);
   const add = useMutation({
     mutationFn: async () => {
-      const credential = {
-        ...(form.username ? { username: form.username } : {}),
-        ...(form.password ? { password: form.password } : {}),
-      };
+      const credential = ssh
+        ? { ...(form.sshPrivateKey ? { sshPrivateKey: form.sshPrivateKey } : {}) }
+        : {
+            ...(form.username ? { username: form.username } : {}),
+            ...(form.password ? { password: form.password } : {}),
+          };
       await api.POST('/api/v1/repositories', { body: { url: form.url, ...credential } });
     },
     onSuccess: async () => {
@@ -91,8 +109,24 @@ function AddDialog({ close }: { close: () => void }) {
       <Stack>
         {add.error && <Problem error={add.error} />}
         <TextInput label="URL" placeholder="https://git.example.com/team/manifests.git" required {...field('url')} />
-        <TextInput label="User name" autoComplete="off" {...field('username')} />
-        <PasswordInput label="Password or token" autoComplete="new-password" {...field('password')} />
+        {ssh ? (
+          <Textarea
+            label="SSH private key"
+            description="Without a passphrase. The hub encrypts it and never shows it again."
+            placeholder="-----BEGIN OPENSSH PRIVATE KEY-----"
+            autoComplete="off"
+            spellCheck={false}
+            autosize
+            minRows={4}
+            maxRows={10}
+            {...field('sshPrivateKey')}
+          />
+        ) : (
+          <>
+            <TextInput label="User name" autoComplete="off" {...field('username')} />
+            <PasswordInput label="Password or token" autoComplete="new-password" {...field('password')} />
+          </>
+        )}
         <Group justify="flex-end">
           <Button disabled={!form.url} loading={add.isPending} onClick={() => add.mutate()}>
             Add

@@ -1,0 +1,148 @@
+package apply
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// A Guard is what the cluster's owner lets an agent do. It comes from the
+// agent's own installation, so the hub can neither change nor pass it. The
+// zero value permits everything.
+type Guard struct {
+	// Observe refuses every write.
+	Observe bool
+	// Scope lists the only namespaces that the agent has rights in. Nothing
+	// cluster-scoped is seen or written then. Empty: the whole cluster.
+	Scope []string
+	// Home is the agent's own namespace.
+	Home string
+	// Rules are those of the guard file; nil: none.
+	Rules *GuardRules
+}
+
+// GuardRules are the contents of a guard file.
+type GuardRules struct {
+	AllowDelete        bool        `json:"allowDelete"`
+	AllowClusterScoped bool        `json:"allowClusterScoped"`
+	AllowOwnNamespace  bool        `json:"allowOwnNamespace"`
+	Namespaces         []string    `json:"namespaces"` // globs; "!" in front forbids; empty: all
+	Allow              []GuardKind `json:"allow"`      // empty: all
+	Deny               []GuardKind `json:"deny"`       // wins
+}
+
+// A GuardKind matches objects by globs; an empty one matches all.
+type GuardKind struct {
+	Group     string `json:"group"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Validate reports globs that cannot be read, which would match nothing.
+func (r GuardRules) Validate() error {
+	globs := slices.Clone(r.Namespaces)
+	for _, k := range slices.Concat(r.Allow, r.Deny) {
+		if k == (GuardKind{}) {
+			return fault.New(fault.Invalid, "an entry of allow or deny names nothing; write kind: \"*\" to mean everything")
+		}
+		globs = append(globs, k.Group, k.Kind, k.Namespace, k.Name)
+	}
+	for _, g := range globs {
+		if _, err := path.Match(strings.TrimPrefix(g, "!"), ""); err != nil {
+			return fault.New(fault.Invalid, "%q is no glob", g)
+		}
+	}
+	return nil
+}
+
+func (k GuardKind) matches(key manifest.Key) bool {
+	for _, p := range [...]struct{ pattern, value string }{
+		{k.Group, key.Group}, {k.Kind, key.Kind}, {k.Namespace, key.Namespace}, {k.Name, key.Name},
+	} {
+		if p.pattern != "" && !glob(p.pattern, p.value) {
+			return false
+		}
+	}
+	return true
+}
+
+// Changing the rules is up to people who can change the agent's installation.
+const guardFix = "the cluster's owner can change it in the values of the agent's chart"
+
+func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
+	return fault.With(fault.New(fault.Denied, format, args...), key.Describe(), guardFix)
+}
+
+// sees says whether the agent may look at an object at all.
+func (g Guard) sees(key manifest.Key, namespaced bool) error {
+	switch {
+	case len(g.Scope) == 0, namespaced && slices.Contains(g.Scope, key.Namespace):
+		return nil
+	case !namespaced:
+		return g.refuse(key, "this agent sees only objects of the namespaces %s, and nothing cluster-scoped", strings.Join(g.Scope, ", "))
+	}
+	return g.refuse(key, "this agent sees only the namespaces %s", strings.Join(g.Scope, ", "))
+}
+
+// writes says whether an object may be written.
+func (g Guard) writes(key manifest.Key, namespaced bool) error {
+	if g.Observe {
+		return g.refuse(key, "this agent only observes; it changes nothing")
+	}
+	if err := g.sees(key, namespaced); err != nil {
+		return err
+	}
+	r := g.Rules
+	if r == nil {
+		return nil
+	}
+	home := key.Namespace
+	if key.Group == "" && key.Kind == "Namespace" {
+		home = key.Name
+	}
+	switch {
+	case !namespaced && !r.AllowClusterScoped:
+		return g.refuse(key, "the local guard of the cluster permits nothing cluster-scoped")
+	case home != "" && home == g.Home && !r.AllowOwnNamespace:
+		return g.refuse(key, "the local guard of the cluster protects the agent's own namespace")
+	case home != "" && !matchesNamespace(r.Namespaces, home):
+		return g.refuse(key, "the local guard of the cluster does not permit changes in namespace %s", home)
+	case slices.ContainsFunc(r.Deny, func(k GuardKind) bool { return k.matches(key) }),
+		len(r.Allow) > 0 && !slices.ContainsFunc(r.Allow, func(k GuardKind) bool { return k.matches(key) }):
+		return g.refuse(key, "the local guard of the cluster does not permit changes of it")
+	}
+	return nil
+}
+
+// deletes says whether an object may be deleted.
+func (g Guard) deletes(key manifest.Key, namespaced bool) error {
+	if err := g.writes(key, namespaced); err != nil {
+		return err
+	}
+	if g.Rules != nil && !g.Rules.AllowDelete {
+		return g.refuse(key, "the local guard of the cluster permits no deletion")
+	}
+	return nil
+}
+
+// enters says whether the agent may make sure of a namespace. One of its
+// scope is there already, and may be looked at.
+func (g Guard) enters(key manifest.Key, name string) error {
+	if slices.Contains(g.Scope, name) && !g.Observe {
+		return nil
+	}
+	return g.writes(key, false)
+}
+
+// permits says whether an object of the application may be written: by the
+// cluster's owner and by its project. The caller holds mu.
+func (a *app) permits(key manifest.Key, namespaced bool) error {
+	if err := a.e.Guard.writes(key, namespaced); err != nil {
+		return err
+	}
+	return permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), key, namespaced)
+}

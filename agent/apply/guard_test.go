@@ -1,0 +1,78 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	config := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
+	home := manifest.Key{Kind: "ConfigMap", Namespace: "capstan-system", Name: "web"}
+	role := manifest.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "capstan-system:capstan-agent"}
+	space := manifest.Key{Kind: "Namespace", Name: "shop"}
+	rules := func(change func(*GuardRules)) Guard {
+		r := &GuardRules{AllowDelete: true, AllowClusterScoped: true}
+		change(r)
+		return Guard{Home: "capstan-system", Rules: r}
+	}
+	type verdict struct{ write, delete bool }
+	for name, c := range map[string]struct {
+		guard Guard
+		key   manifest.Key
+		want  verdict
+		says  string
+	}{
+		"None":               {Guard{}, role, verdict{true, true}, ""},
+		"Observe":            {Guard{Observe: true}, config, verdict{}, "only observes"},
+		"InScope":            {Guard{Scope: []string{"shop"}}, config, verdict{true, true}, ""},
+		"OutOfScope":         {Guard{Scope: []string{"shop"}}, home, verdict{}, "sees only the namespaces shop"},
+		"ScopeIsNoGlob":      {Guard{Scope: []string{"*"}}, config, verdict{}, "sees only"},
+		"ClusterOutOfScope":  {Guard{Scope: []string{"shop"}}, role, verdict{}, "nothing cluster-scoped"},
+		"NoDelete":           {rules(func(r *GuardRules) { r.AllowDelete = false }), config, verdict{true, false}, "permits no deletion"},
+		"NoClusterScoped":    {rules(func(r *GuardRules) { r.AllowClusterScoped = false }), space, verdict{}, "nothing cluster-scoped"},
+		"Home":               {rules(func(*GuardRules) {}), home, verdict{}, "agent's own namespace"},
+		"HomeItself":         {rules(func(*GuardRules) {}), manifest.Key{Kind: "Namespace", Name: "capstan-system"}, verdict{}, "agent's own namespace"},
+		"HomeAllowed":        {rules(func(r *GuardRules) { r.AllowOwnNamespace = true }), home, verdict{true, true}, ""},
+		"ForbiddenNamespace": {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), config, verdict{}, "namespace shop"},
+		"NamespaceItself":    {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), space, verdict{}, "namespace shop"},
+		"OtherNamespace":     {rules(func(r *GuardRules) { r.Namespaces = []string{"!kube-*", "*"} }), config, verdict{true, true}, ""},
+		"NotListed":          {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), config, verdict{}, "namespace shop"},
+		"ClusterAndSpaces":   {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), role, verdict{true, true}, ""},
+		"DeniedByName":       {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Kind: "ClusterRole", Name: "capstan-*"}} }), role, verdict{}, "does not permit"},
+		"DeniedGroup":        {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Group: "apps"}} }), config, verdict{true, true}, ""},
+		"DenyWins": {rules(func(r *GuardRules) {
+			r.Allow, r.Deny = []GuardKind{{Kind: "*"}}, []GuardKind{{Namespace: "shop"}}
+		}), config, verdict{}, "does not permit"},
+		"Allowed":    {rules(func(r *GuardRules) { r.Allow = []GuardKind{{Kind: "Config*"}} }), config, verdict{true, true}, ""},
+		"NotAllowed": {rules(func(r *GuardRules) { r.Allow = []GuardKind{{Kind: "Config*"}} }), role, verdict{}, "does not permit"},
+	} {
+		t.Run("SEC-K9 "+name, func(t *testing.T) {
+			t.Parallel()
+			namespaced := c.key.Namespace != ""
+			write, del := c.guard.writes(c.key, namespaced), c.guard.deletes(c.key, namespaced)
+			if got := (verdict{write == nil, del == nil}); got != c.want {
+				t.Errorf("%+v, want %+v (%v, %v)", got, c.want, write, del)
+			}
+			if del != nil && (fault.KindOf(del) != fault.Denied || !strings.Contains(fault.Sentence(del), c.says)) {
+				t.Errorf("it says %q", fault.Sentence(del))
+			}
+		})
+	}
+}
+
+func TestGuardRulesAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]GuardRules{
+		"a namespace that is no glob": {Namespaces: []string{"!["}},
+		"a kind that is no glob":      {Deny: []GuardKind{{Kind: "[a"}}},
+		"an entry of nothing":         {Deny: []GuardKind{{}}},
+	} {
+		if err := r.Validate(); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Package doctor finds out why an agent does not work: it goes the way to the
+// cluster and to the hub step by step, and says in one line each what it
+// found and what to do. It changes nothing: it enrols nobody, uses no token
+// and replaces no agent that runs. agent/daemon runs it for `capstan-agent
+// doctor`. No line contains a secret.
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+const (
+	callTime = 20 * time.Second
+	mostSkew = 2 * time.Minute // between the clocks of agent and hub
+)
+
+// A Report is what was found so far.
+type Report struct {
+	out    io.Writer
+	failed int
+}
+
+// NewReport writes lines as they come.
+func NewReport(out io.Writer) *Report { return &Report{out: out} }
+
+// Failed is how many checks went wrong.
+func (r *Report) Failed() int { return r.failed }
+
+// OK notes a check that went well.
+func (r *Report) OK(check, format string, args ...any) {
+	r.line("ok", check, fmt.Sprintf(format, args...))
+}
+
+// Warn notes something that may be meant so.
+func (r *Report) Warn(check, format string, args ...any) {
+	r.line("warn", check, fmt.Sprintf(format, args...))
+}
+
+// Skip notes a check that could not be made because of an earlier one.
+func (r *Report) Skip(check, format string, args ...any) {
+	r.line("skip", check, fmt.Sprintf(format, args...))
+}
+
+// Fail notes a check that went wrong, with what to do about it.
+func (r *Report) Fail(check string, err error) {
+	r.failed++
+	text := err.Error()
+	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
+		text = fault.Sentence(err)
+	}
+	r.line("FAIL", check, text)
+}
+
+// line writes one line, whatever the text brings along.
+func (r *Report) line(mark, check, text string) {
+	text = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, text)
+	_, _ = fmt.Fprintf(r.out, "%-4s  %-14s  %s\n", mark, check, text)
+}
+
+// A Hub is what the agent knows of its hub, from its identity or from a join
+// token.
+type Hub struct {
+	Addresses []string
+	Pins      []tunnel.Pin
+	// Certificate is the agent's; nil before enrolment.
+	Certificate *tls.Certificate
+	// Token is the secret of a join token, before enrolment.
+	Token tunnel.Secret
+	// AgentID, Fingerprint and Version are what Hello says.
+	AgentID, Fingerprint, Version string
+	// Outer is what lies in between.
+	Outer tunnel.Outer
+	// Dial opens connections; nil: TCP.
+	Dial tunnel.Dialer
+	Log  *slog.Logger
+}
+
+// Check goes the way to each of the hub's addresses.
+func (h Hub) Check(ctx context.Context, r *Report) {
+	for _, address := range h.Addresses {
+		if len(h.Addresses) > 1 {
+			r.OK("hub address", "%s", address)
+		}
+		h.checkAddress(ctx, r, address)
+	}
+}
+
+func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
+	if h.Dial == nil && h.Outer.Proxy.For(address) == nil && !resolve(ctx, r, address) {
+		return
+	}
+	var steps []tunnel.Step
+	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
+		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Outer: h.Outer, Dial: h.Dial, Log: h.Log, Clock: run.System{},
+		Trace: func(s tunnel.Step) { steps = append(steps, s) },
+	})
+	r.steps(steps, err)
+	if err != nil {
+		return
+	}
+	defer session.Close(errDone)
+	h.greet(ctx, r, session)
+}
+
+// steps notes those of a dial. One that went wrong is no failure where
+// another carrier made it good.
+func (r *Report) steps(steps []tunnel.Step, dial error) {
+	var told bool
+	for _, s := range steps {
+		switch {
+		case s.Err == nil:
+			r.OK(s.Name, "%s", s.Detail)
+		case dial == nil:
+			r.Warn(s.Name, "%s; another carrier is tried", fault.Sentence(s.Err))
+		default:
+			r.Fail(s.Name, s.Err)
+			told = true
+		}
+	}
+	if dial != nil && !told {
+		r.Fail("link", dial)
+	}
+}
+
+var errDone = fault.New(fault.Offline, "the check is over")
+
+func resolve(ctx context.Context, r *Report, address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		r.Fail("name", fault.With(fault.Wrap(fault.Offline, err, "the name of the hub, %s, cannot be resolved", host),
+			"", "check the cluster's DNS, or set HTTPS_PROXY if only a proxy resolves names"))
+		return false
+	}
+	r.OK("name", "%s is %s", host, strings.Join(found, ", "))
+	return true
+}
+
+// greet asks the hub whether it would let this agent in.
+func (h Hub) greet(ctx context.Context, r *Report, session *tunnel.Session) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	conn, err := session.Conn()
+	if err != nil {
+		r.Fail("hub", err)
+		return
+	}
+	if h.Certificate == nil {
+		res, err := linkv1.NewIdentityClient(conn).Enroll(ctx, &linkv1.EnrollRequest{
+			Token: string(h.Token), Fingerprint: h.Fingerprint, AgentVersion: h.Version, Probe: true,
+		})
+		if err != nil {
+			r.Fail("join token", err)
+			return
+		}
+		r.OK("join token", "good for cluster %q, and not used yet", res.GetClusterName())
+		return
+	}
+	sent := time.Now()
+	res, err := linkv1.NewSessionClient(conn).Hello(ctx, &linkv1.HelloRequest{
+		AgentId: h.AgentID, AgentVersion: h.Version, Epoch: "doctor", Fingerprint: h.Fingerprint, Probe: true,
+	})
+	if err != nil {
+		r.Fail("hub", err)
+		return
+	}
+	trip := time.Since(sent)
+	r.OK("hub", "version %s lets this agent in as cluster %q; round trip %s", res.GetHubVersion(), res.GetClusterName(), trip.Round(time.Millisecond))
+	if skew := time.Since(time.Unix(0, res.GetNowUnixNano())) - trip/2; skew.Abs() > mostSkew {
+		r.Warn("clock", "this clock differs from the hub's by %s; the agent uses the hub's, but certificates are checked against this one", skew.Round(time.Second))
+	}
+}

@@ -1,0 +1,76 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// watchSteps is in how many steps the watchdog waits.
+const watchSteps = 20
+
+// watchdog ends the client when the hub has answered nothing for too long,
+// whatever the reason: what is stuck in this process does not come loose by
+// waiting. Time that passed while the process did not run, as on a machine
+// that was suspended, does not count.
+func (c *Client) watchdog(ctx context.Context) error {
+	if c.cfg.Watchdog < 0 {
+		<-ctx.Done()
+		return nil
+	}
+	step := c.cfg.Watchdog / watchSteps
+	c.answered()
+	for {
+		before := c.cfg.Clock.Now()
+		if run.Sleep(ctx, c.cfg.Clock, step) != nil {
+			return nil
+		}
+		now := c.cfg.Clock.Now()
+		if now.Sub(before) > 3*step {
+			c.answered() // the next steps tell
+		}
+		c.mu.Lock()
+		silent, problem := now.Sub(c.trip), c.state.Problem
+		c.mu.Unlock()
+		if silent >= c.cfg.Watchdog {
+			err := fault.Wrap(fault.Offline, problem, "the hub has answered nothing for %s, so the agent ends itself to start anew; what runs in the cluster is untouched", silent.Round(time.Second))
+			c.cfg.Log.ErrorContext(ctx, "watchdog", logkey.Error, err)
+			return err
+		}
+	}
+}
+
+// answered notes a round trip.
+func (c *Client) answered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trip = c.cfg.Clock.Now()
+}
+
+// refused notes a round trip if an error is the hub's own answer: an agent
+// that the hub does not want is not stuck.
+func (c *Client) refused(err error) {
+	switch fault.KindOf(err) {
+	case fault.Denied, fault.Unknown, fault.Conflict, fault.Exceeded, fault.Invalid:
+		c.answered()
+	case fault.Internal, fault.Missing, fault.Offline:
+	}
+}
+
+// Supports says whether the hub of the open session named a feature in Hello.
+func (c *Client) Supports(feature string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == nil {
+		return false
+	}
+	for _, f := range c.live.hello.GetFeatures() {
+		if f == feature {
+			return true
+		}
+	}
+	return false
+}

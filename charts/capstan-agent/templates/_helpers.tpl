@@ -1,0 +1,71 @@
+{{- define "agent.selector" -}}
+app.kubernetes.io/name: capstan-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "agent.labels" -}}
+{{ include "agent.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "agent.image" -}}
+{{- $repository := required "image.repository is needed: where your registry keeps the agent" .Values.image.repository }}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" $repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{- define "agent.account" -}}
+{{- if .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default .Release.Name }}
+{{- else }}
+{{- required "serviceAccount.name is needed with serviceAccount.create=false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* The name of what the agent is granted outside of its namespace. */}}
+{{- define "agent.grant" -}}
+{{- printf "%s:%s" .Release.Namespace .Release.Name }}
+{{- end }}
+
+{{- define "agent.mode" -}}
+{{- if and (eq .Values.mode "namespaced") (not .Values.namespaces) }}
+{{- fail "namespaces is needed with mode=namespaced: the namespaces that the agent manages" }}
+{{- end }}
+{{- if and (eq .Values.mode "cluster") .Values.namespaces }}
+{{- fail "namespaces has no meaning with mode=cluster: use mode=namespaced, or guard.namespaces" }}
+{{- end }}
+{{- .Values.mode }}
+{{- end }}
+
+{{/* What the agent may do with what it delivers or observes. */}}
+{{- define "agent.rules" -}}
+{{- $observes := eq (include "agent.mode" .) "observe" }}
+{{- with .Values.rbac.rules }}
+{{- toYaml . }}
+{{- else }}
+{{- .Files.Get (ternary "files/observe.yaml" "files/deploy.yaml" $observes) }}
+{{- end }}
+{{- if and .Values.rbac.manageRoles (not $observes) }}
+{{ .Files.Get "files/roles.yaml" }}
+{{- end }}
+{{- end }}
+
+{{- define "agent.guard" -}}
+{{- $g := deepCopy .Values.guard }}
+{{- $deny := $g.deny }}
+{{- if not $g.allowOwnNamespace }}
+{{- range $kind := list "ClusterRole" "ClusterRoleBinding" "Role" "RoleBinding" }}
+{{- $deny = append $deny (dict "group" "rbac.authorization.k8s.io" "kind" $kind "name" (include "agent.grant" $)) }}
+{{- end }}
+{{- end }}
+{{- toYaml (set $g "deny" $deny) }}
+{{- end }}
+
+{{- define "agent.joinSecret" -}}
+{{- .Values.join.existingSecret | default "capstan-agent-join" }}
+{{- end }}

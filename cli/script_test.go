@@ -1,0 +1,77 @@
+package cli_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/capstan-cd/capstan/cli"
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/apitest"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+)
+
+// withDatabase runs the tests and stops the database server after them.
+type withDatabase struct{ m *testing.M }
+
+func (w withDatabase) Run() int { return storetest.Run(w.m) }
+
+func TestMain(m *testing.M) {
+	testscript.Main(withDatabase{m}, map[string]func(){
+		"capstan": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+			defer stop()
+			os.Exit(cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		},
+		// exits CODE COMMAND… checks how a command ends; testscript alone
+		// only tells zero from the rest.
+		"exits": exits,
+	})
+}
+
+// Each script runs the real command against a real hub, signed in as an admin
+// of the tenant acme unless it signs in itself.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			h := apitest.New(env.T().(testing.TB))
+			key := filepath.Join(env.WorkDir, "id_ed25519")
+			if err := writeKey(key); err != nil {
+				return err
+			}
+			reader := h.User("acme", "reader", hub.RoleReadOnly)
+			platform := h.User("default", "root", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
+			for key, value := range map[string]string{
+				"HUB": h.URL, "PASSWORD": apitest.Password, "SETUP": h.SetupLink("acme", hub.RoleReadOnly),
+				"ADMIN": h.Admin("acme"), "READER": reader, "ROOT": platform, "KEY": key,
+				"XDG_CONFIG_HOME": filepath.Join(env.WorkDir, "config"), "HOME": env.WorkDir, "NO_COLOR": "1",
+				"CAPSTAN_SERVER": h.URL, "CAPSTAN_TOKEN": h.Admin("acme"),
+			} {
+				env.Setenv(key, value)
+			}
+			return nil
+		},
+	})
+}
+
+// writeKey makes a private key for SSH.
+func writeKey(file string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "script")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, pem.EncodeToMemory(block), 0o600)
+}

@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+const (
+	// workLease is how long work of a replica that died waits for another
+	// one, unless the operator says otherwise. A replica that lives renews its
+	// leases three times as often.
+	workLease = 15 * time.Second
+	// longestHold ends the renewal of work that nobody ever gave back.
+	longestHold = 10 * time.Minute
+)
+
+// renewer is the store, as leases see it.
+type renewer interface {
+	Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error)
+}
+
+// leases are what this replica holds. They last as long as it lives, so that
+// slow work is not done twice, and not much longer.
+type leases struct {
+	lease time.Duration
+
+	mu   sync.Mutex
+	held map[int64]holding // by token
+}
+
+type holding struct {
+	item  hub.WorkItem
+	since time.Time
+}
+
+func newLeases() *leases { return &leases{lease: workLease, held: map[int64]holding{}} }
+
+func (l *leases) took(items []hub.WorkItem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range items {
+		l.held[i.Token] = holding{i, time.Now()}
+	}
+}
+
+func (l *leases) gave(items []hub.WorkItem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range items {
+		delete(l.held, i.Token)
+	}
+}
+
+// due gives what is held, and lets go of what was held too long.
+func (l *leases) due(now time.Time) []hub.WorkItem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []hub.WorkItem
+	for token, h := range l.held {
+		if now.Sub(h.since) > longestHold {
+			delete(l.held, token)
+			continue
+		}
+		out = append(out, h.item)
+	}
+	return out
+}
+
+// keep renews leases until ctx ends.
+func (l *leases) keep(ctx context.Context, store renewer, log *slog.Logger) error {
+	tick := time.NewTicker(l.lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		items := l.due(time.Now())
+		if len(items) == 0 {
+			continue
+		}
+		if _, err := store.Renew(ctx, items, l.lease); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "leases of work cannot be renewed; other replicas may take it", "items", len(items), logkey.Error, err)
+		}
+	}
+}

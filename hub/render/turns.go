@@ -1,0 +1,303 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// How places are shared. There are two sorts: Workers places in which every
+// render begins, and those that Config.Processes adds to them for renders that
+// take longer than brief while another tenant waits. So a tenant waits for
+// another's slow render as long as brief at most, unless several tenants are
+// slow for the first time at once. A tenant whose render passed a limit begins
+// among the long ones for a while, and shares them with its like.
+const (
+	brief = 2 * time.Second
+	// penance is how long a tenant whose worker had to be ended gets one
+	// worker at a time, so that a bad template tried again and again leaves
+	// room for others.
+	penance = 5 * time.Minute
+	// halfLife is that of what a tenant has used.
+	halfLife = time.Minute
+)
+
+// A stint is one render that has a place.
+type stint struct {
+	tenant hub.TenantID
+	began  time.Time
+	long   bool // it has one of the places for long renders
+	slow   bool // it began there
+	worker *process
+	timer  *time.Timer // ends what is brief
+}
+
+func (s *stint) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// A usage is how long a tenant had workers lately: old use counts for less.
+type usage struct {
+	amount time.Duration
+	at     time.Time
+}
+
+func (u usage) now(now time.Time) time.Duration {
+	return time.Duration(float64(u.amount) * math.Exp2(-float64(now.Sub(u.at))/float64(halfLife)))
+}
+
+// acquire waits for the tenant's turn.
+func (p *Pool) acquire(ctx context.Context, tenant hub.TenantID) (grant, error) {
+	t := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return grant{}, errStopping
+	}
+	if len(p.waiting[tenant]) == 0 {
+		p.turns = append(p.turns, tenant)
+	}
+	p.waiting[tenant] = append(p.waiting[tenant], t)
+	p.schedule(time.Now())
+	p.mu.Unlock()
+	var why error
+	select {
+	case g := <-t.turn:
+		return g, nil
+	case <-ctx.Done():
+		why = fmt.Errorf("wait for a renderer: %w", ctx.Err())
+	case <-p.quit:
+		why = errStopping
+	}
+	p.leave(t)
+	return grant{}, why
+}
+
+// leave takes back a ticket; if it was granted meanwhile, the grant goes on.
+func (p *Pool) leave(t *ticket) {
+	p.mu.Lock()
+	queue := slices.DeleteFunc(p.waiting[t.tenant], func(o *ticket) bool { return o == t })
+	if len(queue) > 0 {
+		p.waiting[t.tenant] = queue
+	} else {
+		delete(p.waiting, t.tenant)
+		p.turns = slices.DeleteFunc(p.turns, func(o hub.TenantID) bool { return o == t.tenant })
+	}
+	p.mu.Unlock()
+	select {
+	case g := <-t.turn:
+		for _, w := range g.evict {
+			w.kill()
+		}
+		p.release(g, g.use, nil)
+	default:
+	}
+}
+
+// hand notes which worker a stint has.
+func (p *Pool) hand(s *stint, w *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.worker = w; s.long {
+		w.stepBack()
+	}
+}
+
+// release gives back the right to a worker, and the worker if it is well.
+func (p *Pool) release(g grant, w *process, err error) {
+	now := time.Now()
+	var end *process
+	p.mu.Lock()
+	p.leavePlace(g.stint, now)
+	if w == nil && fault.KindOf(err) == fault.Exceeded {
+		p.slow[g.tenant] = now.Add(penance)
+	}
+	if w != nil {
+		if p.closed || w.calm || w.renders >= maxRenders || anonymous(w.cmd.Process.Pid) > p.cfg.Limits.Memory/2 {
+			end = w
+		} else {
+			w.idle, w.spent = now, 0
+			p.idle = append(p.idle, w)
+		}
+	}
+	p.schedule(now)
+	p.mu.Unlock()
+	if end != nil {
+		end.kill()
+	}
+}
+
+func (p *Pool) leavePlace(s *stint, now time.Time) {
+	s.stop()
+	delete(p.running, s)
+	if s.long {
+		p.long--
+	} else {
+		p.working--
+	}
+	if p.busy[s.tenant]--; p.busy[s.tenant] == 0 {
+		delete(p.busy, s.tenant)
+	}
+	p.used[s.tenant] = usage{p.used[s.tenant].now(now) + now.Sub(s.began), now}
+	if now.Sub(p.forgot) < halfLife {
+		return
+	}
+	p.forgot = now
+	for tenant, u := range p.used {
+		if u.now(now) < brief/8 {
+			delete(p.used, tenant)
+		}
+	}
+}
+
+// schedule grants free places. Those who had least lately come first; of
+// equals, those who wait longest. The caller holds mu.
+func (p *Pool) schedule(now time.Time) {
+	for !p.closed && len(p.turns) > 0 {
+		p.promote(now)
+		best, least := -1, int64(0)
+		for i, t := range p.turns {
+			if !p.mayStart(t, now) {
+				continue
+			}
+			if d := p.debt(t, now); best < 0 || d < least {
+				best, least = i, d
+			}
+		}
+		if best < 0 {
+			return
+		}
+		tenant := p.turns[best]
+		p.turns = slices.Delete(p.turns, best, best+1)
+		queue := p.waiting[tenant]
+		next := queue[0]
+		if len(queue) > 1 {
+			p.waiting[tenant] = queue[1:]
+			p.turns = append(p.turns, tenant)
+		} else {
+			delete(p.waiting, tenant)
+		}
+		next.turn <- p.begin(tenant, now)
+	}
+}
+
+// begin gives a place to a tenant that may start.
+func (p *Pool) begin(tenant hub.TenantID, now time.Time) grant {
+	s := &stint{tenant: tenant, began: now}
+	if p.isSlow(tenant, now) && p.longPlaces() > 0 {
+		s.long, s.slow = true, true
+		p.long++
+	} else {
+		p.working++
+		s.timer = time.AfterFunc(brief, p.look)
+	}
+	p.running[s] = struct{}{}
+	p.busy[tenant]++
+	g := p.place(tenant)
+	g.stint = s
+	return g
+}
+
+// look is what a timer does when a render is no longer brief.
+func (p *Pool) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.schedule(time.Now())
+}
+
+// longPlaces is how many renders may be long.
+func (p *Pool) longPlaces() int { return p.cfg.Processes - p.cfg.Workers }
+
+// promote gives places for long renders to those that are not brief, while
+// somebody else waits. The caller holds mu.
+func (p *Pool) promote(now time.Time) {
+	for p.long < p.longPlaces() {
+		var next *stint
+		for s := range p.running {
+			if !s.long && now.Sub(s.began) >= brief && p.othersWait(s.tenant) && (next == nil || s.began.Before(next.began)) {
+				next = s
+			}
+		}
+		if next == nil {
+			return
+		}
+		next.long = true
+		p.working--
+		p.long++
+		if next.worker != nil {
+			next.worker.stepBack()
+		}
+	}
+}
+
+func (p *Pool) othersWait(tenant hub.TenantID) bool {
+	return slices.ContainsFunc(p.turns, func(t hub.TenantID) bool { return t != tenant })
+}
+
+// debt is how many brief renders' time a tenant has used lately, with what it
+// is using now. Less than one makes no difference.
+func (p *Pool) debt(tenant hub.TenantID, now time.Time) int64 {
+	sum := p.used[tenant].now(now)
+	for s := range p.running {
+		if s.tenant == tenant {
+			sum += now.Sub(s.began)
+		}
+	}
+	return int64(sum / brief)
+}
+
+// mayStart says whether a tenant may have one more worker now.
+func (p *Pool) mayStart(tenant hub.TenantID, now time.Time) bool {
+	if p.isSlow(tenant, now) {
+		if places := p.longPlaces(); places > 0 {
+			return p.busy[tenant] == 0 && p.long < places && p.count(func(s *stint) bool { return s.slow }) < max(1, places/2)
+		}
+		return p.busy[tenant] == 0 && p.working < p.cfg.Workers
+	}
+	return p.working < p.cfg.Workers && p.busy[tenant] < p.cfg.Workers &&
+		p.count(func(s *stint) bool { return s.long && !s.slow && s.tenant == tenant }) == 0
+}
+
+func (p *Pool) count(which func(*stint) bool) int {
+	n := 0
+	for s := range p.running {
+		if which(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// isSlow says whether a tenant passed a limit lately.
+func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
+	until, slow := p.slow[tenant]
+	if slow && now.After(until) {
+		delete(p.slow, tenant)
+		return false
+	}
+	return slow
+}
+
+// place finds a worker for a render that was just counted, or room for one.
+func (p *Pool) place(tenant hub.TenantID) grant {
+	// The one that was idle for the shortest time is the warmest.
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if w := p.idle[i]; w.tenant == tenant {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return grant{use: w}
+		}
+	}
+	var g grant
+	for len(p.idle) > 0 && p.working+p.long+len(p.idle) > p.cfg.Processes {
+		g.evict = append(g.evict, p.idle[0])
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	return g
+}

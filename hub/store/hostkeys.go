@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+const (
+	selectHostKeys = `
+		SELECT host, type, key, created_at
+		FROM   host_key
+		WHERE  tenant_id = $1
+		ORDER  BY host, type`
+	upsertHostKey = `
+		INSERT INTO host_key AS k (tenant_id, host, type, key, created_at)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (tenant_id, host, type) DO UPDATE SET key = excluded.key, created_at = excluded.created_at
+		WHERE  k.key <> excluded.key`
+	deleteHostKeys = `DELETE FROM host_key WHERE tenant_id = $1 AND host = $2 AND ($3 = '' OR type = $3)`
+	selectOverSSH  = `SELECT id FROM repository WHERE tenant_id = $1 AND starts_with(url, 'ssh://')`
+
+	// The expression is that of the index repository_place.
+	selectAtPlace = `
+		SELECT id
+		FROM   repository
+		WHERE  tenant_id = $1 AND regexp_replace(url, '^[a-z+]+://(\[[^]]*\]|[^/:]*)(:[0-9]+)?', '\1') = ANY ($2)
+		ORDER  BY id`
+)
+
+// HostKeys gives the keys of SSH servers that the tenant has stored, in order
+// of host and type.
+func (t *Tenant) HostKeys(ctx context.Context) ([]hub.HostKey, error) {
+	return list(ctx, t.tx, "host keys", func(row pgx.CollectableRow) (k hub.HostKey, err error) {
+		err = row.Scan(&k.Host, &k.Type, &k.Key, &k.CreatedAt)
+		return k, err
+	}, selectHostKeys, t.id)
+}
+
+// PutHostKeys stores keys of SSH servers, each in the place of the one that
+// its host had of that type, and has the repositories fetched that may be
+// waiting for one.
+func (t *Tenant) PutHostKeys(ctx context.Context, keys []hub.HostKey) error {
+	now := micro(time.Now())
+	for _, k := range keys {
+		if _, err := exec(ctx, t.tx, "store host key", upsertHostKey, t.id, k.Host, k.Type, k.Key, now); err != nil {
+			return err
+		}
+	}
+	return t.fetchOverSSH(ctx)
+}
+
+// DeleteHostKeys forgets the keys of an SSH server, or the one of a type.
+func (t *Tenant) DeleteHostKeys(ctx context.Context, host, keyType string) error {
+	if _, err := exec(ctx, t.tx, "delete host keys", deleteHostKeys, t.id, host, keyType); err != nil {
+		return err
+	}
+	return t.fetchOverSSH(ctx)
+}
+
+func (t *Tenant) fetchOverSSH(ctx context.Context) error {
+	all, err := list(ctx, t.tx, "repositories over SSH", pgx.RowTo[string], selectOverSSH, t.id)
+	if err != nil {
+		return fmt.Errorf("fetch repositories over SSH: %w", err)
+	}
+	for _, id := range all {
+		t.fetch(hub.RepositoryID(id))
+	}
+	return nil
+}
+
+// RepositoriesAt finds the repositories at the places that hub.RepoPlace
+// gives, whatever their scheme and port.
+func (t *Tenant) RepositoriesAt(ctx context.Context, places []string) ([]hub.RepositoryID, error) {
+	return list(ctx, t.tx, "repositories by place", pgx.RowTo[hub.RepositoryID], selectAtPlace, t.id, places)
+}

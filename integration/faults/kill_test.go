@@ -1,0 +1,98 @@
+package faults_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/chain"
+)
+
+var (
+	six  = []string{"a", "b", "c", "d", "e", "f"}
+	four = []string{"a", "b", "c", "d"}
+)
+
+// life is what every round goes through: a deployment in waves behind a hook,
+// an update that prunes, a sync that a person asks for, an edit that is
+// healed, and the deletion.
+func (r *round) life() {
+	r.t.Helper()
+	r.push("one", six)
+	r.create(true)
+	r.settled()
+	r.push("two", four)
+	r.settled()
+	r.sync(r.name + "-sync")
+	r.settled()
+	r.edit("a", "two")
+	r.settled()
+	r.rest()
+	r.gather()
+	r.remove()
+	r.gather()
+	r.judge()
+}
+
+func exits(points []string) map[string]string {
+	out := map[string]string{}
+	for _, p := range points {
+		out[p] = "exit"
+	}
+	return out
+}
+
+func TestKilledEverywhere(t *testing.T) {
+	begin := time.Now()
+	hub.arm(t, exits(hub.points))
+	agent.arm(t, exits(agent.points))
+	t.Cleanup(func() { hub.arm(t, nil); agent.arm(t, nil) })
+	t.Run("FT-H1 FT-A1 INV-1 INV-2 INV-3 INV-4 INV-8 INV-10 INV-11 kill -9 at every failpoint of hub and agent, one after the other", func(t *testing.T) {
+		// What one life does not come by, such as fetching blobs, another may.
+		for i := 0; i < 3 && len(hub.left())+len(agent.left()) > 0; i++ {
+			newRound(t, fmt.Sprintf("everywhere-%d", i), 0).life()
+		}
+		for _, v := range []*victim{hub, agent} {
+			t.Logf("%s: %d of %d failpoints hit, each with kill -9", v.name, len(v.killed()), len(v.points))
+			if left := v.left(); len(left) > 0 {
+				t.Errorf("%s was not killed at %v", v.name, left)
+			}
+			for p := range v.visited() {
+				if !slices.Contains(v.points, p) {
+					t.Errorf("%s passed the unknown point %s", v.name, p)
+				}
+			}
+		}
+		t.Logf("%d kills in %.0f s", len(hub.killed())+len(agent.killed()), time.Since(begin).Seconds())
+	})
+	t.Run("INV-5 INV-10 the agent holds what the hub wants, and nothing is open", func(t *testing.T) { atRest(t) })
+}
+
+// atRest compares the agent's memory with the hub's log.
+func atRest(t *testing.T) {
+	t.Helper()
+	open, cursor, root := agentMemory(t)
+	if len(open) > 0 {
+		t.Errorf("the agent holds %d operations as open", len(open))
+	}
+	conn := database(t)
+	var seq int64
+	if err := conn.QueryRow(t.Context(), "SELECT seq FROM log_head").Scan(&seq); err != nil {
+		t.Fatal(err)
+	}
+	if uint64(seq) != cursor.Seq {
+		t.Errorf("the agent is at row %d, the log at %d", cursor.Seq, seq)
+	}
+	leaves := map[string][32]byte{}
+	for _, x := range rows[struct {
+		App  string
+		Leaf []byte
+	}](t, conn, "SELECT application_id::text, leaf FROM desired_head") {
+		leaves[x.App] = [32]byte(x.Leaf)
+	}
+	if !bytes.Equal(root, chain.Root(leaves)) {
+		t.Error("hub and agent have different roots")
+	}
+}

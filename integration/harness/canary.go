@@ -1,0 +1,171 @@
+package harness
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Canaries are random secrets that a test plants where secrets belong, to
+// look afterwards where they must not be. It knows each of them in the forms
+// in which they travel: as they are, in base64 with every alignment, in hex
+// and escaped for URLs. Its methods may be called by several goroutines.
+type Canaries struct {
+	mu     sync.Mutex
+	values map[string]string // name → value
+	forms  []form
+}
+
+type form struct {
+	name, how string
+	text      []byte
+}
+
+// NewCanaries gives an empty set.
+func NewCanaries() *Canaries { return &Canaries{values: map[string]string{}} }
+
+// Plant makes a secret and returns it. Asking again for the same name gives
+// the same secret.
+func (c *Canaries) Plant(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := c.values[name]; ok {
+		return v
+	}
+	v := "canary-" + rand.Text()
+	c.add(name, v)
+	return v
+}
+
+// Add watches over a secret that somebody else made, such as a join token.
+func (c *Canaries) Add(name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.add(name, value)
+}
+
+func (c *Canaries) add(name, v string) {
+	c.values[name] = v
+	c.forms = append(c.forms, form{name, "in the clear", []byte(v)}, form{name, "in hex", []byte(hex.EncodeToString([]byte(v)))})
+	if e := url.QueryEscape(v); e != v {
+		c.forms = append(c.forms, form{name, "escaped", []byte(e)})
+	}
+	for shift := range 3 {
+		// What stands before and after in the same base64 text touches the
+		// first and the last characters.
+		padded := base64.RawStdEncoding.EncodeToString(append(make([]byte, shift), v...))
+		inner := padded[(shift*8+5)/6 : len(padded)-1]
+		c.forms = append(c.forms, form{name, "in base64", []byte(inner)})
+	}
+}
+
+// A Sighting is a canary where it must not be.
+type Sighting struct{ Canary, How, Where string }
+
+// String is for people.
+func (s Sighting) String() string { return fmt.Sprintf("%s %s in %s", s.Canary, s.How, s.Where) }
+
+// Find looks through bytes, and through what is compressed in them as a whole.
+func (c *Canaries) Find(where string, data []byte, except ...string) []Sighting {
+	c.mu.Lock()
+	forms := slices.Clone(c.forms)
+	c.mu.Unlock()
+	var out []Sighting
+	for _, f := range forms {
+		if !slices.Contains(except, f.name) && bytes.Contains(data, f.text) {
+			out = append(out, Sighting{f.name, f.how, where})
+		}
+	}
+	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		if r, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
+			var plain bytes.Buffer
+			_, _ = plain.ReadFrom(r)
+			out = append(out, c.Find(where+" (unpacked)", plain.Bytes(), except...)...)
+		}
+	}
+	return out
+}
+
+// FindInFolder looks through every file below a folder, apart from those that
+// skip names by their paths in it.
+func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except ...string) ([]Sighting, error) {
+	var out []Sighting
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // it went while we looked
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		short, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if skip != nil && skip(short) {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		out = append(out, c.Find("file "+path, data, except...)...)
+		return nil
+	})
+	return out, err
+}
+
+// FindInProcess looks at what everybody on the machine may read of a process
+// and its children: names and arguments. With environment, also at that.
+func (c *Canaries) FindInProcess(pid int, environment bool) ([]Sighting, error) {
+	var out []Sighting
+	for _, p := range append(Children(pid), pid) {
+		files := []string{"cmdline", "comm"}
+		if environment {
+			files = append(files, "environ")
+		}
+		for _, name := range files {
+			path := fmt.Sprintf("/proc/%d/%s", p, name)
+			data, err := os.ReadFile(path)
+			if os.IsNotExist(err) || (err != nil && strings.Contains(err.Error(), "no such process")) {
+				continue
+			}
+			if err != nil {
+				return out, err
+			}
+			out = append(out, c.Find(path, data)...)
+		}
+	}
+	return out, nil
+}
+
+// Children are all processes below one.
+func Children(pid int) []int {
+	var out []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, path := range tasks {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for _, word := range strings.Fields(string(text)) {
+			var child int
+			if _, err := fmt.Sscan(word, &child); err == nil {
+				out = append(append(out, child), Children(child)...)
+			}
+		}
+	}
+	return out
+}

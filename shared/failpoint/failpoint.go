@@ -1,0 +1,95 @@
+// Package failpoint is how tests stop a process at a named step: it dies, as
+// by kill -9, panics, sleeps, waits or gets an error exactly there. It is never
+// part of what users run: without the build tag "failpoints" every call is an
+// empty function that the compiler removes. Hub and agent call it with the
+// constants of this package at each step that a crash could tear apart; the
+// fault tests arm them through the environment. A point changes nothing unless
+// it is armed, and every hit of every point can be counted.
+//
+// Two variables of the environment arm points and are read at the first hit:
+//
+//	CAPSTAN_FAILPOINTS      hub.dispatch.write.after-rows=exit:1,agent.apply.sent=sleep(200ms):*
+//	CAPSTAN_FAILPOINTS_FILE a file with such terms, one a line; it is looked at
+//	                        again whenever it has changed, so that a running
+//	                        process can be armed
+//	CAPSTAN_FAILPOINTS_LOG  a file that every hit is appended to
+//
+// A term is POINT=ACTION or POINT=ACTION:N. The action happens at the N-th hit
+// in this process (1 if it is left out), or at every hit with N "*". Actions:
+// exit (SIGKILL to itself), panic, error, sleep(DURATION), pause (until the
+// file no longer names the point), off.
+package failpoint
+
+// The steps of the hub.
+const (
+	HubCatalogWritten      = "hub.catalog.written"           // an API write is complete, its audit record is not there yet
+	HubCatalogCommitted    = "hub.catalog.committed"         // an API write is committed, nobody was told
+	HubStoreBeforeFlush    = "hub.store.before-flush"        // a tenant's transaction has done its work; work and feed rows are missing
+	HubStoreBeforeCommit   = "hub.store.before-commit"       // ... and is about to be committed
+	HubStoreAfterCommit    = "hub.store.after-commit"        // ... is committed, the caller does not know yet
+	HubSourceListed        = "hub.source.before-fetched"     // refs are fetched and not stored
+	HubSourceFetched       = "hub.source.after-fetched"      // refs are stored
+	HubRenderDone          = "hub.render.before-store"       // snapshots are rendered and not stored
+	HubRenderStored        = "hub.render.after-store"        // snapshots are stored, the work is not given back
+	HubObjectsBefore       = "hub.dispatch.before-objects"   // before sealed objects are stored
+	HubSnapshotsAfter      = "hub.dispatch.after-snapshots"  // after snapshots were
+	HubRowsBefore          = "hub.dispatch.before-rows"      // before rows of the desired log are appended
+	HubRowsAfter           = "hub.dispatch.after-rows"       // after they were
+	HubTombstonesAfter     = "hub.dispatch.after-tombstones" // after tombstones were opened or closed
+	HubOperationsBefore    = "hub.dispatch.before-operations"
+	HubOperationsAfter     = "hub.dispatch.after-operations"
+	HubTargetsAfter        = "hub.dispatch.after-targets"
+	HubWakeBefore          = "hub.dispatch.before-wake" // committed, the agent's stream was not woken
+	HubOrderBefore         = "hub.dispatch.before-order"
+	HubOrderAfter          = "hub.dispatch.after-order" // rows were sent, no acknowledgement came
+	HubAckBefore           = "hub.dispatch.before-ack"  // an acknowledgement came and is not stored
+	HubAckAfter            = "hub.dispatch.after-ack"
+	HubBlobsBefore         = "hub.dispatch.before-blobs"
+	HubReportBefore        = "hub.observe.before-report" // a report came and is not stored
+	HubReportAfter         = "hub.observe.after-report"  // it is stored, the agent does not know
+	HubOutcomeBefore       = "hub.dispatch.before-outcome"
+	HubHistoryBefore       = "hub.dispatch.before-history"
+	HubHistoryAfter        = "hub.dispatch.after-history"
+	HubOutcomeAfter        = "hub.dispatch.after-outcome" // settled, the work is not given back
+	HubRemoveBefore        = "hub.dispatch.before-remove" // a deleted application is about to be removed
+	HubRemoveAfter         = "hub.dispatch.after-remove"
+	HubIdempotencyBegun    = "hub.api.idempotency-begun"    // the key is stored, nothing is done
+	HubIdempotencyAnswered = "hub.api.idempotency-answered" // it is done, its answer is not kept
+)
+
+// The steps of the agent.
+const (
+	AgentBatchBefore   = "agent.link.before-batch" // rows came and are not stored
+	AgentBatchAfter    = "agent.link.after-batch"  // rows are stored, nothing is acknowledged
+	AgentAckAfter      = "agent.link.after-ack"
+	AgentReportBefore  = "agent.link.before-report"
+	AgentReportAfter   = "agent.link.after-report" // a report was sent, no acknowledgement came
+	AgentReportAcked   = "agent.link.report-acked" // ... it came and is not taken in
+	AgentCommitBefore  = "agent.inventory.before-commit"
+	AgentCommitAfter   = "agent.inventory.after-commit"
+	AgentBlobsBefore   = "agent.inventory.before-blobs"
+	AgentSecretBefore  = "agent.secret.before-write"
+	AgentSecretAfter   = "agent.secret.after-write"
+	AgentLeaseAfter    = "agent.lease.after-renew"
+	AgentPlanAfter     = "agent.apply.after-plan"
+	AgentSendBefore    = "agent.apply.before-send"
+	AgentSendAfter     = "agent.apply.after-send"     // the cluster has it, nothing is recorded
+	AgentRecordAfter   = "agent.apply.after-record"   // it is recorded in memory
+	AgentNamespace     = "agent.apply.namespace-made" // the namespace is there
+	AgentDeleteBefore  = "agent.apply.before-delete"
+	AgentDeleteAfter   = "agent.apply.after-delete"
+	AgentHookBefore    = "agent.apply.before-hook" // its intent is written down
+	AgentHookAfter     = "agent.apply.after-hook"  // it exists and is not recorded
+	AgentHookRemoved   = "agent.apply.hook-removed"
+	AgentHealBefore    = "agent.apply.before-heal"
+	AgentLedgerBefore  = "agent.apply.before-ledger"
+	AgentLedgerAfter   = "agent.apply.after-ledger"
+	AgentResultBefore  = "agent.apply.before-result" // the operation is over and its result is not kept
+	AgentResultAfter   = "agent.apply.after-result"  // it is kept, the hub was not told
+	AgentDeliveredLate = "agent.apply.delivered"     // the hub has it, the agent has not noted so
+	WaveStepBefore     = "agent.wave.before-step"
+	WaveStepAfter      = "agent.wave.between-waves"
+	WaveHookRunning    = "agent.wave.during-hook"
+	WavePruned         = "agent.wave.during-prune"
+	WaveCleanUp        = "agent.wave.before-clean-up"
+)

@@ -1,0 +1,172 @@
+//go:build failpoints
+
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Enabled says whether this binary has its points.
+const Enabled = true
+
+// Here is a point at which a process may be ended, held up or made to panic.
+func Here(point string) { _ = all().hit(point) }
+
+// Fail is a point that can also give an error.
+func Fail(point string) error { return all().hit(point) }
+
+// all is the one table of a process. It is made at the first hit, from the
+// environment: points are called from places that nobody can hand anything.
+var all = sync.OnceValue(func() *table {
+	t := &table{file: os.Getenv("CAPSTAN_FAILPOINTS_FILE"), hits: map[string]int{}}
+	t.fixed = parse(os.Getenv("CAPSTAN_FAILPOINTS"))
+	if path := os.Getenv("CAPSTAN_FAILPOINTS_LOG"); path != "" {
+		// Without the file the tests would count no hit and say so.
+		t.log, _ = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	return t
+})
+
+type term struct {
+	action string
+	length time.Duration
+	at     int // 0: every hit
+}
+
+type table struct {
+	file  string
+	log   *os.File
+	fixed map[string]term
+
+	mu      sync.Mutex
+	hits    map[string]int
+	changed time.Time
+	size    int64
+	loaded  map[string]term
+}
+
+// hit counts and acts. The log is written first, so that a process that ends
+// here has said so.
+func (t *table) hit(point string) error {
+	t.mu.Lock()
+	t.hits[point]++
+	n := t.hits[point]
+	a, armed := t.term(point)
+	act := armed && (a.at == 0 || a.at == n)
+	if t.log != nil {
+		name := "-"
+		if act {
+			name = a.action
+		}
+		fmt.Fprintf(t.log, "%s %d %s %d\n", point, n, name, os.Getpid())
+	}
+	t.mu.Unlock()
+	if !act {
+		return nil
+	}
+	switch a.action {
+	case "exit":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
+	case "panic":
+		panic("failpoint " + point)
+	case "error":
+		return fmt.Errorf("failpoint %s", point)
+	case "sleep":
+		time.Sleep(a.length)
+	case "pause":
+		for t.still(point) {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// still says whether a point is armed to pause.
+func (t *table) still(point string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a, armed := t.term(point)
+	return armed && a.action == "pause"
+}
+
+// term looks a point up. The caller holds mu.
+func (t *table) term(point string) (term, bool) {
+	if t.file != "" {
+		if info, err := os.Stat(t.file); err != nil {
+			t.loaded, t.size = nil, -1
+		} else if !info.ModTime().Equal(t.changed) || info.Size() != t.size {
+			text, err := os.ReadFile(t.file)
+			if err == nil {
+				t.loaded, t.changed, t.size = parse(string(text)), info.ModTime(), info.Size()
+			}
+		}
+		if a, ok := t.loaded[point]; ok {
+			return a, true
+		}
+	}
+	a, ok := t.fixed[point]
+	return a, ok
+}
+
+// parse reads terms. A term that is none would make a test prove nothing, so
+// it ends the process.
+func parse(text string) map[string]term {
+	out := map[string]term{}
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == ' ' }) {
+		point, a, err := parseTerm(word)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "failpoints:", err)
+			os.Exit(2)
+		}
+		out[point] = a
+	}
+	return out
+}
+
+func parseTerm(word string) (string, term, error) {
+	point, rest, ok := strings.Cut(word, "=")
+	if !ok || !known(point) {
+		return "", term{}, fmt.Errorf("%q names no point", word)
+	}
+	a := term{at: 1}
+	if name, count, found := strings.Cut(rest, ":"); found {
+		rest, a.at = name, 0
+		if count != "*" {
+			n, err := strconv.Atoi(count)
+			if err != nil || n < 1 {
+				return "", term{}, fmt.Errorf("%q has no count", word)
+			}
+			a.at = n
+		}
+	}
+	if inner, found := strings.CutPrefix(rest, "sleep("); found {
+		d, err := time.ParseDuration(strings.TrimSuffix(inner, ")"))
+		if err != nil {
+			return "", term{}, fmt.Errorf("%q has no duration", word)
+		}
+		rest, a.length = "sleep", d
+	}
+	switch rest {
+	case "exit", "panic", "error", "sleep", "pause", "off":
+	default:
+		return "", term{}, fmt.Errorf("%q has no action of exit, panic, error, sleep, pause, off", word)
+	}
+	a.action = rest
+	return point, a, nil
+}
+
+func known(point string) bool {
+	for _, p := range Points() {
+		if p == point {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,329 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The carriers of a session.
+const (
+	CarrierTLS       = "tls"       // the link's TLS straight on TCP
+	CarrierWebSocket = "websocket" // the link's TLS inside a WebSocket, inside whatever TLS the way there speaks
+)
+
+const (
+	webProtocol = "http/1.1"      // offered beside the lane's own protocol
+	secondTry   = 5 * time.Second // for the dial that offers nothing but HTTP
+	forgetAfter = 3               // failures after which what was learnt is forgotten
+)
+
+// An Outer is what lies between an agent and its hub. Nothing in it is
+// trusted: the hub proves its key inside, and nothing secret is sent before
+// it has.
+type Outer struct {
+	// Proxy gives the HTTP proxy for a hub; nil: there is none.
+	Proxy *Proxy
+	// Roots are the authorities that may vouch for a TLS connection which is
+	// not the hub's own, such as that of a load balancer or of a proxy that
+	// looks into TLS. Nil: any will do.
+	Roots *x509.CertPool
+}
+
+// A Step is one part of a dial that has ended, for those who look for the
+// part that fails.
+type Step struct {
+	Name   string // one of the Step constants
+	Detail string // what was found; without secrets
+	Err    error  // nil: it went well
+}
+
+// The steps of a dial, in order. Those of a carrier that is not used are left out.
+const (
+	StepConnect = "connection"
+	StepProxy   = "proxy"
+	StepTLS     = "outer TLS"
+	StepCarrier = "carrier"
+	StepLink    = "link TLS"
+)
+
+func (c DialConfig) step(name, detail string, err error) {
+	if c.Trace != nil {
+		c.Trace(Step{Name: name, Detail: detail, Err: err})
+	}
+}
+
+// Learnt remembers by address whether the network in between cuts handshakes
+// that offer more than HTTP. The zero value knows nothing. It may be used by
+// several goroutines.
+type Learnt struct {
+	mu    sync.Mutex
+	hosts map[string]int // address → failures since it was learnt; no entry: nothing was learnt
+}
+
+// webOnly says whether only HTTP should be offered.
+func (l *Learnt) webOnly(address string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.hosts[address]
+	return ok
+}
+
+// learn notes that offering only HTTP works, or may.
+func (l *Learnt) learn(address string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hosts == nil {
+		l.hosts = map[string]int{}
+	}
+	l.hosts[address] = 0
+}
+
+// failed counts a dial that used what was learnt and went wrong.
+func (l *Learnt) failed(address string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, ok := l.hosts[address]
+	if ok && n+1 >= forgetAfter {
+		delete(l.hosts, address)
+	} else if ok {
+		l.hosts[address] = n + 1
+	}
+}
+
+// dialCarrier makes one handshake that offers both carriers, and takes the
+// one that is agreed on. Where the network cuts or refuses that handshake, a
+// second one offers only HTTP.
+func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn, string, error) {
+	if cfg.Learnt.webOnly(address) {
+		conn, carrier, err := reach(ctx, address, cfg, true)
+		if err != nil {
+			cfg.Learnt.failed(address)
+		} else {
+			cfg.Learnt.learn(address)
+		}
+		return conn, carrier, err
+	}
+	conn, carrier, err := reach(ctx, address, cfg, false)
+	var cut errHandshake
+	if err == nil || !errors.As(err, &cut) || ctx.Err() != nil {
+		if errors.As(err, &cut) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cfg.Learnt.learn(address) // no time is left here; the next dial tries the other way
+		}
+		return conn, carrier, unmark(err)
+	}
+	limited, cancel := context.WithTimeout(ctx, secondTry)
+	defer cancel()
+	conn, carrier, second := reach(limited, address, cfg, true)
+	if second != nil {
+		return nil, "", unmark(better(err, second))
+	}
+	cfg.Learnt.learn(address)
+	return conn, carrier, nil
+}
+
+// errHandshake marks a failure of the first handshake: another offer may do.
+type errHandshake struct{ error }
+
+func (e errHandshake) Unwrap() error { return e.error }
+
+func unmark(err error) error {
+	var h errHandshake
+	if errors.As(err, &h) {
+		return h.error
+	}
+	return err
+}
+
+// better gives the error that says more: that of the second try if it came
+// further than the handshake.
+func better(first, second error) error {
+	var h errHandshake
+	var key *fault.Error
+	if errors.As(first, &key) && key.Kind == fault.Unknown || errors.As(second, &h) {
+		return first
+	}
+	return second
+}
+
+// reach makes one connection and gives it with the link's handshake done.
+func reach(ctx context.Context, address string, cfg DialConfig, webOnly bool) (*tls.Conn, string, error) {
+	raw, err := connect(ctx, address, cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	tuneSocket(raw)
+	conn, carrier, err := handshake(ctx, raw, address, cfg, webOnly)
+	if err != nil {
+		_ = raw.Close()
+		return nil, "", err
+	}
+	return conn, carrier, nil
+}
+
+func handshake(ctx context.Context, raw net.Conn, address string, cfg DialConfig, webOnly bool) (*tls.Conn, string, error) {
+	host, _, _ := net.SplitHostPort(address)
+	outer := tls.Client(raw, outerTLS(host, cfg, webOnly))
+	if err := outer.HandshakeContext(ctx); err != nil {
+		err = handshakeFault(err)
+		cfg.step(StepTLS, "", err)
+		return nil, "", errHandshake{err}
+	}
+	state := outer.ConnectionState()
+	if state.NegotiatedProtocol == cfg.Lane.Protocol {
+		cfg.step(StepCarrier, "the hub answers itself, no WebSocket is needed", nil)
+		cfg.step(StepLink, "TLS 1.3, the hub proved its key", nil)
+		return outer, CarrierTLS, nil
+	}
+	cfg.step(StepTLS, describeOuter(state, cfg.Pins), nil)
+	ws, err := upgrade(ctx, outer, address)
+	if err != nil {
+		cfg.step(StepCarrier, "", err)
+		return nil, "", err
+	}
+	cfg.step(StepCarrier, "WebSocket", nil)
+	inner := tls.Client(ws, linkTLS(host, cfg))
+	if err := inner.HandshakeContext(ctx); err != nil {
+		err = handshakeFault(err)
+		cfg.step(StepLink, "", err)
+		return nil, "", err
+	}
+	cfg.step(StepLink, "TLS 1.3, the hub proved its key", nil)
+	return inner, CarrierWebSocket, nil
+}
+
+// outerTLS offers both carriers at once. If the other side takes the lane's
+// own protocol, this is the link's handshake and must meet all its rules;
+// otherwise it is the handshake of whoever answers HTTP there, who learns
+// nothing of the agent.
+func outerTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
+	var direct bool
+	c := linkTLS(host, cfg)
+	c.MinVersion = tls.VersionTLS12
+	c.NextProtos = []string{cfg.Lane.Protocol, webProtocol}
+	if webOnly {
+		c.NextProtos = []string{webProtocol}
+	}
+	// The peer's certificate is verified before ours is asked for.
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		if cs.NegotiatedProtocol != cfg.Lane.Protocol {
+			return verifyOuter(cs, host, cfg)
+		}
+		if cs.Version < tls.VersionTLS13 {
+			return fault.New(fault.Offline, "the TLS handshake of the link came down to a version before 1.3")
+		}
+		if err := verifyHub(cs, cfg.Pins, cfg.Lane.Protocol); err != nil {
+			return err
+		}
+		direct = true
+		return nil
+	}
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if !direct || cfg.Certificate == nil {
+			return &tls.Certificate{}, nil
+		}
+		return cfg.Certificate, nil
+	}
+	return c
+}
+
+// verifyOuter asks who vouches for a server that is not the hub itself, if
+// the operator said who may.
+func verifyOuter(cs tls.ConnectionState, host string, cfg DialConfig) error {
+	if cfg.Outer.Roots == nil || pinned(cs, cfg.Pins) {
+		return nil
+	}
+	if len(cs.PeerCertificates) == 0 {
+		return errOuter(host, errors.New("no certificate"))
+	}
+	between := x509.NewCertPool()
+	for _, c := range cs.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: cfg.Outer.Roots, Intermediates: between, DNSName: host, CurrentTime: cfg.Clock.Now(),
+	})
+	if err != nil {
+		return errOuter(host, err)
+	}
+	return nil
+}
+
+func errOuter(host string, err error) error {
+	return &fault.Error{
+		Kind:  fault.Offline,
+		Cause: "the certificate in front of the hub is not one that the configured authorities vouch for as " + host,
+		Fix:   "add the authority of the load balancer or of the proxy that looks into TLS to the outer CA file",
+		Err:   err,
+	}
+}
+
+// describeOuter says who ends the outer TLS.
+func describeOuter(cs tls.ConnectionState, pins []Pin) string {
+	who := "a server without a certificate"
+	switch {
+	case pinned(cs, pins):
+		who = "the hub itself"
+	case len(cs.PeerCertificates) > 0:
+		who = "a load balancer or proxy, certificate issued by " + clip(strings.ToValidUTF8(cs.PeerCertificates[0].Issuer.String(), "\uFFFD"))
+	}
+	return tls.VersionName(cs.Version) + " with " + who
+}
+
+// connectFault says in a sentence why there is no connection.
+func connectFault(err error) error {
+	if _, ok := fault.As(err); ok {
+		return err
+	}
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return fault.Wrap(fault.Offline, err, "its name cannot be resolved")
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Offline, err, "it does not answer; a firewall may drop the connection")
+	}
+	return fault.Wrap(fault.Offline, err, "it cannot be connected to")
+}
+
+// handshakeFault says in a sentence why there is no handshake.
+func handshakeFault(err error) error {
+	if _, ok := fault.As(err); ok {
+		return err
+	}
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &record):
+		return fault.Wrap(fault.Offline, err, "it does not speak TLS")
+	case errors.As(err, &alert):
+		return fault.Wrap(fault.Offline, err, "it refused the TLS handshake; it may not be a hub, or a proxy stands between")
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Wrap(fault.Offline, err, "the TLS handshake got no answer")
+	case slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE}, func(e error) bool { return errors.Is(err, e) }):
+		return fault.Wrap(fault.Offline, err, "the connection was cut during the TLS handshake")
+	}
+	return fault.Wrap(fault.Offline, err, "the TLS handshake went wrong")
+}

@@ -1,0 +1,60 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"net"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The multiplexer's frames: version, type, flags (2), stream (4), length (4).
+const (
+	frameHead = 12
+	typeData  = 0
+	typePing  = 2
+)
+
+// gate reads along below the multiplexer and ends a connection whose peer
+// sends pings. We never send any, and each costs the multiplexer a goroutine
+// that waits for a peer which may not read: a flood of them would take all
+// memory.
+type gate struct {
+	net.Conn
+	head [frameHead]byte
+	have int    // bytes of head that are there
+	body uint32 // bytes of the frame's data that are still to come
+}
+
+// Read gives what came, once it was looked at.
+func (g *gate) Read(b []byte) (int, error) {
+	n, err := g.Conn.Read(b)
+	if bad := g.inspect(b[:n]); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+func (g *gate) inspect(b []byte) error {
+	for len(b) > 0 {
+		if g.body > 0 {
+			skip := min(uint32(len(b)), g.body) //nolint:gosec // a read is smaller than 4 GiB
+			g.body -= skip
+			b = b[skip:]
+			continue
+		}
+		n := copy(g.head[g.have:], b)
+		g.have += n
+		b = b[n:]
+		if g.have < frameHead {
+			return nil
+		}
+		g.have = 0
+		switch g.head[1] {
+		case typePing:
+			return fault.New(fault.Invalid, "the other side of the link sends pings, which are not part of the protocol")
+		case typeData:
+			g.body = binary.BigEndian.Uint32(g.head[8:])
+		}
+	}
+	return nil
+}
