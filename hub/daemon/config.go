@@ -31,7 +31,8 @@ type Config struct {
 	Log        Log      `json:"log"`
 	Replica    string   `json:"replica"` // name of this replica; default: host name and process
 	// Advertise is host:port at which other replicas reach the internal port
-	// of this one; default: the internal address, if it names one host.
+	// of this one; default: the internal address, if it names one host, or
+	// the environment's POD_IP with its port.
 	Advertise string `json:"advertise"`
 	// Lease is how long the work of a replica that is silent waits for another
 	// one; default 15s.
@@ -212,12 +213,23 @@ func (c *Config) defaults() {
 	set(&c.Limits.AgentBurst, 600)
 	set(&c.Lease, Duration(workLease))
 	set(&c.Drain, Duration(5*time.Second))
-	if host, _, err := net.SplitHostPort(c.Listen.Internal); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
-		set(&c.Advertise, c.Listen.Internal)
-	}
+	c.advertise()
 	if c.Replica == "" {
 		host, _ := os.Hostname()
 		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+}
+
+// advertise finds the address that other replicas dial, if nobody gave it: the
+// internal one, or that of the pod (POD_IP), where the internal one is any.
+func (c *Config) advertise() {
+	host, port, err := net.SplitHostPort(c.Listen.Internal)
+	switch ip := os.Getenv("POD_IP"); {
+	case err != nil:
+	case host != "" && !net.ParseIP(host).IsUnspecified():
+		set(&c.Advertise, c.Listen.Internal)
+	case net.ParseIP(ip) != nil:
+		set(&c.Advertise, net.JoinHostPort(ip, port))
 	}
 }
 

@@ -57,6 +57,21 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestAdvertise(t *testing.T) {
+	t.Setenv("POD_IP", "10.1.2.3")
+	for text, want := range map[string]string{
+		"":                                    "",
+		"listen: {internal: \":9443\"}\n":     "10.1.2.3:9443",
+		"listen: {internal: \"[::]:9443\"}\n": "10.1.2.3:9443",
+		"listen: {internal: 10.9.9.9:1}\n":    "10.9.9.9:1",
+		"listen: {internal: \":9443\"}\nadvertise: hub-0.hub:9443\n": "hub-0.hub:9443",
+	} {
+		if c, err := load(t, least+text); err != nil || c.Advertise != want {
+			t.Errorf("%q: advertise %q, %v, want %q", text, c.Advertise, err, want)
+		}
+	}
+}
+
 func TestConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

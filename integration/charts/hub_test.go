@@ -19,6 +19,12 @@ masterKey: {existingSecret: master}
 database: {existingSecret: db}
 `
 
+// TestMain gives the configuration what its container finds around it.
+func TestMain(m *testing.M) {
+	_ = os.Setenv("POD_IP", "192.0.2.7")
+	os.Exit(m.Run())
+}
+
 const hubDeployment = "Deployment/capstan-capstan-hub"
 
 func TestHubChart(t *testing.T) {
@@ -90,13 +96,37 @@ func TestHubChart(t *testing.T) {
 	})
 	t.Run("probes ask what the hub answers", func(t *testing.T) {
 		r := hub("probes: {readiness: {periodSeconds: 7}}")
-		for probe, want := range map[string]string{"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
+		for probe, want := range map[string]string{"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
 			if got := r.at(t, hubDeployment, append(container, probe, "httpGet", "path")...); got != want {
 				t.Errorf("%s asks %v", probe, got)
 			}
 		}
 		if got := says(r.at(t, hubDeployment, append(container, "readinessProbe", "periodSeconds")...)); got != "7" {
 			t.Errorf("period %v", got)
+		}
+	})
+	t.Run("replicas find each other and nobody else finds their port", func(t *testing.T) {
+		r := hub("extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]")
+		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Advertise != "192.0.2.7:9443" {
+			t.Errorf("other replicas dial %q", cfg.Advertise)
+		}
+		// The Job reads the same configuration, so it needs the same around it.
+		for _, id := range []string{hubDeployment, "Job/capstan-capstan-hub-migrate"} {
+			env := says(r.at(t, id, append(container, "env")...))
+			if !strings.Contains(env, "fieldPath: status.podIP") || !strings.Contains(env, "name: GOMEMLIMIT") {
+				t.Errorf("%s: environment\n%s", id, env)
+			}
+		}
+		rules, _ := r.at(t, "NetworkPolicy/capstan-capstan-hub", "spec", "ingress").([]any)
+		for _, rule := range rules {
+			if text := says(rule); strings.Contains(text, "port: internal") && !strings.Contains(text, "app.kubernetes.io/component: hub") {
+				t.Errorf("the internal port is open to\n%s", text)
+			}
+		}
+		for id, o := range r {
+			if text := says(o.Object); strings.HasPrefix(id, "Service/") && (strings.Contains(text, "internal") || strings.Contains(text, "9443")) {
+				t.Errorf("%s leads to the internal port", id)
+			}
 		}
 	})
 	t.Run("the root is read-only and what is written has a limit", func(t *testing.T) {
