@@ -16,6 +16,8 @@ logs  := $(cache)/logs$(CURDIR)
 PACKAGES ?= ./...#    test: which Go packages
 RACE     ?=#          test: 1 uses the race detector
 RUN      ?=#          bench: comma-separated benchmarks such as B01,B13; empty: all but GIT
+IMAGES    ?=#         images: which, comma-separated; empty: all
+PLATFORMS ?=#         images: such as linux/amd64; empty: linux/amd64 and linux/arm64
 DURATION ?= 1h#       soak: how long
 SOAK     ?= ./integration/...#  soak: which Go packages
 
@@ -41,6 +43,10 @@ demo: packages build ## Start everything with a sample repository and keep runni
 build: $(if $(web),$(console)) web/dist/.gitkeep ## Build bin/capstan-hub, bin/capstan-agent and bin/capstan
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags='-s -w' -o bin/ ./hub/cmd/capstan-hub ./agent/cmd/capstan-agent ./cli/cmd/capstan
+
+.PHONY: images
+images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container images as OCI layouts in bin/images, without a container engine (IMAGES=capstan-agent PLATFORMS=linux/amd64)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(GO) run ./integration/image -out bin/images $(if $(IMAGES),-images $(IMAGES)) $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 .PHONY: test
 test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)

@@ -9,7 +9,8 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return noun("cluster", "Clusters: enroll, list, remove", []string{"clusters"}, a.clusterEnroll(), a.clusterList(), a.clusterRemove())
+	return noun("cluster", "Clusters: enroll, list, remove, revoke, accept-hub, keep", []string{"clusters"},
+		a.clusterEnroll(), a.clusterList(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {
@@ -70,12 +71,15 @@ func (a *app) clusterList() *cobra.Command {
 			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST REFUSAL"}, wide: 3}
 			for _, c := range l.Items {
 				t.rows = append(t.rows, []string{
-					c.Name, string(c.Connection), ago(c.LastSeen), dash(deref(c.KubeVersion)),
+					c.Name, agentState(c), ago(c.LastSeen), dash(deref(c.KubeVersion)),
 					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastRefusal(c),
 				})
 				t.name = append(t.name, "cluster/"+c.Name)
 			}
-			return a.print(raw, t)
+			if err := a.print(raw, t); err != nil || a.output != "table" && a.output != "wide" {
+				return err
+			}
+			return a.explainClusters(l.Items)
 		},
 	}
 }

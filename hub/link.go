@@ -39,14 +39,21 @@ type Redemption struct {
 type Revocation struct {
 	AgentID string // empty: Serial alone
 	Serial  string // empty: every certificate of the agent
+	Tenant  TenantID
+	Until   time.Time
+	// Cluster is set, and all else but Tenant empty, for a quarantine: no
+	// agent of the cluster is let in.
+	Cluster ClusterID
 }
 
 // A Member is what the hub knows of the agent of a cluster before it lets it in.
 type Member struct {
 	ClusterName string
-	AgentID     string // the agent that enrolled last; an older one is refused
-	Fingerprint string // empty: not known yet
-	Suspended   bool   // the tenant or the cluster may not connect
+	AgentID     string   // the agent that enrolled last; an older one is refused
+	Fingerprint string   // empty: not known yet
+	Suspended   bool     // the tenant or the cluster may not connect
+	Quarantined bool     // two clusters use the identity
+	Rejected    []string // fingerprints of clusters that may not use this identity
 }
 
 // An Attachment is one live connection of an agent to a replica of the hub,
@@ -58,6 +65,8 @@ type Attachment struct {
 	Session      string
 	Replica      string
 	Epoch        string // of the agent process
+	Instance     string // of its state directory; empty: not known
+	Leader       bool   // it holds the Lease of its cluster
 	AgentVersion string
 	Fingerprint  string
 	KubeVersion  string
@@ -92,6 +101,8 @@ type Sighting struct {
 	Cluster ClusterID
 	Session string
 	At      time.Time
-	Backlog uint32 // records that the agent has not sent yet
+	Backlog uint32        // records that the agent has not sent yet
+	Lag     time.Duration // age of the oldest change that is not stored yet
+	Leader  bool
 	Seq     uint64 // newest row of the desired log that the agent has stored
 }

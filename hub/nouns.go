@@ -85,6 +85,15 @@ type Cluster struct {
 	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
 	Refusal      *Refusal   `json:"refusal,omitempty"`
 	Receipt      *Receipt   `json:"receipt,omitempty"`
+
+	Backlog    uint32        `json:"backlog,omitempty"` // changes that the agent has not sent yet
+	Lag        time.Duration `json:"lag,omitempty"`     // age of the oldest change that is not stored here yet
+	Rewind     *Rewind       `json:"rewind,omitempty"`
+	Quarantine *Quarantine   `json:"quarantine,omitempty"`
+	Refused    *Refused      `json:"refused,omitempty"`
+	// Held says that the hub as a whole waits for an admin: some agent, of
+	// whichever tenant, has proved that the hub's past is not the right one.
+	Held bool `json:"held,omitempty"`
 }
 
 // A Refusal is the newest attempt of a cluster's agent to join or to connect
@@ -360,6 +369,7 @@ type Resource struct {
 	Info          []Info        `json:"info,omitempty"` // columns: images, replicas, restarts …
 	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
 	UpdatedAt     time.Time     `json:"updatedAt"`
+	Stamp         []byte        `json:"-"` // the agent's own hash of it; empty: it gives none
 }
 
 // A HistoryEntry is one recorded sync of an application (APP-12).
@@ -490,6 +500,7 @@ type LogHead struct {
 	Incarnation string
 	Seq         int64
 	Chain       []byte
+	Held        bool // the hub as a whole waits for an admin, so nothing may be deleted anywhere
 }
 
 // A Tombstone asks for the deletion of one object. Only a complete snapshot
@@ -517,6 +528,9 @@ type Observation struct {
 	Closed       []Tombstone
 	Snapshot     int64 // generation of the snapshot that this belongs to; 0: a delta
 	Sweep        int64 // not 0: the snapshot of this generation is complete
+	Bounded      bool  // only Buckets were compared, and only they are swept
+	Buckets      []uint16
+	Sums         *Sums // what the agent holds; nil: it does not ask for a comparison
 }
 
 // An ApplicationObservation is what an agent says of a whole application.
@@ -531,6 +545,7 @@ type ApplicationObservation struct {
 	Warnings    []string
 	Error       string
 	Gone        bool
+	Stamp       []byte // the agent's own hash of it; empty: it gives none
 }
 
 // A ResourceGone names a resource that an agent no longer sees.

@@ -14,6 +14,7 @@ type Observed struct {
 	Over       []OperationID // operations that became over with it
 	Repeated   bool          // it was stored before; nothing was done
 	Resnapshot bool          // earlier reports of this epoch are missing: the agent should send everything again
+	Comparison *Comparison   // answers Sums; nil: nothing was asked
 }
 
 // TenantKeys are the keys of one tenant. They stay in memory.

@@ -67,19 +67,20 @@ var mayImport = map[string][]string{
 
 // homes are the packages that a heavy library may be imported from.
 var homes = map[string][]string{
-	"github.com/jackc/pgx/v5":         {"hub/store/...", "integration/..."},
-	"github.com/labstack/echo/v4":     {"hub/api/..."},
-	"github.com/go-git/go-git/v5":     {"hub/source/..."},
-	"helm.sh/helm/v3":                 {"hub/render/helm"},
-	"sigs.k8s.io/kustomize":           {"hub/render/kustomize"},
-	"github.com/casbin/casbin/v2":     {"hub/access"},
-	"github.com/coreos/go-oidc/v3":    {"hub/identity"},
-	"github.com/hashicorp/yamux":      {"shared/tunnel"},
-	"github.com/coder/websocket":      {"shared/tunnel", "integration/..."},
-	"k8s.io/client-go":                {"agent/...", "integration/..."},
-	"github.com/pressly/goose/v3":     {"hub/store/..."},
-	"go.etcd.io/bbolt":                {"agent/inventory"},
-	"github.com/alexedwards/argon2id": {"hub/identity", "hub/catalog"},
+	"github.com/jackc/pgx/v5":                {"hub/store/...", "integration/..."},
+	"github.com/labstack/echo/v4":            {"hub/api/..."},
+	"github.com/go-git/go-git/v5":            {"hub/source/..."},
+	"helm.sh/helm/v3":                        {"hub/render/helm"},
+	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
+	"github.com/casbin/casbin/v2":            {"hub/access"},
+	"github.com/coreos/go-oidc/v3":           {"hub/identity"},
+	"github.com/hashicorp/yamux":             {"shared/tunnel"},
+	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
+	"k8s.io/client-go":                       {"agent/...", "integration/..."},
+	"github.com/pressly/goose/v3":            {"hub/store/..."},
+	"github.com/google/go-containerregistry": {"integration/image"},
+	"go.etcd.io/bbolt":                       {"agent/inventory"},
+	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 
 // agentFree are libraries that the agent binary must not link.

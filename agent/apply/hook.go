@@ -203,7 +203,7 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	switch {
 	case x == nil || x.record == nil:
 		return "", &wave.Outcome{Gone: true, Message: "not ours, or gone already"}
-	case a.e.Inventory.Rewound() != "":
+	case a.e.Inventory.Frozen() != "":
 		return "", &wave.Outcome{Kept: true, Message: "kept: hub and cluster disagree about the past"}
 	}
 	err := a.permits(it.Key, namespaced)

@@ -82,8 +82,8 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 		return fault.New(fault.Exceeded, "its deadline passed before it could begin")
 	case a.state == nil:
 		return fault.New(fault.Conflict, "the hub sent no state of the application with it")
-	case order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE && a.e.Inventory.Rewound() != "":
-		return fault.New(fault.Conflict, "nothing is deleted while hub and cluster disagree about the past: %s", a.e.Inventory.Rewound())
+	case order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE && a.e.Inventory.Frozen() != "":
+		return fault.New(fault.Conflict, "nothing is deleted while hub and cluster disagree about the past: %s", a.e.Inventory.Frozen())
 	}
 	return nil
 }

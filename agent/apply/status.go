@@ -151,6 +151,8 @@ func (a *app) sentences() []string {
 	slices.Sort(out)
 	if why := a.e.Inventory.Rewound(); why != "" {
 		out = append(out, "nothing is taken from the hub and nothing is pruned: "+why)
+	} else if why := a.e.Inventory.Frozen(); why != "" {
+		out = append(out, "nothing is pruned: "+why)
 	}
 	if len(out) == 0 {
 		return nil

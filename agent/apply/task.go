@@ -46,7 +46,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	}
 	o := wave.Options{
 		Operation: order.GetId(), Revision: snap.commit(), Created: time.Unix(0, order.GetCreatedUnixNano()),
-		Prune: order.GetOptions().GetPrune() && a.e.Inventory.Rewound() == "", DryRun: order.GetOptions().GetDryRun(),
+		Prune: order.GetOptions().GetPrune() && a.e.Inventory.Frozen() == "", DryRun: order.GetOptions().GetDryRun(),
 		SkipHooks: order.GetOptions().GetSkipHooks(), SyncOptions: t.options, Resources: order.GetOptions().GetResources(),
 		Namespace:         state.GetNamespace(),
 		NamespaceMetadata: len(order.GetOptions().GetNamespaceLabels())+len(order.GetOptions().GetNamespaceAnnotations()) > 0,

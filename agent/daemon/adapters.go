@@ -3,12 +3,14 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
@@ -23,8 +25,13 @@ type desired struct{ a *agent }
 
 // Cursor is how far the log is stored.
 func (d desired) Cursor() *linkv1.Cursor {
-	c := d.a.store.Cursor()
-	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain}
+	c, lost := d.a.store.Place()
+	at := &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof}
+	if lost {
+		at = &linkv1.Cursor{Guard: at}
+	}
+	at.Generation, at.Compares = d.a.secret.Highest(), true
+	return at
 }
 
 // Take stores a batch. The engine begins at once, while the disk writes:
@@ -53,9 +60,44 @@ func (d desired) Root() []byte {
 
 // Rewound keeps everything as it is until a person decides.
 func (d desired) Rewound(reason string) {
+	if before := d.a.store.Rewound(); before == reason {
+		return
+	}
 	d.a.store.Rewind(reason)
 	d.a.engine.Announce()
 }
+
+// Answer takes the hub's decisions and questions about the past.
+func (d desired) Answer(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+	switch m := down.GetMessage().(type) {
+	case *linkv1.FollowDown_Confirmed:
+		return nil, d.confirmed(ctx, m.Confirmed)
+	case *linkv1.FollowDown_Hold:
+		d.a.store.Hold(m.Hold.GetReason())
+		d.a.engine.Announce()
+	case *linkv1.FollowDown_Compare:
+		return &linkv1.FollowUp{Message: &linkv1.FollowUp_Sums{Sums: d.a.store.Sums(m.Compare.GetFirst())}}, nil
+	}
+	return nil, nil
+}
+
+// confirmed goes over to the log that an admin has decided for.
+func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
+	commit, err := d.a.store.Confirm(m)
+	if err != nil {
+		return err
+	}
+	if err := commit.Wait(ctx); err != nil {
+		return err
+	}
+	d.a.secret.SetCursor(d.a.store.Cursor())
+	d.a.Log.WarnContext(ctx, "an admin has decided that the hub's state is taken", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
+	d.a.engine.Announce()
+	return nil
+}
+
+// comparesReports is the hub's name for comparing hashes of what is reported.
+const comparesReports = "report-buckets"
 
 // sessions keeps what a session brings.
 type sessions struct{ a *agent }
@@ -70,7 +112,18 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 		keys.Mask = key
 	}
 	s.a.secret.SetKeys(keys)
+	s.Revoked(hello.GetRevoked())
+	s.a.outbox.Compares(slices.Contains(hello.GetFeatures(), comparesReports))
 	return nil
+}
+
+// Revoked keeps what the hub says, for the case that it forgets.
+func (s sessions) Revoked(of []*linkv1.Revoked) {
+	said := make([]inventory.Revoked, len(of))
+	for i, r := range of {
+		said[i] = inventory.Revoked{AgentID: r.GetAgentId(), Until: r.GetUntilUnix(), Proof: r.GetProof()}
+	}
+	s.a.secret.SetRevoked(said, time.Now())
 }
 
 // Closed changes nothing: what was accepted goes on being enforced.

@@ -190,7 +190,7 @@ func (a *agent) attach(ctx context.Context) error {
 	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
-		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial,
+		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
@@ -212,7 +212,17 @@ func (a *agent) offset() time.Duration {
 }
 
 func (a *agent) load() link.Load {
-	return link.Load{Backlog: a.outbox.Backlog(), Seq: a.store.Cursor().Seq}
+	return link.Load{Backlog: a.outbox.Backlog(), Lag: a.outbox.Lag(), Seq: a.store.Cursor().Seq, Leader: a.lease.Check() == nil}
+}
+
+// revoked is what the hub told of revoked agents.
+func (a *agent) revoked() []*linkv1.Revoked {
+	held := a.secret.Revoked()
+	out := make([]*linkv1.Revoked, len(held))
+	for i, r := range held {
+		out[i] = &linkv1.Revoked{AgentId: r.AgentID, UntilUnix: r.Until, Proof: r.Proof}
+	}
+	return out
 }
 
 // delivered hears that the hub has the result of an operation.

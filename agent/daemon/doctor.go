@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/doctor"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
@@ -53,7 +54,10 @@ func (c Config) examineCluster(ctx context.Context, r *doctor.Report, hub *docto
 		return link.Identity{}
 	}
 	defer k.http.CloseIdleConnections()
-	hub.Fingerprint = doctor.Cluster{Dynamic: k.dynamic, Text: k.api.Text, Namespace: c.Namespace}.Check(ctx, r)
+	hub.Fingerprint = doctor.Cluster{
+		Dynamic: k.dynamic, Text: k.api.Text, Namespace: c.Namespace, Secret: inventory.SecretName, Lease: apply.LeaseName,
+		Observe: c.Mode == ModeObserve, Namespaces: c.Namespaces,
+	}.Check(ctx, r)
 	if hub.Fingerprint == "" {
 		return link.Identity{}
 	}

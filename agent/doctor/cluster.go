@@ -2,12 +2,10 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -22,6 +20,11 @@ type Cluster struct {
 	// Text gets a path of the API server that is no resource.
 	Text      func(ctx context.Context, path string) ([]byte, error)
 	Namespace string // of the agent's Secret and Lease
+	Secret    string // its name
+	Lease     string // its name
+	// Observe and Namespaces are the agent's mode.
+	Observe    bool
+	Namespaces []string
 }
 
 // Check asks whether the API server is there and what the agent may do. It
@@ -73,74 +76,4 @@ func why(err error) string {
 		return string(reason)
 	}
 	return err.Error()
-}
-
-// right is something that an agent does.
-type right struct {
-	group, resource, verb, namespace string
-}
-
-func (c right) String() string {
-	s := c.verb + " " + c.resource
-	if c.group != "" {
-		s += "." + c.group
-	}
-	if c.namespace != "" {
-		s += " in namespace " + c.namespace
-	}
-	return s
-}
-
-// rights asks for what the agent needs for itself, without which it does not
-// run, and for what it needs to deliver, where less may be meant so.
-func (c Cluster) rights(ctx context.Context, r *Report) {
-	var own, all []right
-	for _, verb := range []string{"get", "create", "update"} {
-		own = append(own, right{"", "secrets", verb, c.Namespace}, right{"coordination.k8s.io", "leases", verb, c.Namespace})
-	}
-	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
-		all = append(all, right{"*", "*", verb, ""})
-	}
-	lacks, err := c.lacks(ctx, own)
-	switch {
-	case err != nil:
-		r.Fail("own rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
-		return
-	case len(lacks) > 0:
-		r.Fail("own rights", fault.With(fault.New(fault.Denied, "the agent may not %s", lacks[0]), "",
-			fmt.Sprintf("give its ServiceAccount get, create and update on Secrets and Leases of namespace %s", c.Namespace)))
-	default:
-		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
-	}
-	lacks, err = c.lacks(ctx, all)
-	switch {
-	case err != nil:
-		r.Fail("rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
-	case len(lacks) > 0:
-		r.Warn("rights", "the agent may not %s for all kinds in all namespaces; what its rights do not cover is not delivered", lacks[0].verb)
-	default:
-		r.OK("rights", "all kinds in all namespaces")
-	}
-}
-
-// lacks gives the rights that the agent does not have.
-func (c Cluster) lacks(ctx context.Context, want []right) (out []right, err error) {
-	gvr := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
-	for _, w := range want {
-		attributes := map[string]any{"group": w.group, "resource": w.resource, "verb": w.verb}
-		if w.namespace != "" {
-			attributes["namespace"] = w.namespace
-		}
-		res, err := c.Dynamic.Resource(gvr).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-			"spec": map[string]any{"resourceAttributes": attributes},
-		}}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if allowed, _, _ := unstructured.NestedBool(res.Object, "status", "allowed"); !allowed {
-			out = append(out, w)
-		}
-	}
-	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/buckets"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -21,6 +22,7 @@ type Cursor struct {
 	Incarnation string `json:"incarnation,omitempty"` // empty: nothing was taken yet
 	Seq         uint64 `json:"seq"`
 	Chain       []byte `json:"chain,omitempty"`
+	Proof       []byte `json:"proof,omitempty"` // the hub's signature on the place
 }
 
 func decodeCursor(raw []byte) (Cursor, error) {
@@ -54,29 +56,6 @@ func (s *Store) Cursor() Cursor {
 	return s.durable
 }
 
-// Guard tells the store of a cursor that was known before its directory was
-// lost. A hub of another incarnation, or one that ends before it, is rewound.
-func (s *Store) Guard(c Cursor) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guard = c
-}
-
-// Rewind stops the store from taking anything, for the reason given.
-func (s *Store) Rewind(reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rewound = reason
-}
-
-// Rewound says why nothing is taken from the hub; empty: all is well. While
-// it is set nothing may be pruned.
-func (s *Store) Rewound() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rewound
-}
-
 // Stage takes a batch into memory and lines its rows up for the disk. The
 // changes may be acted on at once where repeating them after a crash does no
 // harm; the hub hears of the batch only once the commit is durable.
@@ -90,6 +69,9 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	if b.GetReset_() {
 		st.reset()
 	}
+	if b.GetPartial() {
+		st.forgetBuckets(b.GetForgetBuckets())
+	}
 	st.cursor.Incarnation = b.GetIncarnation()
 	for _, blob := range b.GetBlobs() {
 		st.blob(blob)
@@ -98,6 +80,9 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 		if err := st.row(row); err != nil {
 			return Changes{}, nil, err
 		}
+	}
+	if st.cursor.Seq != s.cursor.Seq || b.GetReset_() || b.GetPartial() {
+		st.cursor.Proof = b.GetProof()
 	}
 	for _, f := range st.mirror {
 		f()
@@ -123,26 +108,18 @@ func (s *Store) admit(b *linkv1.Batch) error {
 	if b.GetIncarnation() == "" {
 		return fault.New(fault.Invalid, "the hub sent a batch of the desired log that names no incarnation")
 	}
-	for _, known := range []string{s.cursor.Incarnation, s.guard.Incarnation} {
-		if known != "" && known != b.GetIncarnation() {
-			s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
-		}
+	known := s.cursor.Incarnation
+	if known == "" {
+		known = s.guard.Incarnation // the copy was lost, its place was not
+	}
+	if known != "" && known != b.GetIncarnation() {
+		s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
 	}
 	if s.rewound != "" {
 		return fault.With(fault.New(fault.Conflict, "nothing is taken from the hub: %s", s.rewound), "desired log",
 			"a platform admin must decide which side is right")
 	}
 	return nil
-}
-
-// Settled checks, once a replay has ended, that the hub's log reaches as far
-// as it is known to have reached before.
-func (s *Store) Settled() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.guard.Seq > s.cursor.Seq && s.rewound == "" {
-		s.rewound = fmt.Sprintf("the hub's desired log ends at row %d, but this cluster has already followed it to row %d", s.cursor.Seq, s.guard.Seq)
-	}
 }
 
 // Root is the hash over the states of all applications.
@@ -228,6 +205,21 @@ func (st *stage) reset() {
 		_, err := tx.CreateBucket([]byte(bucketApps))
 		return err
 	})
+}
+
+// forgetBuckets forgets the states of some applications, as reset does of all.
+func (st *stage) forgetBuckets(of []uint32) {
+	st.cursor = Cursor{}
+	drop := map[uint16]bool{}
+	for _, b := range of {
+		drop[uint16(b)] = true //nolint:gosec // a bucket has 16 bits
+	}
+	for id := range st.s.apps {
+		if !drop[buckets.Of(id)] {
+			continue
+		}
+		st.then(func() { delete(st.s.apps, id) }, func(tx *bbolt.Tx) error { return deleteIn(tx, bucketApps, id) })
+	}
 }
 
 func (st *stage) blob(b *linkv1.Blob) {

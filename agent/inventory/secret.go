@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,7 @@ const (
 	entryApps      = "applications"
 	entryLedgers   = "ledgers"
 	entryRecordKey = "recordKey"
+	entryRevoked   = "revoked"
 )
 
 // Keys are what the hub entrusts to the agent for its tenant and cluster.
@@ -64,6 +66,7 @@ type Secret struct {
 	cursor    Cursor
 	apps      map[string]mark
 	ledgers   map[string]json.RawMessage
+	revoked   []Revoked
 	written   map[string][]byte
 	version   uint64   // counts changes
 	flushed   uint64   // newest change that is stored
@@ -76,6 +79,14 @@ type mark struct {
 	Generation uint64 `json:"g"`
 	Ended      string `json:"o,omitempty"` // newest operation that ended
 	Phase      string `json:"p,omitempty"` // how
+}
+
+// Revoked is an agent that is no longer good, as the hub has signed it. It is
+// kept for a hub that forgets: one that was restored from a backup.
+type Revoked struct {
+	AgentID string `json:"a"`
+	Until   int64  `json:"u"`
+	Proof   []byte `json:"p"`
 }
 
 type waiter struct {
@@ -99,7 +110,7 @@ func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, er
 	s.written = data
 	s.identity, s.recordKey = data[entryIdentity], data[entryRecordKey]
 	for name, into := range map[string]any{
-		entryKeys: &s.keys, entryCursor: &s.cursor, entryApps: &s.apps, entryLedgers: &s.ledgers,
+		entryKeys: &s.keys, entryCursor: &s.cursor, entryApps: &s.apps, entryLedgers: &s.ledgers, entryRevoked: &s.revoked,
 	} {
 		if len(data[name]) == 0 {
 			continue
@@ -193,7 +204,7 @@ func (s *Secret) encode() (map[string][]byte, error) {
 	}
 	size := len(s.identity)
 	for name, v := range map[string]any{
-		entryKeys: s.keys, entryCursor: s.cursor, entryApps: s.apps, entryLedgers: s.ledgers,
+		entryKeys: s.keys, entryCursor: s.cursor, entryApps: s.apps, entryLedgers: s.ledgers, entryRevoked: s.revoked,
 	} {
 		raw, err := json.Marshal(v)
 		if err != nil {
@@ -282,6 +293,48 @@ func (s *Secret) Cursor() Cursor {
 
 // SetCursor keeps the cursor.
 func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
+
+// Revoked gives what the hub said of revoked agents last.
+func (s *Secret) Revoked() []Revoked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revoked
+}
+
+// SetRevoked keeps what the hub says of revoked agents. What was known before
+// stays until it ends by itself: a hub that knows less may have been restored.
+func (s *Secret) SetRevoked(said []Revoked, now time.Time) {
+	s.mu.Lock()
+	merged := slices.Clone(said)
+	for _, old := range s.revoked {
+		known := slices.ContainsFunc(said, func(r Revoked) bool { return r.AgentID == old.AgentID })
+		if !known && time.Unix(old.Until, 0).After(now) {
+			merged = append(merged, old)
+		}
+	}
+	if len(merged) > mostRevoked {
+		merged = merged[:mostRevoked]
+	}
+	same := slices.EqualFunc(merged, s.revoked, func(a, b Revoked) bool { return a.AgentID == b.AgentID && a.Until == b.Until })
+	s.mu.Unlock()
+	if !same {
+		s.change(func() { s.revoked = merged })
+	}
+}
+
+// mostRevoked bounds what is kept: the Secret has room for little.
+const mostRevoked = 256
+
+// Highest is the highest generation that was seen of any application.
+func (s *Secret) Highest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var g uint64
+	for _, m := range s.apps {
+		g = max(g, m.Generation)
+	}
+	return g
+}
 
 // Generation is the highest generation that was seen of an application.
 func (s *Secret) Generation(app string) uint64 {

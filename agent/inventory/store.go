@@ -55,6 +55,7 @@ type Store struct {
 	durable  Cursor // cursor of the last commit
 	guard    Cursor // newest cursor known from elsewhere; what lies behind it is a rewound hub
 	rewound  string // why nothing is taken from the hub; empty: all is well
+	held     string // why nothing may be deleted, though all is well here; empty: things may be
 	apps     map[string]*App
 	owned    map[string]map[manifest.Key]Record // by application
 	ops      map[string]*Operation

@@ -82,7 +82,12 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 		return nil, err
 	}
 	sent := c.cfg.Clock.Now()
+	var revoked []*linkv1.Revoked
+	if c.cfg.Revoked != nil {
+		revoked = c.cfg.Revoked()
+	}
 	hello, err := linkv1.NewSessionClient(conn).Hello(ctx, &linkv1.HelloRequest{
+		Instance: c.cfg.Instance, Leader: c.cfg.Load().Leader, Revoked: revoked,
 		AgentVersion: c.cfg.Version, AgentId: c.Identity().AgentID, Epoch: c.cfg.Epoch, Features: c.cfg.Features,
 		Fingerprint: facts.Fingerprint, KubeVersion: facts.KubeVersion, ApiVersions: facts.APIVersions, Readyz: facts.Readyz,
 		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(),

@@ -48,13 +48,17 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 	if err := stream.Send(start); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("follow desired state: %w", err)
 	}
-	for {
+	for agreed := false; ; {
 		down, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return fault.New(fault.Offline, "the hub ended the stream of desired state")
 		}
 		if err != nil {
 			return fmt.Errorf("follow desired state: %w", err)
+		}
+		if down.GetRewound() == nil && !agreed {
+			agreed = true // it has judged our place, and sends what follows
+			c.cfg.Desired.Rewound("")
 		}
 		if err := c.take(ctx, stream, down); err != nil {
 			return err
@@ -82,6 +86,14 @@ func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.Fol
 	case *linkv1.FollowDown_Rewound:
 		c.cfg.Log.WarnContext(ctx, "hub and agent disagree about the past; nothing is pruned until a person decides", logkey.Reason, m.Rewound.GetReason())
 		c.cfg.Desired.Rewound(m.Rewound.GetReason())
+	case *linkv1.FollowDown_Confirmed, *linkv1.FollowDown_Hold, *linkv1.FollowDown_Compare:
+		up, err := c.cfg.Desired.Answer(ctx, down)
+		if err != nil || up == nil {
+			return err
+		}
+		if err := stream.Send(up); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("answer the hub: %w", err)
+		}
 	}
 	return nil // also for messages of a newer hub
 }

@@ -58,7 +58,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
 			Number: b.next(now), SentUnixNano: now.UnixNano(),
-			ReportBacklog: load.Backlog, AppliedSeq: load.Seq,
+			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, Leader: load.Leader, LagMs: uint32(min(load.Lag.Milliseconds(), 1<<31)), //nolint:gosec // bounded
 		})
 		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
 			return fmt.Errorf("send a heartbeat: %w", err)
@@ -80,6 +80,9 @@ func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Be
 		}
 		if sent, ok := b.of(r.GetNumber()); ok {
 			c.heard(sent, r.GetNowUnixNano())
+		}
+		if of := r.GetRevoked(); len(of) > 0 {
+			c.cfg.Sessions.Revoked(of)
 		}
 		if end := r.GetClosing(); end != nil {
 			return &fault.Error{Kind: fault.Kind(end.GetKind()), Object: "hub", Cause: "it ended the session: " + end.GetCause(), Fix: end.GetFix()}

@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -35,6 +36,12 @@ type Config struct {
 	// Epoch is random and made at each start of the process; reports carry it too.
 	Epoch string
 	Log   *slog.Logger
+
+	// Instance names the agent's state directory; empty: not known.
+	Instance string
+	// Revoked gives what the hub has told of revoked agents, for a hub that
+	// was restored; nil: nothing is known.
+	Revoked func() []*linkv1.Revoked
 
 	// Serve adds the services that the hub may call.
 	Serve func(grpc.ServiceRegistrar)

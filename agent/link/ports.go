@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
@@ -41,8 +42,12 @@ type Desired interface {
 	// Root is the root hash over all application states.
 	Root() []byte
 	// Rewound says that hub and agent disagree about the past: the copy is
-	// kept and enforced, nothing is pruned, and a person decides.
+	// kept and enforced, nothing is pruned, and a person decides. An empty
+	// reason says that they agree, or agree again.
 	Rewound(reason string)
+	// Answer takes what is no row: Confirmed, Hold and Compare. It gives what
+	// to say to the hub; nil: nothing.
+	Answer(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error)
 }
 
 // Reports gives what the hub should hear, and learns what it has heard.
@@ -57,6 +62,11 @@ type Reports interface {
 	Acked(epoch string, seq, credit uint64)
 	// Resnapshot asks for everything again as a snapshot.
 	Resnapshot()
+	// Compare is the hub's answer to a report with sums.
+	Compare(c *linkv1.Compare)
+	// Grant says how many bytes of snapshots may be outstanding; 0: as many as
+	// before.
+	Grant(snapshots uint64)
 }
 
 // Sessions hears of sessions that open and close.
@@ -64,12 +74,17 @@ type Sessions interface {
 	// Opened is called with the hub's answer before anything else flows. An
 	// error closes the session again.
 	Opened(ctx context.Context, hello *linkv1.HelloResponse) error
+	// Revoked is called when the hub tells anew which agents of the tenant are
+	// no longer good.
+	Revoked(of []*linkv1.Revoked)
 	// Closed gives the reason in a sentence for people.
 	Closed(err error)
 }
 
 // Load is what a heartbeat carries. It is asked for before each beat.
 type Load struct {
-	Backlog uint32 // records that wait to be sent
-	Seq     uint64 // newest row of the desired log that is stored
+	Backlog uint32        // records that wait to be sent
+	Seq     uint64        // newest row of the desired log that is stored
+	Lag     time.Duration // age of the oldest change that the hub has not stored; 0: none
+	Leader  bool          // the agent holds the Lease of its cluster
 }

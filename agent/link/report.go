@@ -170,6 +170,10 @@ func (c *Client) acks(stream reportStream) error {
 		failpoint.Here(failpoint.AgentReportAcked)
 		c.outbox.acked(down.GetAcked(), down.GetCredit())
 		c.cfg.Reports.Acked(c.cfg.Epoch, down.GetAcked(), down.GetCredit())
+		c.cfg.Reports.Grant(down.GetSnapshotCredit())
+		if answer := down.GetCompare(); answer != nil {
+			c.cfg.Reports.Compare(answer)
+		}
 		if down.GetResnapshot() {
 			c.cfg.Reports.Resnapshot()
 		}

@@ -45,15 +45,19 @@ type Outbox struct {
 	pressing    bool // a transition waits
 	inARow      int  // reports that followed each other closely
 	last        time.Time
+	waiting     time.Time // since when something is dirty; zero: nothing is
 	seq         uint64
 	credit      uint64
+	bulkCredit  uint64 // for snapshots, out of credit
 	outstanding uint64
+	bulk        uint64 // of outstanding, what belongs to snapshots
 	sent        []sent // not acknowledged, in order of seq
 	ready       bool   // the first complete picture is there
 	snapshot    uint64 // generation of the newest snapshot
 	owed        bool   // a snapshot must begin
 	queue       []string
 	sweeping    bool // the snapshot is under way
+	cmp         comparison
 }
 
 // A value is the newest of one thing.
@@ -65,6 +69,11 @@ type value struct {
 	known []byte // what was sent last; nil: nothing
 	dirty bool
 	over  bool // an operation that ended
+
+	hash   [8]byte // of raw
+	bucket uint16
+	leaf   uint64 // what raw adds to its bucket
+	sent   uint64 // the same of what the hub was told; 0: nothing
 }
 
 type valueKind byte
@@ -78,7 +87,9 @@ const (
 
 type sent struct {
 	seq, size  uint64
-	operations []string // that ended
+	bulk       bool
+	since      time.Time // the oldest change in it
+	operations []string  // that ended
 }
 
 // New makes an outbox. Delivered is called, from the link's goroutine, when
@@ -86,7 +97,7 @@ type sent struct {
 func New(epoch string, clock run.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
 	return &Outbox{
 		epoch: epoch, clock: clock, delivered: delivered, log: log, wake: make(chan struct{}, 1),
-		values: map[string]*value{}, credit: defaultCredit, owed: true,
+		values: map[string]*value{}, credit: defaultCredit, bulkCredit: defaultCredit, owed: true,
 	}
 }
 
@@ -112,6 +123,20 @@ func (o *Outbox) Backlog() uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return uint32(len(o.dirty) + len(o.queue)) //nolint:gosec // far below 2^32
+}
+
+// Lag is the age of the oldest change that the hub has not stored yet.
+func (o *Outbox) Lag() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	oldest := o.waiting
+	if len(o.sent) > 0 && (oldest.IsZero() || o.sent[0].since.Before(oldest)) {
+		oldest = o.sent[0].since
+	}
+	if oldest.IsZero() {
+		return 0
+	}
+	return max(0, o.clock.Now().Sub(oldest))
 }
 
 // App puts the newest report of an application in.
@@ -197,6 +222,10 @@ func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
 		return
 	}
 	held.raw = raw
+	held.stamp(m, raw)
+	if o.cmp.since.IsZero() && held.kind != operationValue {
+		o.cmp.since = o.clock.Now()
+	}
 	o.soil(key, held)
 	o.pressing = o.pressing || pressing
 	o.hint()
@@ -219,6 +248,9 @@ func (o *Outbox) soil(key string, v *value) {
 	if !v.dirty {
 		v.dirty = true
 		o.dirty = append(o.dirty, key)
+		if o.waiting.IsZero() {
+			o.waiting = o.clock.Now()
+		}
 	}
 }
 
@@ -260,27 +292,28 @@ func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
 	if o.outstanding >= o.credit {
 		return nil, 0
 	}
-	o.begin()
-	waits := len(o.dirty) > 0 || len(o.closed) > 0
-	if !waits && !o.sweeping {
-		return nil, 0
-	}
-	pause := quiet
-	if o.pressing {
-		pause = pressing
-	}
-	if o.inARow >= crowd {
-		pause = crowded
-	}
 	now := o.clock.Now()
-	if since := now.Sub(o.last); since < pause && !o.sweeping {
-		return nil, pause - since
+	o.begin()
+	kind, wait := o.choose(now)
+	if kind == nothing {
+		return nil, wait
+	}
+	if wait = o.pause() - now.Sub(o.last); wait > 0 && kind == changes {
+		return nil, wait
 	}
 	r := &linkv1.ReportUp{Epoch: o.epoch}
-	if waits {
-		o.delta(r)
-	} else {
+	switch kind {
+	case changes:
+		o.delta(r, o.holds(now))
+	case question:
+		o.owed = false
+		o.snapshot++
+		o.ask(r)
+	case details:
+		o.tell(r)
+	case part:
 		o.chunk(r)
+	case nothing:
 	}
 	o.seq++
 	r.Seq = o.seq
@@ -294,13 +327,73 @@ func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
 	return r, 0
 }
 
-// begin starts a snapshot if one is owed.
+// What a report can be.
+type reportKind byte
+
+const (
+	nothing  reportKind = iota
+	changes             // the newest values of what changed
+	question            // hashes of everything: a comparison begins
+	details             // hashes inside the buckets that differ
+	part                // of a snapshot
+)
+
+// choose says what to send now, or how long to wait before it is asked again.
+func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
+	holds := o.holds(now)
+	if o.changed(holds) {
+		return changes, 0
+	}
+	switch {
+	case len(o.cmp.answer) > 0:
+		return details, 0
+	case o.owed && o.ready && o.cmp.able && !o.cmp.asked:
+		return question, 0
+	case o.sweeping && o.bulk > 0 && o.bulk >= o.bulkCredit:
+		return nothing, 0 // changes go on; the hub takes the rest of the snapshot later
+	case o.sweeping:
+		return part, 0
+	case holds && len(o.dirty) > 0 && !o.cmp.asked && !o.cmp.since.IsZero():
+		return nothing, max(time.Millisecond, patience-now.Sub(o.cmp.since))
+	}
+	return nothing, 0
+}
+
+// changed says whether anything waits that may go. While values are held for
+// a comparison, what cannot be compared goes all the same.
+func (o *Outbox) changed(holds bool) bool {
+	if len(o.closed) > 0 || !holds && len(o.dirty) > 0 {
+		return true
+	}
+	for _, key := range o.dirty {
+		if v := o.values[key]; v != nil && v.kind == operationValue {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is the least time since the last report.
+func (o *Outbox) pause() time.Duration {
+	switch {
+	case o.sweeping:
+		return 0
+	case o.inARow >= crowd:
+		return crowded
+	case o.pressing:
+		return pressing
+	}
+	return quiet
+}
+
+// begin starts a whole snapshot if one is owed and the hub does not compare.
 func (o *Outbox) begin() {
-	if !o.owed || !o.ready {
+	if !o.owed || !o.ready || o.cmp.able {
 		return
 	}
 	o.owed, o.sweeping = false, true
 	o.snapshot++
+	o.cmp.buckets = nil
 	o.queue = o.queue[:0]
 	for key, v := range o.values {
 		if v.raw != nil {
@@ -309,19 +402,23 @@ func (o *Outbox) begin() {
 	}
 }
 
-// delta fills a report with what changed.
-func (o *Outbox) delta(r *linkv1.ReportUp) {
+// delta fills a report with what changed; with holds only with what cannot be
+// compared.
+func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 	r.Closed, o.closed, o.pressing = o.closed, nil, false
 	size, n := 0, 0
+	rest := o.dirty[:0]
 	for _, key := range o.dirty {
-		if n >= maxValues || size >= most {
-			break
+		v := o.values[key]
+		if n >= maxValues || size >= most || holds && v != nil && v.kind != operationValue {
+			rest = append(rest, key)
+			continue
 		}
 		n++
 		size += o.add(r, key)
 	}
-	o.dirty = o.dirty[:copy(o.dirty, o.dirty[n:])]
-	if len(o.dirty) > 0 {
+	o.dirty = rest
+	if len(o.dirty) > 0 && !holds {
 		o.hint()
 	}
 }
@@ -341,6 +438,11 @@ func (o *Outbox) chunk(r *linkv1.ReportUp) {
 	if len(o.queue) == 0 {
 		r.Sweep = &linkv1.Sweep{Snapshot: o.snapshot}
 		o.sweeping = false
+		if len(o.cmp.buckets) > 0 {
+			r.Sweep.Bounded, r.Sweep.Buckets = true, o.cmp.buckets
+			r.Sums = &linkv1.Sums{First: o.sums().First()} // are both equal now?
+			o.cmp.buckets = nil
+		}
 	}
 	o.hint()
 }
@@ -359,7 +461,7 @@ func (o *Outbox) add(r *linkv1.ReportUp, key string) int {
 		}
 		return len(v.known)
 	}
-	v.known = v.raw
+	v.known, v.sent = v.raw, v.leaf
 	if err := decodeInto(r, v); err != nil {
 		o.log.Error("report value not decoded", logkey.Application, v.app, logkey.Error, err) //nolint:sloglint // no context reaches here
 	}
@@ -371,7 +473,9 @@ func decodeInto(r *linkv1.ReportUp, v *value) error {
 	case appValue:
 		m := &linkv1.AppReport{}
 		r.Apps = append(r.Apps, m)
-		return proto.Unmarshal(v.raw, m)
+		err := proto.Unmarshal(v.raw, m)
+		m.Stamp = v.hash[:]
+		return err
 	case operationValue:
 		m := &linkv1.OperationReport{}
 		r.Operations = append(r.Operations, m)
@@ -380,7 +484,9 @@ func decodeInto(r *linkv1.ReportUp, v *value) error {
 	}
 	m := &linkv1.Resource{}
 	r.Resources = append(r.Resources, m)
-	return proto.Unmarshal(v.raw, m)
+	err := proto.Unmarshal(v.raw, m)
+	m.Stamp = v.hash[:]
+	return err
 }
 
 func goneOf(v *value) *linkv1.ResourceGone {
@@ -389,46 +495,4 @@ func goneOf(v *value) *linkv1.ResourceGone {
 		return &linkv1.ResourceGone{AppId: v.app, Uid: v.uid}
 	}
 	return &linkv1.ResourceGone{AppId: v.app, Group: m.GetGroup(), Kind: m.GetKind(), Namespace: m.GetNamespace(), Name: m.GetName()}
-}
-
-// remember keeps what an acknowledgement of the report will mean.
-func (o *Outbox) remember(r *linkv1.ReportUp) {
-	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r))} //nolint:gosec // a size is never negative
-	for _, op := range r.GetOperations() {
-		if op.GetFinishedUnixNano() != 0 {
-			s.operations = append(s.operations, op.GetOperationId())
-		}
-	}
-	o.outstanding += s.size
-	o.sent = append(o.sent, s)
-}
-
-// Acked says that the hub has stored all reports up to seq, and how many
-// bytes may be outstanding from now on; 0: as many as before.
-func (o *Outbox) Acked(epoch string, seq, credit uint64) {
-	if epoch != o.epoch {
-		return
-	}
-	o.mu.Lock()
-	if credit > 0 {
-		o.credit = credit
-	}
-	n := 0
-	var over []string
-	for n < len(o.sent) && o.sent[n].seq <= seq {
-		o.outstanding -= o.sent[n].size
-		over = append(over, o.sent[n].operations...)
-		n++
-	}
-	o.sent = o.sent[:copy(o.sent, o.sent[n:])]
-	for _, id := range over {
-		if v := o.values["o\x00"+id]; v != nil && v.over && !v.dirty {
-			delete(o.values, "o\x00"+id)
-		}
-	}
-	o.mu.Unlock()
-	for _, id := range over {
-		o.delivered(id)
-	}
-	o.hint()
 }

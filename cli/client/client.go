@@ -537,19 +537,34 @@ type CertificateList struct {
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
-	AckedSeq     *int64            `json:"ackedSeq,omitempty"`
-	AgentVersion *string           `json:"agentVersion,omitempty"`
-	Annotations  *StringMap        `json:"annotations,omitempty"`
-	Connection   ClusterConnection `json:"connection"`
-	CreatedAt    time.Time         `json:"createdAt"`
+	AckedSeq     *int64     `json:"ackedSeq,omitempty"`
+	AgentVersion *string    `json:"agentVersion,omitempty"`
+	Annotations  *StringMap `json:"annotations,omitempty"`
+
+	// Backlog Changes that the agent has not sent yet.
+	Backlog    *int64            `json:"backlog,omitempty"`
+	Connection ClusterConnection `json:"connection"`
+	CreatedAt  time.Time         `json:"createdAt"`
 
 	// Enrolments Newest first; not in lists.
-	Enrolments  *[]EnrolmentInfo `json:"enrolments,omitempty"`
-	Id          string           `json:"id"`
-	KubeVersion *string          `json:"kubeVersion,omitempty"`
-	Labels      *StringMap       `json:"labels,omitempty"`
-	LastSeen    *time.Time       `json:"lastSeen,omitempty"`
-	Name        string           `json:"name"`
+	Enrolments *[]EnrolmentInfo `json:"enrolments,omitempty"`
+
+	// Fingerprint UID of its namespace kube-system.
+	Fingerprint *string `json:"fingerprint,omitempty"`
+
+	// Held The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere.
+	Held        *bool      `json:"held,omitempty"`
+	Id          string     `json:"id"`
+	KubeVersion *string    `json:"kubeVersion,omitempty"`
+	Labels      *StringMap `json:"labels,omitempty"`
+
+	// LagSeconds Age of the oldest change in the cluster that is not stored here yet.
+	LagSeconds *float32   `json:"lagSeconds,omitempty"`
+	LastSeen   *time.Time `json:"lastSeen,omitempty"`
+	Name       string     `json:"name"`
+
+	// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 
 	// Receipt Proof that hub and agent held the same desired state.
 	Receipt *struct {
@@ -568,7 +583,13 @@ type Cluster struct {
 		// Stage What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint.
 		Stage string `json:"stage"`
 	} `json:"refusal,omitempty"`
-	ResourceVersion *string `json:"resourceVersion,omitempty"`
+
+	// Refused A second process with the same identity that was turned away last.
+	Refused         *RefusedAgent `json:"refused,omitempty"`
+	ResourceVersion *string       `json:"resourceVersion,omitempty"`
+
+	// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+	Rewind *Rewind `json:"rewind,omitempty"`
 
 	// Seq Newest row of desired state.
 	Seq    *int64  `json:"seq,omitempty"`
@@ -921,6 +942,19 @@ type Pin struct {
 	Snapshot string    `json:"snapshot"`
 }
 
+// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+type Quarantine struct {
+	// Address Where the later one came from.
+	Address string `json:"address"`
+
+	// Known Fingerprint of the cluster that enrolled.
+	Known string `json:"known"`
+
+	// Other Fingerprint of the one that came later.
+	Other string    `json:"other"`
+	Since time.Time `json:"since"`
+}
+
 // Ready defines model for Ready.
 type Ready struct {
 	Status ReadyStatus `json:"status"`
@@ -928,6 +962,12 @@ type Ready struct {
 
 // ReadyStatus defines model for Ready.Status.
 type ReadyStatus string
+
+// RefusedAgent A second process with the same identity that was turned away last.
+type RefusedAgent struct {
+	Address string    `json:"address"`
+	At      time.Time `json:"at"`
+}
 
 // Repository defines model for Repository.
 type Repository struct {
@@ -966,6 +1006,21 @@ type ResourceSelector struct {
 	Kind      string  `json:"kind"`
 	Name      string  `json:"name"`
 	Namespace *string `json:"namespace,omitempty"`
+}
+
+// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+type Rewind struct {
+	// AgentSeq Row of the desired log that the agent holds; 0 if it was not heard yet.
+	AgentSeq int64 `json:"agentSeq"`
+
+	// HubSeq Row at which the hub's log ended.
+	HubSeq int64 `json:"hubSeq"`
+
+	// Proven The agent showed what this hub had signed, so the hub as a whole is held.
+	Proven bool      `json:"proven"`
+	Reason string    `json:"reason"`
+	SeenAt time.Time `json:"seenAt"`
+	Since  time.Time `json:"since"`
 }
 
 // Roles defines model for Roles.
@@ -1318,6 +1373,12 @@ type UpdateClusterParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// KeepClusterJSONBody defines parameters for KeepCluster.
+type KeepClusterJSONBody struct {
+	// Fingerprint UID of the namespace kube-system of the cluster that keeps it.
+	Fingerprint string `json:"fingerprint"`
+}
+
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1487,6 +1548,9 @@ type EnrollClusterJSONRequestBody EnrollClusterJSONBody
 
 // UpdateClusterJSONRequestBody defines body for UpdateCluster for application/json ContentType.
 type UpdateClusterJSONRequestBody UpdateClusterJSONBody
+
+// KeepClusterJSONRequestBody defines body for KeepCluster for application/json ContentType.
+type KeepClusterJSONRequestBody KeepClusterJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
@@ -2193,6 +2257,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/v1/clusters/{name} (the `UpdateCluster` operationId).
 	UpdateCluster(ctx context.Context, name PathName, params *UpdateClusterParams, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
+	AcceptHub(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// KeepClusterWithBody Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+	KeepClusterWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+	KeepCluster(ctx context.Context, name PathName, body KeepClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
+	RevokeAgent(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LoginWithBody Signs a person in
 	//
@@ -3019,6 +3107,70 @@ func (c *Client) UpdateClusterWithBody(ctx context.Context, name PathName, param
 // Corresponds with PUT /api/v1/clusters/{name} (the `UpdateCluster` operationId).
 func (c *Client) UpdateCluster(ctx context.Context, name PathName, params *UpdateClusterParams, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateClusterRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+//
+// Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
+func (c *Client) AcceptHub(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptHubRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// KeepClusterWithBody Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+func (c *Client) KeepClusterWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewKeepClusterRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+func (c *Client) KeepCluster(ctx context.Context, name PathName, body KeepClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewKeepClusterRequest(c.Server, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+//
+// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
+func (c *Client) RevokeAgent(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeAgentRequest(c.Server, name)
 	if err != nil {
 		return nil, err
 	}
@@ -5465,6 +5617,121 @@ func NewUpdateClusterRequestWithBody(server string, name PathName, params *Updat
 	return req, nil
 }
 
+// NewAcceptHubRequest constructs an http.Request for the AcceptHub method
+func NewAcceptHubRequest(server string, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/clusters/%s/accept-hub", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewKeepClusterRequest calls the generic KeepCluster builder with application/json body
+func NewKeepClusterRequest(server string, name PathName, body KeepClusterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewKeepClusterRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewKeepClusterRequestWithBody constructs an http.Request for the KeepCluster method, with any body, and a specified content type
+func NewKeepClusterRequestWithBody(server string, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/clusters/%s/keep", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRevokeAgentRequest constructs an http.Request for the RevokeAgent method
+func NewRevokeAgentRequest(server string, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/clusters/%s/revoke", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewLoginRequest calls the generic Login builder with application/json body
 func NewLoginRequest(server string, body LoginJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -7128,6 +7395,34 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/v1/clusters/{name} (the `UpdateCluster` operationId).
 	UpdateClusterWithResponse(ctx context.Context, name PathName, params *UpdateClusterParams, body UpdateClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateClusterResponse, error)
+
+	// AcceptHubWithResponse Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
+	AcceptHubWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*AcceptHubResponse, error)
+
+	// KeepClusterWithBodyWithResponse Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+	KeepClusterWithBodyWithResponse(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*KeepClusterResponse, error)
+
+	// KeepClusterWithResponse Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+	KeepClusterWithResponse(ctx context.Context, name PathName, body KeepClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*KeepClusterResponse, error)
+
+	// RevokeAgentWithResponse Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
+	RevokeAgentWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*RevokeAgentResponse, error)
 
 	// LoginWithBodyWithResponse Signs a person in
 	//
@@ -8802,6 +9097,150 @@ func (r UpdateClusterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AcceptHubResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcceptHubResponse) GetJSON200() *Cluster {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AcceptHubResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcceptHubResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcceptHubResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcceptHubResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcceptHubResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type KeepClusterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r KeepClusterResponse) GetJSON200() *Cluster {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r KeepClusterResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r KeepClusterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r KeepClusterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r KeepClusterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r KeepClusterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RevokeAgentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RevokeAgentResponse) GetJSON200() *Cluster {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeAgentResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeAgentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeAgentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeAgentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeAgentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10974,6 +11413,58 @@ func (c *ClientWithResponses) UpdateClusterWithResponse(ctx context.Context, nam
 	return ParseUpdateClusterResponse(rsp)
 }
 
+// AcceptHubWithResponse Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/accept-hub (the `AcceptHub` operationId).
+func (c *ClientWithResponses) AcceptHubWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*AcceptHubResponse, error) {
+	rsp, err := c.AcceptHub(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptHubResponse(rsp)
+}
+
+// KeepClusterWithBodyWithResponse Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+func (c *ClientWithResponses) KeepClusterWithBodyWithResponse(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*KeepClusterResponse, error) {
+	rsp, err := c.KeepClusterWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKeepClusterResponse(rsp)
+}
+
+// KeepClusterWithResponse Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/keep (the `KeepCluster` operationId).
+func (c *ClientWithResponses) KeepClusterWithResponse(ctx context.Context, name PathName, body KeepClusterJSONRequestBody, reqEditors ...RequestEditorFn) (*KeepClusterResponse, error) {
+	rsp, err := c.KeepCluster(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKeepClusterResponse(rsp)
+}
+
+// RevokeAgentWithResponse Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
+func (c *ClientWithResponses) RevokeAgentWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*RevokeAgentResponse, error) {
+	rsp, err := c.RevokeAgent(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeAgentResponse(rsp)
+}
+
 // LoginWithBodyWithResponse Signs a person in
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12573,6 +13064,105 @@ func ParseUpdateClusterResponse(rsp *http.Response) (*UpdateClusterResponse, err
 			headers.ETag = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAcceptHubResponse parses an HTTP response from a AcceptHubWithResponse call
+func ParseAcceptHubResponse(rsp *http.Response) (*AcceptHubResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcceptHubResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseKeepClusterResponse parses an HTTP response from a KeepClusterWithResponse call
+func ParseKeepClusterResponse(rsp *http.Response) (*KeepClusterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &KeepClusterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRevokeAgentResponse parses an HTTP response from a RevokeAgentWithResponse call
+func ParseRevokeAgentResponse(rsp *http.Response) (*RevokeAgentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeAgentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -33,6 +33,7 @@ func rights() map[string]string {
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
+		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
 		"getManifests": reads, "getHistory": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
@@ -51,7 +52,7 @@ func bodies() map[string]any {
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey},
-		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"},
+		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"},
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"receiveWebhook": map[string]any{}, "receiveWebhookArgo": map[string]any{},
@@ -61,7 +62,7 @@ func bodies() map[string]any {
 // hostKey is a line of known_hosts.
 const hostKey = "git.example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
-type method struct{ id, verb, path, resource string }
+type method struct{ id, verb, path, resource, action string }
 
 func methods(t *testing.T) []method {
 	t.Helper()
@@ -77,7 +78,7 @@ func methods(t *testing.T) []method {
 			if resource == "" || action == "" {
 				t.Errorf("%s %s says nothing of its rights", verb, path)
 			}
-			out = append(out, method{op.OperationID, verb, path, resource})
+			out = append(out, method{op.OperationID, verb, path, resource, action})
 		}
 	}
 	slices.SortFunc(out, func(a, b method) int { return strings.Compare(a.id, b.id) })

@@ -206,6 +206,16 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.Labels, Annotations: c.Annotations, Connection: connection(c),
 		LastSeen: at(c.LastSeen), KubeVersion: c.KubeVersion, AgentVersion: c.AgentVersion, Seq: c.Seq, AckedSeq: c.AckedSeq,
 		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
+		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held,
+	}
+	if r := c.Rewind; r != nil {
+		out.Rewind = gen.Rewind{Since: r.Since.UTC(), SeenAt: r.SeenAt.UTC(), Reason: r.Reason, Proven: r.Proven, AgentSeq: r.AgentSeq, HubSeq: r.HubSeq}
+	}
+	if q := c.Quarantine; q != nil {
+		out.Quarantine = gen.Quarantine{Since: q.Since.UTC(), Known: q.Known, Other: q.Other, Address: q.Address}
+	}
+	if r := c.Refused; r != nil {
+		out.Refused = gen.RefusedAgent{Address: r.Address, At: r.At.UTC()}
 	}
 	if r := c.Receipt; r != nil {
 		out.Receipt.Seq, out.Receipt.Root, out.Receipt.At = r.Seq, hex.EncodeToString(r.Root), r.At.UTC()

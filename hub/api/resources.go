@@ -207,6 +207,33 @@ func (s *Server) DeleteCluster(ctx context.Context, r gen.DeleteClusterRequestOb
 	return gen.DeleteCluster204Response{}, nil
 }
 
+// AcceptHub makes the hub's state the truth for a cluster.
+func (s *Server) AcceptHub(ctx context.Context, r gen.AcceptHubRequestObject) (gen.AcceptHubResponseObject, error) {
+	cl, err := s.Catalog.AcceptHub(ctx, callerOf(ctx), r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.AcceptHub200JSONResponse(presentCluster(cl, nil)), nil
+}
+
+// KeepCluster says which of two clusters keeps an identity.
+func (s *Server) KeepCluster(ctx context.Context, r gen.KeepClusterRequestObject) (gen.KeepClusterResponseObject, error) {
+	cl, err := s.Catalog.KeepCluster(ctx, callerOf(ctx), r.Name, r.Body.Fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	return gen.KeepCluster200JSONResponse(presentCluster(cl, nil)), nil
+}
+
+// RevokeAgent ends a cluster's agent.
+func (s *Server) RevokeAgent(ctx context.Context, r gen.RevokeAgentRequestObject) (gen.RevokeAgentResponseObject, error) {
+	cl, err := s.Catalog.RevokeAgent(ctx, callerOf(ctx), r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.RevokeAgent200JSONResponse(presentCluster(cl, nil)), nil
+}
+
 // ListAudit answers records of the audit log.
 func (s *Server) ListAudit(ctx context.Context, r gen.ListAuditRequestObject) (gen.ListAuditResponseObject, error) {
 	limit := r.Params.Limit

@@ -93,6 +93,12 @@ type clusters interface {
 	DeleteCluster(ctx context.Context, id hub.ClusterID) error
 	CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]byte) (hub.Enrolment, error)
 	Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.Enrolment, error)
+	// RevokeAgent ends a cluster's agent and its open join tokens.
+	RevokeAgent(ctx context.Context, id hub.ClusterID) error
+	// AcceptHub begins a new log for a cluster whose agent holds another past.
+	AcceptHub(ctx context.Context, id hub.ClusterID, by string, at time.Time) (hub.Rewind, error)
+	// KeepCluster ends a quarantine for one of the two clusters.
+	KeepCluster(ctx context.Context, id hub.ClusterID, fingerprint string) (hub.Quarantine, error)
 }
 
 type applications interface {
@@ -151,6 +157,7 @@ type Hints interface {
 	Wake(cluster hub.ClusterID)  // its desired log grew
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
+	Revoked()                    // agents are no longer good, or good again
 }
 
 // An Inviter makes join tokens.

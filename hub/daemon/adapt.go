@@ -216,6 +216,7 @@ type hints struct{ p *parts }
 func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
 func (h hints) Due(kind string)             { h.p.due(kind) }
+func (h hints) Revoked()                    { h.p.revoked() }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {

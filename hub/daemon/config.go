@@ -130,6 +130,10 @@ type Sources struct {
 type Render struct {
 	Workers int    `json:"workers"` // renders at once; default: number of CPUs
 	Sandbox string `json:"sandbox"` // "none" renders without Landlock and seccomp
+	// Timeout and MemoryMiB bound one render; it fails alone when it passes
+	// one of them.
+	Timeout   Duration `json:"timeout"`   // default 60s
+	MemoryMiB int      `json:"memoryMiB"` // at least 64; default 512
 }
 
 // Log sets the log's format and level.
@@ -263,6 +267,9 @@ func (c Config) Validate() error {
 	if c.Render.Sandbox != "" && c.Render.Sandbox != "none" {
 		bad("render.sandbox: %q is unknown; leave it out, or write none to render without a sandbox", c.Render.Sandbox)
 	}
+	if m := c.Render.MemoryMiB; m > 0 && m < 64 {
+		bad("render.memoryMiB: %d is too little; a renderer needs 64 or more", m)
+	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		bad("log.format: %q is unknown; write text or json", c.Log.Format)
 	}
@@ -313,6 +320,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 	}{
 		{"heartbeat", float64(c.Heartbeat)}, {"drain", float64(c.Drain)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
 		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
+		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
 		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"database.maxConns", float64(c.Database.MaxConns)},

@@ -94,6 +94,8 @@ func TestConfigIsRefused(t *testing.T) {
 		"negative duration":   {"it would poll without pause", least + "heartbeat: -1s\n", "heartbeat"},
 		"negative interval":   {"it would fetch without pause", least + "sources: {pollInterval: -3m}\n", "sources.pollInterval"},
 		"negative parallel":   {"nothing would be fetched", least + "sources: {parallel: -1}\n", "sources.parallel"},
+		"a second before":     {"nothing would be rendered", least + "render: {timeout: -1s}\n", "render.timeout"},
+		"a renderer of 1 MiB": {"it could not start", least + "render: {memoryMiB: 1}\n", "render.memoryMiB"},
 		"negative workers":    {"nothing would be rendered", least + "render: {workers: -1}\n", "render.workers"},
 		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
 		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},

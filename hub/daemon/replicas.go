@@ -92,6 +92,12 @@ func (p *parts) changed(tenant hub.TenantID) {
 	p.replicas.Changed(tenant)
 }
 
+// revoked hints that the revocations have changed, here and elsewhere.
+func (p *parts) revoked() {
+	p.fleet.Recheck()
+	p.replicas.Revoked()
+}
+
 // due hints that work may be due. Work with a home may be another replica's.
 func (p *parts) due(kind string) {
 	p.queue.hint(kind)

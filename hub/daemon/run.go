@@ -197,6 +197,17 @@ func SetupLink(ctx context.Context, cfg Config) (string, error) {
 	return api.SetupLink(cfg.publicURL(), token), err
 }
 
+// Restored tells the hub that its database was restored from a backup. It
+// gives how many clusters wait for an admin's decision from now on.
+func Restored(ctx context.Context, cfg Config) (int, error) {
+	db, err := open(ctx, cfg, Logger(cfg.Log))
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return db.Restored(ctx, time.Now())
+}
+
 func (c Config) publicURL() string {
 	if c.PublicURL != "" {
 		return strings.TrimSuffix(c.PublicURL, "/")
@@ -225,7 +236,10 @@ func (p *parts) addPipeline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pool, err = render.NewPool(render.Config{Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox})
+	p.pool, err = render.NewPool(render.Config{
+		Log: p.log, Workers: p.cfg.Render.Workers, Sandbox: p.cfg.Render.Sandbox,
+		Limits: render.Limits{Timeout: time.Duration(p.cfg.Render.Timeout), CPU: time.Duration(p.cfg.Render.Timeout), Memory: int64(p.cfg.Render.MemoryMiB) << 20},
+	})
 	if err != nil {
 		return err
 	}
@@ -259,7 +273,8 @@ func (p *parts) addAgents(ctx context.Context) error {
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: beatingStore{system, p.pulse}, Presence: presence{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.attachmentLease() / 3,
-		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst, Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported},
+		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
+		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
@@ -340,12 +355,13 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 	return nil
 }
 
-// Seen renews the attachments of living agents. Those that are attached
-// elsewhere by now have no business here any more.
-func (s presence) Seen(ctx context.Context, sightings []hub.Sighting) error {
-	lost, err := s.System.Seen(ctx, sightings, s.p.attachmentLease())
-	s.p.fleet.Superseded(lost)
-	return err
+// Quarantine is told to the other replicas at once: one of them may hold the
+// other of the two clusters.
+func (s presence) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
+	if fresh, err = s.System.Quarantine(ctx, tenant, cluster, q); fresh {
+		s.p.revoked()
+	}
+	return fresh, err
 }
 
 func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {

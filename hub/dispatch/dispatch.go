@@ -104,6 +104,16 @@ type desiredLog interface {
 	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
 	Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error
 	PutReceipt(ctx context.Context, cluster hub.ClusterID, receipt hub.Receipt) error
+	pasts
+}
+
+// pasts is what is known of agents that hold another past than the hub.
+type pasts interface {
+	NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) error
+	ClearRewind(ctx context.Context, cluster hub.ClusterID) error
+	Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error)
+	GivenUp(ctx context.Context, cluster hub.ClusterID, incarnation string) (by string, at time.Time, given bool, err error)
+	RaiseGenerations(ctx context.Context, generations map[hub.ApplicationID]int64) error
 }
 
 // A Dispatcher is the stage. Its methods may be used by many goroutines.

@@ -3,12 +3,12 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/buckets"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -52,23 +52,33 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 	if start == nil {
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
-	f := &follower{d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, acks: make(chan *linkv1.Ack, 16)}
+	f := &follower{
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(),
+		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
+	}
 	go f.receive()
 	return f.run(ctx, start)
 }
 
 // A follower is one stream: only run sends, only receive receives.
 type follower struct {
-	d       *Dispatcher
-	tenant  hub.TenantID
-	cluster hub.ClusterID
-	stream  grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
-	acks    chan *linkv1.Ack // closed when the agent's side ends
-	seq     int64            // last row sent
-	barrier *linkv1.Barrier  // last one sent
-	replays int              // resets in a row that brought no equal root
-	sent    map[hub.Digest]bool
-	head    hub.LogHead
+	d        *Dispatcher
+	tenant   hub.TenantID
+	cluster  hub.ClusterID
+	stream   grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
+	acks     chan *linkv1.Ack // closed when the agent's side ends
+	sums     chan *linkv1.Sums
+	key      []byte          // of proofs
+	compares bool            // the agent can say which states it holds
+	seq      int64           // last row sent
+	seen     int64           // last row read; what lies between is held by the agent already
+	barrier  *linkv1.Barrier // last one sent
+	replays  int             // resets in a row that brought no equal root
+	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
+	until    int64
+	held     bool // the agent was told that nothing may be deleted
+	sent     map[hub.Digest]bool
+	head     hub.LogHead
 }
 
 func (f *follower) receive() {
@@ -78,14 +88,20 @@ func (f *follower) receive() {
 		if err != nil {
 			return
 		}
-		if ack := up.GetAck(); ack != nil {
-			if n := ack.GetUnsupported(); len(n) > 0 {
+		switch m := up.GetMessage().(type) {
+		case *linkv1.FollowUp_Ack:
+			if n := m.Ack.GetUnsupported(); len(n) > 0 {
 				f.d.log.WarnContext(f.stream.Context(), "the agent does not know the kind of some rows; it may be older than the hub", "cluster", f.cluster, "rows", n[:min(len(n), 10)])
 			}
 			select {
-			case f.acks <- ack:
+			case f.acks <- m.Ack:
 			case <-f.stream.Context().Done():
 				return
+			}
+		case *linkv1.FollowUp_Sums:
+			select {
+			case f.sums <- m.Sums:
+			default: // nobody asked
 			}
 		}
 	}
@@ -94,18 +110,32 @@ func (f *follower) receive() {
 func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 	wake, stop := f.d.wakes.listen(f.cluster)
 	defer stop()
-	reset, reason, err := f.begin(ctx, start)
+	p, err := f.judge(ctx, start)
 	if err != nil {
 		return err
 	}
-	if reason != "" {
-		f.d.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", reason)
-		if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: &linkv1.Rewound{Reason: reason}}}); err != nil {
+	if p.verdict == rewinds {
+		return f.refuse(ctx, start, p, wake)
+	}
+	return f.serve(ctx, start, p, wake)
+}
+
+// serve brings an agent whose past is the hub's up to date, and follows the
+// log from there.
+func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake <-chan struct{}) error {
+	if p.noted {
+		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
+		if err != nil {
 			return err
 		}
-		return f.idle(ctx)
+		f.d.changed(f.tenant)
 	}
-	if err := f.advance(ctx, reset); err != nil {
+	if p.verdict == confirms {
+		if err := f.confirm(ctx, start, p); err != nil {
+			return err
+		}
+	}
+	if err := f.advance(ctx, p.verdict != follows); err != nil {
 		return err
 	}
 	for {
@@ -133,71 +163,10 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 	}
 }
 
-// idle sends nothing more until the agent goes.
-func (f *follower) idle(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case _, open := <-f.acks:
-			if !open {
-				return nil
-			}
-		}
-	}
-}
-
-// begin compares the agent's cursor with the log. Reset asks for a replay
-// from the beginning; a reason says that the log was rewound.
-func (f *follower) begin(ctx context.Context, start *linkv1.Cursor) (reset bool, reason string, err error) {
-	err = f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
-		if err != nil {
-			return err
-		}
-		f.head = head
-		if start.Incarnation == "" {
-			reset = true
-			return nil
-		}
-		if start.Incarnation != head.Incarnation {
-			reason = "the hub's log was begun anew"
-			return nil
-		}
-		if start.Seq > uint64(head.Seq) {
-			reason = fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.Seq, head.Seq)
-			return nil
-		}
-		if start.Seq == 0 && len(start.Chain) == 0 {
-			return nil // it was cut off between the beginning of a replay and its first row
-		}
-		held := chain.First(head.Incarnation)
-		if start.Seq > 0 {
-			found := false
-			if held, found, err = tx.HashAt(ctx, f.cluster, int64(start.Seq)); err != nil {
-				return err
-			}
-			if !found {
-				reset = true // trimmed: compare the whole state instead
-				return nil
-			}
-		}
-		if !bytes.Equal(held, start.Chain) {
-			reason = fmt.Sprintf("row %d of the hub's log is not the one that the agent holds", start.Seq)
-			return nil
-		}
-		f.seq = int64(start.Seq)
-		return nil
-	})
-	return reset, reason, err
-}
-
 // advance sends all rows after the last one sent, and a barrier.
 func (f *follower) advance(ctx context.Context, reset bool) error {
 	if reset {
-		f.seq, f.barrier = 0, nil
-		down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
-		if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}}); err != nil {
+		if err := f.again(ctx); err != nil {
 			return err
 		}
 	}
@@ -208,7 +177,7 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		// agent's.
 		err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 			var err error
-			if rows, f.head, err = tx.RowsAfter(ctx, f.cluster, f.seq, pageRows); err != nil {
+			if rows, f.head, err = tx.RowsAfter(ctx, f.cluster, max(f.seq, f.seen), pageRows); err != nil {
 				return err
 			}
 			if len(rows) < pageRows && (len(rows) > 0 || f.barrier == nil || f.barrier.Seq != uint64(f.head.Seq)) {
@@ -217,6 +186,9 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 			return err
 		})
 		if err != nil {
+			return err
+		}
+		if err := f.hold(); err != nil {
 			return err
 		}
 		if err := f.send(rows); err != nil {
@@ -236,6 +208,20 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 	}
 }
 
+// hold tells the agent whether anything may be deleted at all. What it was
+// told was read in one moment with the rows that come after it.
+func (f *follower) hold() error {
+	if f.held == f.head.Held {
+		return nil
+	}
+	f.held = f.head.Held
+	reason := ""
+	if f.held {
+		reason = "the hub was restored from a backup, and an admin has not decided yet"
+	}
+	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Hold{Hold: &linkv1.Hold{Reason: reason}}})
+}
+
 // close moves the agent's cursor to the end of the log when the last rows were
 // left out, such as an operation that is over: an agent that starts with
 // nothing would never arrive there and take the log for a shortened one.
@@ -245,7 +231,7 @@ func (f *follower) close() error {
 	}
 	f.seq = f.head.Seq
 	end := &linkv1.Row{Seq: uint64(f.head.Seq), Chain: f.head.Chain}
-	down := &linkv1.Batch{Incarnation: f.head.Incarnation, Rows: []*linkv1.Row{end}}
+	down := &linkv1.Batch{Incarnation: f.head.Incarnation, Rows: []*linkv1.Row{end}, Proof: f.proof(f.head.Incarnation, end.Seq, end.Chain)}
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}})
 }
 
@@ -256,6 +242,8 @@ func (f *follower) send(rows []hub.LogRow) error {
 		if len(batch.Rows) == 0 {
 			return nil
 		}
+		last := batch.Rows[len(batch.Rows)-1]
+		batch.Proof = f.proof(batch.Incarnation, last.Seq, last.Chain)
 		down := &linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: batch}}
 		batch, size = &linkv1.Batch{Incarnation: f.head.Incarnation}, 0
 		failpoint.Here(failpoint.HubOrderBefore)
@@ -263,6 +251,9 @@ func (f *follower) send(rows []hub.LogRow) error {
 		return f.stream.Send(down)
 	}
 	for _, row := range rows {
+		if f.equal(row) {
+			continue
+		}
 		blobs, extra := f.inline(row)
 		if size > 0 && size+len(row.Body)+extra > batchSize {
 			if err := flush(); err != nil {
@@ -276,7 +267,15 @@ func (f *follower) send(rows []hub.LogRow) error {
 		size += len(row.Body) + extra + 64
 		f.seq = row.Seq
 	}
+	if len(rows) > 0 {
+		f.seen = rows[len(rows)-1].Seq
+	}
 	return flush()
+}
+
+// equal says whether the agent was found to hold the state of a row already.
+func (f *follower) equal(row hub.LogRow) bool {
+	return f.only != nil && row.Kind == hub.RowState && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored lately

@@ -29,7 +29,10 @@ type conn struct {
 	life     time.Duration
 	backlog  atomic.Uint32
 	seq      atomic.Uint64
-	written  time.Time // last byte that presence was told of; the presence loop's own
+	lag      atomic.Uint32 // ms
+	leader   atomic.Bool
+	told     atomic.Int64 // version of the revocations that the agent was told of
+	written  time.Time    // last byte that presence was told of; the presence loop's own
 
 	id, epoch string   // of the attachment; set before attached
 	features  []string // that the agent knows; set before attached

@@ -43,15 +43,17 @@ func (s *Server) seen(ctx context.Context) error {
 		of = append(of, c)
 		batch = append(batch, hub.Sighting{
 			Tenant: c.tenant(), Cluster: c.cluster(), Session: c.id, At: at,
-			Backlog: c.backlog.Load(), Seq: c.seq.Load(),
+			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(),
 		})
 	}
 	if len(batch) == 0 {
 		return nil
 	}
-	if err := s.cfg.Presence.Seen(ctx, batch); err != nil {
+	lost, err := s.cfg.Presence.Seen(ctx, batch)
+	if err != nil {
 		return fmt.Errorf("write presence of %d agents: %w", len(batch), err)
 	}
+	s.supersede(ctx, of, lost)
 	for i, c := range of {
 		c.written = batch[i].At
 	}

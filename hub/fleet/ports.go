@@ -42,6 +42,10 @@ type Revocations interface {
 	// Revocations gives all that still matter: those that may cover a
 	// certificate which has not expired at that time.
 	Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error)
+	// MergeRevocations takes back revocations of a tenant that the hub made
+	// and has forgotten, because its database was restored. Those that it has
+	// change nothing.
+	MergeRevocations(ctx context.Context, tenant hub.TenantID, of []hub.Revocation) error
 }
 
 // Presence is who is connected. A Disconnected that comes late names its own
@@ -50,9 +54,16 @@ type Presence interface {
 	// Member gives what the hub knows of a cluster's agent. The error is
 	// fault.Missing if the cluster is gone.
 	Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error)
+	// Connected makes the attachment the cluster's. The error is
+	// fault.Conflict while another process has the better right to be there.
 	Connected(ctx context.Context, a hub.Attachment) error
+	// Quarantine keeps both clusters out that use one identity, at every
+	// replica, until an admin decides. It says whether that is news.
+	Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error)
 	// Seen is called with all attachments that were alive since the last call.
-	Seen(ctx context.Context, sightings []hub.Sighting) error
+	// It gives the sessions whose place another one has taken, perhaps at
+	// another replica.
+	Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error)
 	// Refused notes why an agent that has a certificate was not let in.
 	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error

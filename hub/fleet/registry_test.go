@@ -213,3 +213,5 @@ func TestPlain(t *testing.T) {
 		}
 	}
 }
+
+func (f *fixed) MergeRevocations(context.Context, hub.TenantID, []hub.Revocation) error { return f.err }

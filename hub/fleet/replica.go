@@ -11,6 +11,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
@@ -103,19 +105,18 @@ func (c *conn) yield(reason error) {
 	c.part(reason)
 }
 
-// Superseded ends sessions of this replica whose agents have attached
-// elsewhere since.
-func (s *Server) Superseded(sessions []string) {
-	if len(sessions) == 0 {
-		return
-	}
-	lost := make(map[string]bool, len(sessions))
-	for _, id := range sessions {
-		lost[id] = true
-	}
-	for _, c := range s.agents.all() {
-		if c.attached.Load() && lost[c.id] {
+// supersede ends sessions whose place another one has taken at another
+// replica: the agent's own next one, if it was asked to go there, or another
+// process.
+func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
+	for _, c := range of {
+		switch {
+		case !slices.Contains(lost, c.id):
+		case c.asked.Load():
 			c.yield(errSecondConnection())
+		default:
+			s.cfg.Log.WarnContext(ctx, "another replica holds a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
+			c.part(errReplaced())
 		}
 	}
 }

@@ -2,12 +2,15 @@ package fleet
 
 import (
 	"context"
+	"crypto/hmac"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -18,9 +21,11 @@ type revoked struct {
 }
 
 type revokedSet struct {
-	version int64
-	agents  map[string]bool
-	serials map[string]bool
+	version  int64
+	agents   map[string]bool
+	serials  map[string]bool
+	clusters map[hub.ClusterID]bool // in quarantine
+	tenants  map[hub.TenantID][]hub.Revocation
 }
 
 // refresh loads the set if its version moved, and says whether it did.
@@ -43,13 +48,19 @@ func (r *revoked) refresh(ctx context.Context, from Revocations, now func() time
 }
 
 func newRevokedSet(version int64, all []hub.Revocation) *revokedSet {
-	s := &revokedSet{version: version, agents: map[string]bool{}, serials: map[string]bool{}}
+	s := &revokedSet{
+		version: version, agents: map[string]bool{}, serials: map[string]bool{},
+		clusters: map[hub.ClusterID]bool{}, tenants: map[hub.TenantID][]hub.Revocation{},
+	}
 	for _, v := range all {
 		switch {
 		case v.Serial != "":
 			s.serials[v.Serial] = true
 		case v.AgentID != "":
 			s.agents[v.AgentID] = true
+			s.tenants[v.Tenant] = append(s.tenants[v.Tenant], v)
+		case v.Cluster != "":
+			s.clusters[v.Cluster] = true
 		}
 	}
 	return s
@@ -61,8 +72,63 @@ func (r *revoked) check(p tunnel.Peer) error {
 	if s == nil {
 		return fault.New(fault.Offline, "the hub is starting and does not know its revocations yet")
 	}
+	if s.clusters[hub.ClusterID(p.Cluster)] {
+		return errQuarantined()
+	}
 	if s.serials[p.Serial] || s.agents[p.AgentID] {
 		return fault.With(fault.New(fault.Denied, "this agent was revoked"), "", "enrol again with a new join token")
 	}
 	return nil
+}
+
+// errQuarantined is said to both clusters of one identity.
+func errQuarantined() error {
+	return fault.With(fault.New(fault.Denied, "this identity is used from another Kubernetes cluster too, so neither is let in; was one cloned or restored from a backup?"),
+		"", "an admin must say which one keeps it: capstan cluster keep")
+}
+
+// mostTold bounds the revocations that an agent is told of, newest last.
+const mostTold = 256
+
+// toTell gives the revocations of a tenant, signed, that an agent shall keep
+// for a hub that forgets them, and the version that they are of.
+func (s *Server) toTell(tenant hub.TenantID) ([]*linkv1.Revoked, int64) {
+	set := s.revoked.set.Load()
+	if set == nil {
+		return nil, 0
+	}
+	of := set.tenants[tenant]
+	of = of[max(0, len(of)-mostTold):]
+	out := make([]*linkv1.Revoked, len(of))
+	for i, r := range of {
+		out[i] = &linkv1.Revoked{AgentId: r.AgentID, UntilUnix: r.Until.Unix(), Proof: s.cfg.Authority.sign(tenant, r.AgentID, r.Until.Unix())}
+	}
+	return out, set.version
+}
+
+// remember takes back the revocations that an agent was told of and this hub
+// has no more. What this hub did not sign counts for nothing: an agent cannot
+// shut another one out.
+func (s *Server) remember(ctx context.Context, tenant hub.TenantID, said []*linkv1.Revoked) error {
+	set := s.revoked.set.Load()
+	if set == nil || len(said) == 0 {
+		return nil
+	}
+	var lost []hub.Revocation
+	now := s.cfg.Clock.Now()
+	for _, r := range said[max(0, len(said)-mostTold):] {
+		until := time.Unix(r.GetUntilUnix(), 0)
+		if set.agents[r.GetAgentId()] || !until.After(now) || !hmac.Equal(r.GetProof(), s.cfg.Authority.sign(tenant, r.GetAgentId(), r.GetUntilUnix())) {
+			continue
+		}
+		lost = append(lost, hub.Revocation{Tenant: tenant, AgentID: r.GetAgentId(), Until: until})
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	s.cfg.Log.WarnContext(ctx, "an agent knows revocations that this hub has forgotten; they hold again", logkey.Tenant, tenant, "count", len(lost))
+	if err := s.cfg.Revocations.MergeRevocations(ctx, tenant, lost); err != nil {
+		return fmt.Errorf("merge %d revocations: %w", len(lost), err)
+	}
+	return s.revoke(ctx)
 }

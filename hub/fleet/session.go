@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"slices"
 	"sync"
 	"time"
 	"unicode"
@@ -82,6 +83,12 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	if c.attached.Load() {
 		return nil, fault.New(fault.Conflict, "Hello was said before on this session")
 	}
+	if err := v.s.remember(ctx, c.tenant(), req.GetRevoked()); err != nil {
+		return nil, err
+	}
+	if err := v.s.revoked.check(c.peer); err != nil {
+		return nil, err // it brought the news of its own revocation
+	}
 	member, err := v.admit(ctx, c, req)
 	if err != nil {
 		if r := (refused{}); errors.As(err, &r) {
@@ -103,21 +110,24 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	now := v.s.cfg.Clock.Now()
 	err = v.s.cfg.Presence.Connected(ctx, hub.Attachment{
 		Tenant: c.tenant(), Cluster: c.cluster(), AgentID: c.peer.AgentID, Session: c.id, Replica: v.s.cfg.Replica,
-		Epoch: c.epoch, AgentVersion: req.GetAgentVersion(), Fingerprint: req.GetFingerprint(), KubeVersion: req.GetKubeVersion(),
+		Epoch: c.epoch, Instance: req.GetInstance(), Leader: req.GetLeader(), AgentVersion: req.GetAgentVersion(), Fingerprint: req.GetFingerprint(), KubeVersion: req.GetKubeVersion(),
 		APIVersions: req.GetApiVersions(), Readyz: req.GetReadyz(), Address: c.session.Address(), At: now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record the connection of cluster %q: %w", c.cluster(), err)
 	}
+	c.leader.Store(req.GetLeader())
 	if err := v.replace(ctx, c); err != nil {
 		return nil, err
 	}
+	revoked, told := v.s.toTell(c.tenant())
+	c.told.Store(told)
 	v.s.cfg.Log.InfoContext(ctx, "agent connected", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID,
 		logkey.Session, c.id, logkey.Address, c.session.Address(), logkey.Version, req.GetAgentVersion())
 	return &linkv1.HelloResponse{
 		HubVersion: version.String(), ReplicaId: v.s.cfg.Replica, SessionId: c.id, Features: v.s.cfg.Features,
 		HeartbeatSeconds: uint32(max(1, v.s.cfg.Heartbeat.Seconds())), NowUnixNano: now.UnixNano(),
-		ObjectKey: object[:], MaskKey: mask[:], ClusterName: member.ClusterName,
+		ObjectKey: object[:], MaskKey: mask[:], ClusterName: member.ClusterName, Revoked: revoked,
 	}, nil
 }
 
@@ -159,16 +169,36 @@ func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 		return m, refused{fault.With(fault.New(fault.Denied, "this cluster may not connect for now"), "", "ask an administrator of the hub"), stageSuspended}
 	case m.AgentID != "" && m.AgentID != c.peer.AgentID:
 		return m, refused{fault.With(fault.New(fault.Denied, "another agent has enrolled for this cluster since"), "", "enrol again with a new join token"), stageReplaced}
-	case m.Fingerprint != "" && m.Fingerprint != req.GetFingerprint():
-		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster", logkey.Tenant, c.tenant(),
-			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address())
+	case m.Quarantined:
+		return m, refused{errQuarantined(), stageFingerprint}
+	case slices.Contains(m.Rejected, req.GetFingerprint()), m.Fingerprint != "" && m.Fingerprint != req.GetFingerprint() && req.GetProbe():
 		return m, refused{fault.With(fault.New(fault.Denied, "this identity belongs to another Kubernetes cluster; was it cloned or restored from a backup?"),
 			"", "enrol this cluster with a join token of its own"), stageFingerprint}
+	case m.Fingerprint != "" && m.Fingerprint != req.GetFingerprint():
+		return m, refused{v.quarantine(ctx, c, m.Fingerprint, req.GetFingerprint()), stageFingerprint}
 	}
 	if err := v.s.agents.mayAttach(c.cluster(), req.GetEpoch()); err != nil {
 		return m, refused{err, stageReplaced}
 	}
 	return m, nil
+}
+
+// quarantine keeps both clusters of one identity out: which of them is the
+// real one only a person can know.
+func (v *session) quarantine(ctx context.Context, c *conn, known, other string) error {
+	q := hub.Quarantine{Since: v.s.cfg.Clock.Now(), Known: known, Other: other, Address: c.session.Address()}
+	fresh, err := v.s.cfg.Presence.Quarantine(ctx, c.tenant(), c.cluster(), q)
+	if err != nil {
+		return fmt.Errorf("put cluster %q into quarantine: %w", c.cluster(), err)
+	}
+	if fresh {
+		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are kept out", logkey.Tenant, c.tenant(),
+			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address(), "known", known, "other", other)
+	}
+	if held := v.s.agents.current(c.cluster()); held != nil {
+		held.part(errQuarantined()) // the other replicas follow within a poll
+	}
+	return errQuarantined()
 }
 
 // checkHello bounds what an agent says, and refuses an identity that is not
@@ -183,7 +213,7 @@ func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
 	if req.GetFingerprint() == "" {
 		return fault.New(fault.Invalid, "Hello has no fingerprint of the cluster")
 	}
-	for _, s := range []string{req.GetEpoch(), req.GetFingerprint(), req.GetAgentVersion(), req.GetKubeVersion()} {
+	for _, s := range []string{req.GetEpoch(), req.GetInstance(), req.GetFingerprint(), req.GetAgentVersion(), req.GetKubeVersion()} {
 		if !plain(s, mostText) {
 			return fault.New(fault.Invalid, "a text in Hello is longer than %d characters or not plain text", mostText)
 		}
@@ -246,7 +276,13 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		}
 		c.backlog.Store(beat.GetReportBacklog())
 		c.seq.Store(beat.GetAppliedSeq())
-		err = c.send(&linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()})
+		c.lag.Store(beat.GetLagMs())
+		c.leader.Store(beat.GetLeader())
+		reply := &linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()}
+		if revoked, version := v.s.toTell(c.tenant()); c.told.Swap(version) != version {
+			reply.Revoked = revoked
+		}
+		err = c.send(reply)
 		if err != nil {
 			return err
 		}

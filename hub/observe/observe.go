@@ -20,9 +20,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// credit is how many bytes an agent may have on the way without an answer.
-const credit = 1 << 20
-
 // Store keeps observations.
 type Store interface {
 	// PutObservation stores one report and says what became of it. Reports
@@ -62,7 +59,8 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&linkv1.ReportDown{Credit: credit}); err != nil {
+	var g grant
+	if err := stream.Send(g.on(&linkv1.ReportDown{})); err != nil {
 		return err
 	}
 	for {
@@ -73,11 +71,14 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 		if err != nil {
 			return err
 		}
+		begun := time.Now()
 		seen, err := s.take(ctx, tenant, cluster, up)
 		if err != nil {
 			return err
 		}
-		if err := stream.Send(&linkv1.ReportDown{Acked: up.Seq, Credit: credit, Resnapshot: seen.Resnapshot}); err != nil {
+		g.took(time.Since(begun))
+		down := &linkv1.ReportDown{Acked: up.Seq, Resnapshot: seen.Resnapshot, Compare: comparison(up, seen.Comparison)}
+		if err := stream.Send(g.on(down)); err != nil {
 			return err
 		}
 	}
@@ -110,8 +111,12 @@ func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, error) {
 	o := hub.Observation{Epoch: up.Epoch, Seq: int64(up.Seq), Snapshot: int64(up.Snapshot)}
 	if up.Sweep != nil {
-		o.Sweep = int64(up.Sweep.Snapshot)
+		o.Sweep, o.Bounded = int64(up.Sweep.Snapshot), up.Sweep.Bounded
+		for _, b := range up.Sweep.Buckets {
+			o.Buckets = append(o.Buckets, uint16(b)) //nolint:gosec // a bucket has 16 bits; another number names none of ours
+		}
 	}
+	o.Sums = sums(up.Sums)
 	for _, a := range up.Apps {
 		if err := valid("application", a.AppId); err != nil {
 			return o, err
@@ -124,7 +129,7 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 		o.Applications = append(o.Applications, hub.ApplicationObservation{
 			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
 			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
-			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Error: a.Error, Gone: a.Gone,
+			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
 		})
 	}
 	for _, r := range up.Resources {
@@ -163,7 +168,7 @@ func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {
 	out := hub.Resource{
 		Cluster: cluster, Application: hub.ApplicationID(r.AppId), UID: r.Uid, Parent: r.Parent,
 		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
-		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff,
+		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Stamp: r.Stamp,
 	}
 	if r.Sync != "" {
 		out.Sync = syncOf(r.Sync)

@@ -63,7 +63,7 @@ func NewPool(cfg Config) (*Pool, error) {
 // while they are idle. When ctx ends it ends all of them and returns nil;
 // renders that are under way fail.
 func (p *Pool) Run(ctx context.Context) error {
-	every := time.NewTicker(min(max(p.cfg.Idle/4, time.Millisecond), 5*time.Second))
+	every := time.NewTicker(min(max(p.cfg.Idle/4, time.Millisecond), 2*time.Second))
 	defer every.Stop()
 	for {
 		select {

@@ -18,9 +18,13 @@ const (
 		SELECT c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
 		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
-		       c.refusal
+		       c.refusal, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, directory.held(),
+		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
+		       q.since, q.known, q.other, q.address
 		FROM   cluster c
 		LEFT   JOIN directory.my_presence p ON p.cluster_id = c.id
+		LEFT   JOIN directory.my_rewind r ON r.cluster_id = c.id
+		LEFT   JOIN directory.my_quarantine q ON q.cluster_id = c.id
 		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
 		LEFT   JOIN log_ack a ON a.tenant_id = c.tenant_id AND a.cluster_id = c.id
 		WHERE  c.tenant_id = $1
@@ -59,10 +63,30 @@ const (
 func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 	var receiptSeq *int64
 	var root []byte
-	var at *time.Time
+	var at, refusedAt, rewoundAt, rewindSeen, cloneAt *time.Time
+	var lag int64
+	var refused string
+	var reason, incarnation, known, other, address *string
+	var proven *bool
+	var agentSeq, hubSeq *int64
 	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
 		&c.Server, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
-		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal)
+		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal,
+		&c.Backlog, &lag, &refused, &refusedAt, &c.Held,
+		&rewoundAt, &rewindSeen, &reason, &proven, &incarnation, &agentSeq, &hubSeq, &cloneAt, &known, &other, &address)
+	c.Lag = time.Duration(lag) * time.Millisecond
+	if refusedAt != nil {
+		c.Refused = &hub.Refused{Address: refused, At: *refusedAt}
+	}
+	if rewoundAt != nil {
+		c.Rewind = &hub.Rewind{
+			Since: *rewoundAt, SeenAt: *rewindSeen, Reason: *reason, Proven: *proven,
+			AgentIncarnation: *incarnation, AgentSeq: *agentSeq, HubSeq: *hubSeq,
+		}
+	}
+	if cloneAt != nil {
+		c.Quarantine = &hub.Quarantine{Since: *cloneAt, Known: *known, Other: *other, Address: *address}
+	}
 	if receiptSeq != nil && at != nil {
 		c.Receipt = &hub.Receipt{Seq: *receiptSeq, Root: root, At: *at}
 	}
@@ -189,6 +213,8 @@ func (t *Tenant) DeleteCluster(ctx context.Context, id hub.ClusterID) error {
 	}
 	b.Queue(dropJoinTokens, t.id, id)
 	b.Queue(dropPresence, id)
+	b.Queue(dropRewind, id)
+	b.Queue(dropQuarantine, id)
 	b.Queue(deleteCluster, t.id, id)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("delete cluster %q: %w", id, err)
@@ -236,6 +262,9 @@ func (t *Tenant) CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]
 	}
 	if !hub.ValidID(string(e.Cluster)) {
 		return hub.Enrolment{}, noCluster()
+	}
+	if err := t.open(ctx); err != nil {
+		return hub.Enrolment{}, err
 	}
 	e.Tenant, e.ExpiresAt = t.id, micro(e.ExpiresAt)
 	_, err := exec(ctx, t.tx, "insert enrolment", insertEnrolment, t.id, e.ID, e.Cluster, e.Prefix, e.ExpiresAt, e.CreatedBy)

@@ -14,6 +14,7 @@ const (
 	keepChanges     = time.Hour
 	keepAnswers     = 24 * time.Hour
 	keepRows        = 24 * time.Hour
+	keepLog         = 7 * 24 * time.Hour
 	keepOperations  = 100 // newest of each application
 	collectAtOnce   = 1000
 	keepCredentials = 24 * time.Hour // of the directory, after they expired
@@ -91,6 +92,7 @@ func (t *Tenant) Collect(ctx context.Context, now time.Time) error {
 	b.Queue(keepUsedObjects, t.id, now, now.Add(keepObjects))
 	b.Queue(collectObjects, t.id, now, collectAtOnce)
 	b.Queue(collectRows, t.id, now.Add(-keepRows))
+	b.Queue(trimRows, t.id, now.Add(-keepLog), collectAtOnce)
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
 	b.Queue(collectAnswers, t.id, now.Add(-keepAnswers))
 	b.Queue(collectChanges, t.id, now.Add(-keepChanges))

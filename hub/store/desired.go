@@ -18,7 +18,7 @@ const (
 		WHERE  tenant_id = $1 AND cluster_id = ANY ($2::uuid[])
 		ORDER  BY cluster_id
 		FOR UPDATE`
-	selectHead = `SELECT incarnation, seq, chain FROM log_head WHERE tenant_id = $1 AND cluster_id = $2`
+	selectHead = `SELECT incarnation, seq, chain, directory.held() FROM log_head WHERE tenant_id = $1 AND cluster_id = $2`
 	moveHead   = `UPDATE log_head SET seq = $3, chain = $4 WHERE tenant_id = $1 AND cluster_id = $2`
 	insertRows = `
 		INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, operation_id, body, chain)
@@ -45,7 +45,11 @@ const (
 		         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
 		ORDER  BY r.seq
 		LIMIT  $4`
-	selectChain   = `SELECT chain FROM log_row WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3`
+	selectChain = `
+		SELECT chain FROM log_row WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3
+		UNION ALL
+		SELECT chain FROM log_checkpoint WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3
+		LIMIT  1`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
 	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
 
@@ -179,12 +183,12 @@ func (t *Tenant) head(ctx context.Context, cluster hub.ClusterID) (h hub.LogHead
 	if !hub.ValidID(string(cluster)) {
 		return h, noCluster()
 	}
-	err = t.tx.QueryRow(ctx, selectHead, t.id, cluster).Scan(&h.Incarnation, &h.Seq, &h.Chain)
+	err = t.tx.QueryRow(ctx, selectHead, t.id, cluster).Scan(&h.Incarnation, &h.Seq, &h.Chain, &h.Held)
 	return h, missing(err, "there is no such cluster")
 }
 
-// HashAt gives the chain hash after row seq, if the log has that row; 0 is
-// the beginning.
+// HashAt gives the chain hash after row seq, if the log has that row or a
+// checkpoint of it; 0 is the beginning.
 func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error) {
 	head, err := t.head(ctx, cluster)
 	switch {

@@ -38,17 +38,25 @@ var withoutTenant = map[string]string{
 	"directory.presence":           "which replica holds an agent",
 	"directory.agent_attachment":   "where an agent is attached, by ids",
 	"directory.replica":            "processes of the hub",
+	"directory.rewind":             "cluster → how far its agent is beyond the hub",
+	"directory.quarantine":         "cluster → the two clusters that use its identity",
 	"work.item":                    "what is due, by ids",
 	"public.goose_db_version":      "the schema's version",
 }
 
 // reviewedViews run with their owner's rights and filter by tenant themselves.
-var reviewedViews = map[string]string{"directory.my_presence": "directory.presence of the bound tenant"}
+var reviewedViews = map[string]string{
+	"directory.my_presence":   "directory.presence of the bound tenant",
+	"directory.my_rewind":     "directory.rewind of the bound tenant",
+	"directory.my_quarantine": "directory.quarantine of the bound tenant",
+}
 
 // definers are the functions that run with their owner's rights.
 var definers = []string{
-	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence", "directory.drop_token",
-	"directory.end_account", "directory.put_certificate", "directory.put_join_token", "directory.put_token", "directory.revoke_agent",
+	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence",
+	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held",
+	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
+	"directory.revoke_agent",
 	"directory.token_uses", "work.enqueue", "work.held",
 }
 

@@ -48,13 +48,20 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (serial) DO NOTHING`
 	selectRevocationVersion = `SELECT version FROM directory.revocation_version`
-	selectRevocations       = `SELECT agent_id, serial FROM directory.revocation WHERE until > $1 ORDER BY version`
+	selectRevocations       = `
+		SELECT agent_id, serial, tenant_id::text, until, '' FROM directory.revocation WHERE until > $1
+		UNION ALL
+		SELECT '', '', tenant_id::text, since, cluster_id::text FROM directory.quarantine
+		ORDER  BY 4`
 
 	selectSuspended = `SELECT suspended FROM directory.tenant WHERE id = $1 AND ready`
-	selectMember    = `SELECT name, agent_id, fingerprint FROM cluster WHERE tenant_id = $1 AND id = $2`
-	attachAgent     = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6)`
-	detachAgent     = `SELECT directory.detach_agent($1, $2)`
-	updateFacts     = `
+	selectMember    = `
+		SELECT c.name, c.agent_id, c.fingerprint, c.rejected, q.since IS NOT NULL
+		FROM   cluster c LEFT JOIN directory.my_quarantine q ON q.cluster_id = c.id
+		WHERE  c.tenant_id = $1 AND c.id = $2`
+	attachAgent = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	detachAgent = `SELECT directory.detach_agent($1, $2)`
+	updateFacts = `
 		UPDATE cluster
 		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7
 		WHERE  tenant_id = $1 AND id = $2
@@ -95,6 +102,13 @@ func (s *System) PutAuthority(ctx context.Context, secret []byte) error {
 // expired ones too.
 func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invitation, error) {
 	const none = "there is no such join token"
+	var held bool
+	if err := s.db.system.QueryRow(ctx, selectHeld).Scan(&held); err != nil {
+		return hub.Invitation{}, classify(err)
+	}
+	if held {
+		return hub.Invitation{}, errHeld()
+	}
 	var tenant hub.TenantID
 	var id hub.EnrolmentID
 	if err := s.db.system.QueryRow(ctx, selectJoinToken, hash[:]).Scan(&tenant, &id); err != nil {
@@ -249,18 +263,21 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 		return m, classify(missing(err, "there is no such tenant"))
 	}
 	err := s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
-		err := t.tx.QueryRow(ctx, selectMember, tenant, cluster).Scan(&m.ClusterName, &m.AgentID, &m.Fingerprint)
+		err := t.tx.QueryRow(ctx, selectMember, tenant, cluster).Scan(&m.ClusterName, &m.AgentID, &m.Fingerprint, &m.Rejected, &m.Quarantined)
 		return missing(err, "there is no such cluster")
 	})
 	return m, err
 }
 
 // Connected stores which replica holds an agent and what the agent said of
-// its cluster. The error is fault.Conflict if a newer process of the same
-// agent is attached, to whichever replica. When the cluster's version or API list changed, its
+// its cluster. When the cluster's version or API list changed, its
 // applications are refreshed, because templates may ask for either.
+//
+// The error is fault.Conflict while another process of the same identity has
+// the better right to be here, at whichever replica it is.
 func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
-	return s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
+	var refusal string
+	err := s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
 		if !hub.ValidID(string(a.Cluster)) {
 			return noCluster()
 		}
@@ -269,14 +286,19 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		if err := t.tx.QueryRow(ctx, clusterFacts, t.id, a.Cluster).Scan(&version, &apis); err != nil {
 			return missing(err, "there is no such cluster")
 		}
-		if _, err := exec(ctx, t.tx, "store facts of cluster", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion,
-			nonNil(a.APIVersions), a.Readyz); err != nil {
+		var err error
+		if refusal, err = t.attach(ctx, a); err != nil {
 			return err
 		}
-		if _, err := exec(ctx, t.tx, "forget the refusal of cluster", dropRefusal, t.id, a.Cluster); err != nil {
+		if refusal != "" {
+			t.changed(changeCluster, string(a.Cluster))
+			return nil // committed: that it was refused is shown to people
+		}
+		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
+		if err != nil {
 			return err
 		}
-		if err := t.attach(ctx, a); err != nil {
+		if _, err := exec(ctx, t.tx, "forget the last refusal", dropRefusal, t.id, a.Cluster); err != nil {
 			return err
 		}
 		t.changed(changeCluster, string(a.Cluster))
@@ -285,6 +307,17 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		}
 		return t.refreshCluster(ctx, a.Cluster, a.At)
 	})
+	switch {
+	case err != nil:
+		return err
+	case refusal == "leader":
+		return fault.With(fault.New(fault.Conflict, "another agent with the same identity is connected and holds the Lease of the cluster"),
+			"", "let only one agent run in a cluster; this one is let in as soon as the other is gone")
+	case refusal != "":
+		return fault.With(fault.New(fault.Conflict, "another process with the same agent identity attached after this one"),
+			"", "let only one agent run in a cluster; if its Secret was copied to another cluster, enrol that one with a join token of its own")
+	}
+	return nil
 }
 
 func equal(a, b []string) bool {

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/buckets"
 )
 
 const (
@@ -72,6 +74,15 @@ const (
 		  AND  (NOT m.was_over OR (o.healthy_at IS NULL AND m.healthy_at IS NOT NULL))
 		RETURNING o.id, o.application_id, m.is_over AND NOT m.was_over`
 
+	// A delete operation whose own result was lost with the agent's state.
+	endDeletions = `
+		UPDATE operation o
+		SET    phase = 'Succeeded', message = 'nothing of the application is left in the cluster', finished_at = $5
+		FROM   unnest($3::uuid[], $4::bigint[]) AS u (app, generation)
+		WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
+		  AND  o.phase IN ('Pending', 'Running', 'Terminating')
+		RETURNING o.id, o.application_id, true`
+
 	deleteGone = `
 		DELETE FROM resource r
 		USING  unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS u (app, uid, api_group, kind, namespace, name)
@@ -86,26 +97,27 @@ const (
 		RETURNING r.application_id`
 	touchResources = `
 		UPDATE resource r SET mark = $3
-		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[]) AS u (app, api_group, kind, namespace, name, hash)
+		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[]) AS u (app, api_group, kind, namespace, name, hash, leaf)
 		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
-		  AND  r.hash = u.hash AND r.mark <> $3`
+		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> $3`
 	upsertResources = `
 		INSERT INTO resource AS r (tenant_id, cluster_id, mark, updated_at, application_id, api_group, kind, namespace, name, hash,
-		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at)
+		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
 		SELECT $1, $2, $3, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
-		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at
+		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf
 		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
-		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[])
-		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at)
+		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[])
+		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
 		ON CONFLICT (tenant_id, application_id, cluster_id, kind, namespace, name, api_group) DO UPDATE
 		SET    mark = excluded.mark, updated_at = excluded.updated_at, hash = excluded.hash, version = excluded.version, uid = excluded.uid,
 		       parent = excluded.parent, managed = excluded.managed, sync = excluded.sync, health = excluded.health, message = excluded.message,
 		       requires_prune = excluded.requires_prune, hook = excluded.hook, wave = excluded.wave, diff = excluded.diff, info = excluded.info,
-		       born_at = excluded.born_at
-		WHERE  r.hash <> excluded.hash
+		       born_at = excluded.born_at, bucket = excluded.bucket, leaf = excluded.leaf
+		WHERE  r.hash <> excluded.hash OR r.leaf <> excluded.leaf
 		RETURNING r.application_id`
 	sweepResources = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 RETURNING application_id`
+	sweepBuckets   = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 AND bucket = ANY ($4::integer[]) RETURNING application_id`
 
 	selectResources = `
 		SELECT cluster_id, application_id, uid, parent, api_group, version, kind, namespace, name, managed, sync, health, message,
@@ -129,7 +141,8 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 		return hub.Observed{}, missing(err, "there is no such cluster")
 	}
 	if at.epoch == o.Epoch && o.Seq <= at.seq {
-		return hub.Observed{Repeated: true}, nil
+		found, err := t.compare(ctx, cluster, o.Sums) // the answer may have been lost
+		return hub.Observed{Repeated: true, Comparison: found}, err
 	}
 	out := hub.Observed{Resnapshot: at.advance(o)}
 	o, err := t.here(ctx, cluster, o)
@@ -139,7 +152,11 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 	if out.Over, err = t.storeObservation(ctx, cluster, o, at); err != nil {
 		return hub.Observed{}, fmt.Errorf("store observation of cluster %q: %w", cluster, err)
 	}
-	return out, t.agentConditions(ctx, o.Applications)
+	if err := t.agentConditions(ctx, o.Applications); err != nil {
+		return hub.Observed{}, err
+	}
+	out.Comparison, err = t.compare(ctx, cluster, o.Sums)
+	return out, err
 }
 
 // progress is how far the reports of a cluster go. snapshot is negative when
@@ -230,20 +247,34 @@ func last[T any](in []T, key func(T) (string, bool)) []T {
 // that became over.
 func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o hub.Observation, at progress) ([]hub.OperationID, error) {
 	b := &pgx.Batch{}
-	if len(o.Operations) == 0 && len(o.Closed) == 0 {
+	if len(o.Operations) == 0 && len(o.Closed) == 0 && !slices.ContainsFunc(o.Applications, func(a hub.ApplicationObservation) bool { return a.Gone }) {
 		// Live state can be reported again; what ended cannot.
 		b.Queue(lazyCommit)
 	}
 	var over []hub.OperationID
-	t.queueApps(b, o.Applications)
+	apps, gone := o.Applications[:0:0], o.Applications[:0:0]
+	for _, a := range o.Applications {
+		if a.Gone {
+			gone = append(gone, a)
+			continue
+		}
+		apps = append(apps, a)
+	}
+	t.queueApps(b, apps)
+	t.queueStamps(b, cluster, o.Applications, at.mark)
 	if err := t.queueOperations(b, cluster, o.Operations, &over); err != nil {
 		return nil, err
 	}
+	t.queueDeletions(b, cluster, gone, &over)
 	t.queueGone(b, cluster, o.Gone)
 	if err := t.queueResources(b, cluster, o.Resources, at.mark); err != nil {
 		return nil, err
 	}
-	if at.sweep {
+	switch {
+	case at.sweep && o.Bounded:
+		b.Queue(sweepBuckets, t.id, cluster, at.mark, integers(o.Buckets)).Query(t.touchApps(changeResources))
+		b.Queue(sweepStamps, t.id, cluster, at.mark, integers(o.Buckets))
+	case at.sweep:
 		b.Queue(sweepResources, t.id, cluster, at.mark).Query(t.touchApps(changeResources))
 	}
 	if len(o.Closed) > 0 {
@@ -310,8 +341,28 @@ func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.
 		started, finished, healthy = append(started, op.StartedAt), append(finished, op.FinishedAt), append(healthy, op.HealthyAt)
 	}
 	now := micro(time.Now())
-	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(func(rows pgx.Rows) error {
-		*over = nil
+	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, over))
+	return nil
+}
+
+// queueDeletions ends the deletions of applications of which an agent says
+// that nothing is left: that they ended is known even if the result is lost.
+func (t *Tenant) queueDeletions(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ApplicationObservation, over *[]hub.OperationID) {
+	if len(gone) == 0 {
+		return
+	}
+	var app []string
+	var generation []int64
+	for _, a := range gone {
+		app, generation = append(app, string(a.Application)), append(generation, a.Generation)
+	}
+	now := micro(time.Now())
+	b.Queue(endDeletions, t.id, cluster, app, generation, now).Query(t.ended(now, over))
+}
+
+// ended enqueues what follows from operations that became over.
+func (t *Tenant) ended(now time.Time, over *[]hub.OperationID) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
 		var id, app string
 		var ended bool
 		_, err := pgx.ForEachRow(rows, []any{&id, &app, &ended}, func() error {
@@ -324,8 +375,7 @@ func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.
 			return nil
 		})
 		return err
-	})
-	return nil
+	}
 }
 
 func (t *Tenant) queueGone(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ResourceGone) {
@@ -358,6 +408,7 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 	message, diff, info := make([]string, n), make([]string, n), make([]*string, n)
 	managed, prune, hook := make([]bool, n), make([]bool, n), make([]bool, n)
 	wave, born, hash := make([]int32, n), make([]*time.Time, n), make([][]byte, n)
+	bucket, leaf := make([]int32, n), make([]int64, n)
 	for i := range resources {
 		r := &resources[i]
 		text, sum, err := fingerprint(*r)
@@ -369,10 +420,11 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 		message[i], diff[i], info[i] = clean(r.Message), clean(r.DiffSummary), text
 		managed[i], prune[i], hook[i] = r.Managed, r.RequiresPrune, r.Hook
 		wave[i], born[i], hash[i] = r.Wave, r.CreatedAt, sum
+		bucket[i], leaf[i] = stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
 	}
-	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash)
+	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, leaf)
 	b.Queue(upsertResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, micro(time.Now()),
-		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born).Query(t.touchApps(changeResources))
+		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born, bucket, leaf).Query(t.touchApps(changeResources))
 	return nil
 }
 
@@ -386,7 +438,7 @@ func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
 		}
 		info = &text
 	}
-	r.UpdatedAt = time.Time{}
+	r.UpdatedAt, r.Stamp = time.Time{}, nil
 	all, err := json.Marshal(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("hash resource: %w", err)

@@ -32,17 +32,18 @@ const (
 	// all tenants. Those that are not found any more are given back.
 	seenAgents = `
 		WITH u AS MATERIALIZED (
-			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[]) AS u (tenant_id, cluster_id, session_id, at, backlog)
+			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[])
+			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader)
 			ORDER BY tenant_id, cluster_id
 		), held AS (
 			UPDATE directory.agent_attachment a
-			SET    seen_at = now(), until = now() + $6::interval
+			SET    seen_at = now(), until = now() + a.life
 			FROM   u
 			WHERE  a.tenant_id = u.tenant_id AND a.cluster_id = u.cluster_id AND a.session_id = u.session_id
 			RETURNING a.session_id
 		), noted AS (
 			UPDATE directory.presence p
-			SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog
+			SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, lag_ms = u.lag, leader = u.leader
 			FROM   u
 			WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id
 		)
@@ -94,42 +95,38 @@ func (s *System) Leave(ctx context.Context, replica string) error {
 	})
 }
 
-// attach makes a session the attachment of its cluster.
-func (t *Tenant) attach(ctx context.Context, a hub.Attachment) error {
+// attach makes a session the attachment of its cluster, or gives the reason
+// why another one stays.
+func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, err error) {
 	life := a.Lease
 	if life == 0 {
 		life = defaultAttachment
 	}
-	var fence *int64
-	if err := t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, a.Epoch, micro(a.At), life).Scan(&fence); err != nil {
-		return fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+	err = t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At), a.Epoch, a.Instance, a.Leader, clean(a.Address), life).Scan(&refusal)
+	if err != nil {
+		return "", fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
 	}
-	if fence == nil {
-		return fault.With(fault.New(fault.Conflict, "another process with the same agent identity attached after this one"),
-			"", "let only one agent run in a cluster; if its Secret was copied to another cluster, enrol that one with a join token of its own")
-	}
-	return nil
+	return refusal, nil
 }
 
 // Seen notes that attachments were alive and renews them, those of all
 // tenants in one statement. It gives back the sessions that are attached no
 // more: a newer one has taken their place.
-func (s *System) Seen(ctx context.Context, sightings []hub.Sighting, lease time.Duration) (lost []string, err error) {
+func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error) {
 	if len(sightings) == 0 {
 		return nil, nil
 	}
-	if lease == 0 {
-		lease = defaultAttachment
-	}
 	var tenants, clusters, sessions []string
 	var times []time.Time
-	var backlogs []int64
+	var backlogs, lags []int64
+	var leaders []bool
 	for _, v := range sightings {
 		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
 		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
+		lags, leaders = append(lags, v.Lag.Milliseconds()), append(leaders, v.Leader)
 	}
 	err = retry(ctx, func() error {
-		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lease)
+		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders)
 		return err
 	})
 	return lost, err

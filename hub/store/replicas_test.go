@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -192,13 +193,14 @@ func held(t *testing.T, db *store.DB, tenant hub.TenantID, item hub.WorkItem) (g
 func TestAttachments(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db := storetest.Open(t)
+	urls := storetest.Database(t)
+	db := storetest.OpenURLs(t, urls.Config())
 	w, s := build(t, db, "acme", "acme"), db.System()
 	attach := func(session, replica, epoch string, lease time.Duration) error {
 		return s.Connected(ctx, hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, Replica: replica, Epoch: epoch, At: now(), Lease: lease})
 	}
 	sight := func(session string) []string {
-		return must[[]string](t)(s.Seen(ctx, []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: now()}}, time.Minute))
+		return must[[]string](t)(s.Seen(ctx, []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: now()}}))
 	}
 
 	t.Run("a late detach of an old session never removes the new one", func(t *testing.T) {
@@ -231,7 +233,9 @@ func TestAttachments(t *testing.T) {
 		}
 	})
 	t.Run("FT-H5 an attachment that nobody renews counts as gone", func(t *testing.T) {
-		check(t, attach("s3", "dead", "e1", -time.Second))
+		check(t, attach("s3", "dead", "e1", time.Minute))
+		super := storetest.Connect(t, urls.Superuser)
+		must[pgconn.CommandTag](t)(super.Exec(ctx, `UPDATE directory.agent_attachment SET until = now() - interval '1 second'`))
 		if p, err := s.Attachment(ctx, w.tenant, w.cluster.ID); fault.KindOf(err) != fault.Offline {
 			t.Errorf("attachment %+v, %v", p, err)
 		}

@@ -83,7 +83,15 @@ func (d *directory) Refused(context.Context, hub.TenantID, hub.ClusterID, hub.Re
 	return nil
 }
 
-func (d *directory) Seen(context.Context, []hub.Sighting) error { return nil }
+func (d *directory) Seen(context.Context, []hub.Sighting) ([]string, error) { return nil, nil }
+func (d *directory) Quarantine(context.Context, hub.TenantID, hub.ClusterID, hub.Quarantine) (bool, error) {
+	return true, nil
+}
+
+func (d *directory) MergeRevocations(context.Context, hub.TenantID, []hub.Revocation) error {
+	return nil
+}
+
 func (d *directory) Disconnected(context.Context, hub.TenantID, hub.ClusterID, string) error {
 	return nil
 }

@@ -1,6 +1,7 @@
 package agenttest_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,18 @@ func (w *world) install(c *daemon.Config) {
 		w.t.Fatal(err)
 	}
 	c.REST = &rest.Config{Host: shared.URL(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: shared.CA()}}
+	w.account = c.REST
+}
+
+// doctor says how an agent finds its rights that is installed like this one,
+// or as another mode has it.
+func (w *world) doctor(mode string, scope []string, line string) {
+	w.t.Helper()
+	var out bytes.Buffer
+	_ = daemon.Doctor(w.t.Context(), daemon.Config{Namespace: w.home, REST: w.account, Mode: mode, Namespaces: scope}, &out)
+	if !strings.Contains(out.String(), line) || !strings.Contains(out.String(), "ok    own rights") {
+		w.t.Errorf("mode %s: no line has %q:\n%s", mode, line, out.String())
+	}
 }
 
 // denied are the requests of an agent that the API server refused since mark.
@@ -173,6 +186,31 @@ func TestNamespaced(t *testing.T) {
 			t.Errorf("the API server refused: %v", got)
 		}
 	})
+}
+
+func TestDoctorKnowsModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"cluster", "namespaced", "observe"} {
+		t.Run("11.9 "+mode+": rights that are missing, and those of no use", func(t *testing.T) {
+			t.Parallel()
+			w := newWorldWith(t, func(w *world) {
+				if w.mode = mode; mode == "namespaced" {
+					w.scope = []string{w.namespace}
+				}
+			})
+			w.doctor(mode, w.scope, "ok    rights")
+			switch mode {
+			case "cluster":
+				w.doctor("observe", nil, "which its mode has no use for")
+				w.doctor("namespaced", []string{"default"}, "which its mode has no use for")
+			case "namespaced":
+				w.doctor("cluster", nil, "the agent may not get in all namespaces")
+				w.doctor("namespaced", []string{"default"}, "the agent may not get in namespace default")
+			case "observe":
+				w.doctor("cluster", nil, "the agent may not create in all namespaces")
+			}
+		})
+	}
 }
 
 func TestObserve(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/hub"
@@ -46,6 +47,7 @@ type world struct {
 	mode      string   // of an agent that has an account of its own and the rights of its chart
 	scope     []string // its namespaces
 	guard     string   // contents of its guard file
+	account   *rest.Config
 }
 
 // newWorld starts an agent and waits until it is attached.

@@ -161,7 +161,7 @@ func TestAgentChart(t *testing.T) {
 			t.Errorf("without being asked:\n%s", got)
 		}
 		got := env("proxy: {https: 'http://proxy:3128', noProxy: 10.0.0.0/8}\ncaBundle: {existingConfigMap: company}")
-		for _, w := range []string{"value: http://proxy:3128", "$(KUBERNETES_SERVICE_HOST),.svc,.cluster.local,10.0.0.0/8", "/etc/ssl/certs:/etc/capstan/ca"} {
+		for _, w := range []string{"value: http://proxy:3128", "$(KUBERNETES_SERVICE_HOST),.svc,.cluster.local,10.0.0.0/8", "/etc/ssl/certs:/etc/capstan/ca", "value: /etc/capstan/ca/ca.crt"} {
 			if !strings.Contains(got, w) {
 				t.Errorf("%q is not in:\n%s", w, got)
 			}

@@ -19,12 +19,6 @@ masterKey: {existingSecret: master}
 database: {existingSecret: db}
 `
 
-// TestMain gives the configuration what its container finds around it.
-func TestMain(m *testing.M) {
-	_ = os.Setenv("POD_IP", "192.0.2.7")
-	os.Exit(m.Run())
-}
-
 const hubDeployment = "Deployment/capstan-capstan-hub"
 
 func TestHubChart(t *testing.T) {

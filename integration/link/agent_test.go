@@ -117,6 +117,10 @@ func (i *inventory) Rewound(reason string) {
 	i.changed.Broadcast()
 }
 
+func (i *inventory) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+	return nil, nil
+}
+
 func (i *inventory) await(cond func() bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -177,6 +181,9 @@ func (r *reporter) Acked(epoch string, seq, _ uint64) {
 	r.changed.Broadcast()
 }
 
+func (r *reporter) Compare(*linkv1.Compare) {}
+func (r *reporter) Grant(uint64)            {}
+
 func (r *reporter) Resnapshot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,6 +220,8 @@ func (l *listener) Opened(_ context.Context, h *linkv1.HelloResponse) error {
 	l.changed.Broadcast()
 	return nil
 }
+
+func (l *listener) Revoked([]*linkv1.Revoked) {}
 
 func (l *listener) Closed(err error) {
 	l.mu.Lock()

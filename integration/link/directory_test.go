@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type directory struct {
 	seen        map[string]int
 	attempted   []hub.Attempt // failed ones, in order
 	refusals    map[hub.ClusterID][]hub.Refusal
+	quarantines map[hub.ClusterID]hub.Quarantine
 	serials     []string // of certificates, in order of issue
 }
 
@@ -38,6 +40,7 @@ func newDirectory() *directory {
 	d := &directory{
 		invitations: map[[32]byte]*hub.Invitation{}, attempts: map[string][]string{}, members: map[hub.ClusterID]hub.Member{},
 		connected: map[hub.ClusterID]hub.Attachment{}, refusals: map[hub.ClusterID][]hub.Refusal{}, seen: map[string]int{},
+		quarantines: map[hub.ClusterID]hub.Quarantine{},
 	}
 	d.changed = sync.NewCond(&d.mu)
 	return d
@@ -168,11 +171,50 @@ func (d *directory) Connected(_ context.Context, a hub.Attachment) error {
 	return d.do(func() error { d.connected[a.Cluster] = a; d.hellos++; return nil })
 }
 
-func (d *directory) Seen(_ context.Context, all []hub.Sighting) error {
-	return d.do(func() error {
+// Seen knows the newest session of each cluster, as the store's row does.
+func (d *directory) Seen(_ context.Context, all []hub.Sighting) (lost []string, err error) {
+	err = d.do(func() error {
 		for _, s := range all {
 			d.seen[s.Session]++
+			if now, ok := d.connected[s.Cluster]; ok && now.Session != s.Session {
+				lost = append(lost, s.Session)
+			}
 		}
+		return nil
+	})
+	return lost, err
+}
+
+// Quarantine is for every replica, through the revocations.
+func (d *directory) Quarantine(_ context.Context, t hub.TenantID, c hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
+	err = d.do(func() error {
+		if fresh = d.quarantines[c].Known == ""; fresh {
+			d.quarantines[c] = q
+			d.version++
+			d.revoked = append(d.revoked, hub.Revocation{Tenant: t, Cluster: c})
+		}
+		return nil
+	})
+	return fresh, err
+}
+
+// keep ends a quarantine.
+func (d *directory) keep(c hub.ClusterID, fingerprint, rejected string) {
+	_ = d.do(func() error {
+		m := d.members[c]
+		m.Fingerprint, m.Rejected = fingerprint, append(m.Rejected, rejected)
+		d.members[c] = m
+		delete(d.quarantines, c)
+		d.version++
+		d.revoked = slices.DeleteFunc(d.revoked, func(r hub.Revocation) bool { return r.Cluster == c })
+		return nil
+	})
+}
+
+func (d *directory) MergeRevocations(_ context.Context, _ hub.TenantID, of []hub.Revocation) error {
+	return d.do(func() error {
+		d.revoked = append(d.revoked, of...)
+		d.version++
 		return nil
 	})
 }

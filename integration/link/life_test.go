@@ -350,3 +350,7 @@ func (broken) RevocationVersion(context.Context) (int64, error) { return 0, errT
 func (broken) Revocations(context.Context, time.Time) ([]hub.Revocation, error) {
 	return nil, errTestOver
 }
+
+func (broken) MergeRevocations(context.Context, hub.TenantID, []hub.Revocation) error {
+	return errTestOver
+}

@@ -284,7 +284,8 @@ func TestHelloRefused(t *testing.T) {
 		says   string
 	}{
 		"SEC-K3 AnotherAgent":    {change: func(h *linkv1.HelloRequest) { h.AgentId = victim.vault.id.AgentID }, want: fault.Denied, says: "another agent"},
-		"SEC-K1 AnotherCluster":  {change: func(h *linkv1.HelloRequest) { h.Fingerprint = "clone" }, want: fault.Denied, says: "another Kubernetes cluster"},
+		"FT-L9 Rejected":         {member: func(m *hub.Member) { m.Rejected = []string{someFacts().Fingerprint} }, want: fault.Denied, says: "another Kubernetes cluster"},
+		"FT-L9 Quarantined":      {member: func(m *hub.Member) { m.Quarantined = true }, want: fault.Denied, says: "another Kubernetes cluster"},
 		"FT-L8 EnrolledAnew":     {member: func(m *hub.Member) { m.AgentID = "newer" }, want: fault.Denied, says: "another agent has enrolled"},
 		"SEC-D1 Suspended":       {member: func(m *hub.Member) { m.Suspended = true }, want: fault.Denied, says: "may not connect"},
 		"NoEpoch":                {change: func(h *linkv1.HelloRequest) { h.Epoch = "" }, want: fault.Invalid, says: "epoch"},

@@ -120,6 +120,7 @@ type hints struct{ feed *feed.Feed }
 
 func (hints) Wake(hub.ClusterID)            {}
 func (hints) Due(string)                    {}
+func (hints) Revoked()                      {}
 func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
 
 // inviter makes join tokens that begin with "join-".

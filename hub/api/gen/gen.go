@@ -533,19 +533,34 @@ type CertificateList struct {
 // Cluster defines model for Cluster.
 type Cluster struct {
 	// AckedSeq Newest row that the agent has stored.
-	AckedSeq     int64             `json:"ackedSeq,omitempty,omitzero"`
-	AgentVersion string            `json:"agentVersion,omitempty,omitzero"`
-	Annotations  StringMap         `json:"annotations,omitempty,omitzero"`
-	Connection   ClusterConnection `json:"connection"`
-	CreatedAt    time.Time         `json:"createdAt"`
+	AckedSeq     int64     `json:"ackedSeq,omitempty,omitzero"`
+	AgentVersion string    `json:"agentVersion,omitempty,omitzero"`
+	Annotations  StringMap `json:"annotations,omitempty,omitzero"`
+
+	// Backlog Changes that the agent has not sent yet.
+	Backlog    int64             `json:"backlog,omitempty,omitzero"`
+	Connection ClusterConnection `json:"connection"`
+	CreatedAt  time.Time         `json:"createdAt"`
 
 	// Enrolments Newest first; not in lists.
-	Enrolments  []EnrolmentInfo `json:"enrolments,omitempty,omitzero"`
-	Id          string          `json:"id"`
-	KubeVersion string          `json:"kubeVersion,omitempty,omitzero"`
-	Labels      StringMap       `json:"labels,omitempty,omitzero"`
-	LastSeen    time.Time       `json:"lastSeen,omitempty,omitzero"`
-	Name        string          `json:"name"`
+	Enrolments []EnrolmentInfo `json:"enrolments,omitempty,omitzero"`
+
+	// Fingerprint UID of its namespace kube-system.
+	Fingerprint string `json:"fingerprint,omitempty,omitzero"`
+
+	// Held The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere.
+	Held        bool      `json:"held,omitempty,omitzero"`
+	Id          string    `json:"id"`
+	KubeVersion string    `json:"kubeVersion,omitempty,omitzero"`
+	Labels      StringMap `json:"labels,omitempty,omitzero"`
+
+	// LagSeconds Age of the oldest change in the cluster that is not stored here yet.
+	LagSeconds float32   `json:"lagSeconds,omitempty,omitzero"`
+	LastSeen   time.Time `json:"lastSeen,omitempty,omitzero"`
+	Name       string    `json:"name"`
+
+	// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+	Quarantine Quarantine `json:"quarantine,omitempty,omitzero"`
 
 	// Receipt Proof that hub and agent held the same desired state.
 	Receipt struct {
@@ -564,7 +579,13 @@ type Cluster struct {
 		// Stage What it failed at: token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint.
 		Stage string `json:"stage"`
 	} `json:"refusal,omitempty,omitzero"`
-	ResourceVersion string `json:"resourceVersion,omitempty,omitzero"`
+
+	// Refused A second process with the same identity that was turned away last.
+	Refused         RefusedAgent `json:"refused,omitempty,omitzero"`
+	ResourceVersion string       `json:"resourceVersion,omitempty,omitzero"`
+
+	// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+	Rewind Rewind `json:"rewind,omitempty,omitzero"`
 
 	// Seq Newest row of desired state.
 	Seq    int64  `json:"seq,omitempty,omitzero"`
@@ -917,6 +938,19 @@ type Pin struct {
 	Snapshot string    `json:"snapshot"`
 }
 
+// Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
+type Quarantine struct {
+	// Address Where the later one came from.
+	Address string `json:"address"`
+
+	// Known Fingerprint of the cluster that enrolled.
+	Known string `json:"known"`
+
+	// Other Fingerprint of the one that came later.
+	Other string    `json:"other"`
+	Since time.Time `json:"since"`
+}
+
 // Ready defines model for Ready.
 type Ready struct {
 	Status ReadyStatus `json:"status"`
@@ -924,6 +958,12 @@ type Ready struct {
 
 // ReadyStatus defines model for Ready.Status.
 type ReadyStatus string
+
+// RefusedAgent A second process with the same identity that was turned away last.
+type RefusedAgent struct {
+	Address string    `json:"address"`
+	At      time.Time `json:"at"`
+}
 
 // Repository defines model for Repository.
 type Repository struct {
@@ -962,6 +1002,21 @@ type ResourceSelector struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
+}
+
+// Rewind HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state.
+type Rewind struct {
+	// AgentSeq Row of the desired log that the agent holds; 0 if it was not heard yet.
+	AgentSeq int64 `json:"agentSeq"`
+
+	// HubSeq Row at which the hub's log ended.
+	HubSeq int64 `json:"hubSeq"`
+
+	// Proven The agent showed what this hub had signed, so the hub as a whole is held.
+	Proven bool      `json:"proven"`
+	Reason string    `json:"reason"`
+	SeenAt time.Time `json:"seenAt"`
+	Since  time.Time `json:"since"`
 }
 
 // Roles defines model for Roles.
@@ -1305,6 +1360,12 @@ type UpdateClusterParams struct {
 	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
 }
 
+// KeepClusterJSONBody defines parameters for KeepCluster.
+type KeepClusterJSONBody struct {
+	// Fingerprint UID of the namespace kube-system of the cluster that keeps it.
+	Fingerprint string `json:"fingerprint"`
+}
+
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1458,6 +1519,9 @@ type EnrollClusterJSONRequestBody EnrollClusterJSONBody
 
 // UpdateClusterJSONRequestBody defines body for UpdateCluster for application/json ContentType.
 type UpdateClusterJSONRequestBody UpdateClusterJSONBody
+
+// KeepClusterJSONRequestBody defines body for KeepCluster for application/json ContentType.
+type KeepClusterJSONRequestBody KeepClusterJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
@@ -1944,6 +2008,15 @@ type ServerInterface interface {
 	// UpdateCluster Changes the server alias, labels and annotations of a cluster
 	// (PUT /api/v1/clusters/{name})
 	UpdateCluster(ctx echo.Context, name PathName, params UpdateClusterParams) error
+	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	// (POST /api/v1/clusters/{name}/accept-hub)
+	AcceptHub(ctx echo.Context, name PathName) error
+	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// (POST /api/v1/clusters/{name}/keep)
+	KeepCluster(ctx echo.Context, name PathName) error
+	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+	// (POST /api/v1/clusters/{name}/revoke)
+	RevokeAgent(ctx echo.Context, name PathName) error
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
@@ -2868,6 +2941,54 @@ func (w *ServerInterfaceWrapper) UpdateCluster(ctx echo.Context) error {
 	return err
 }
 
+// AcceptHub converts echo context to params.
+func (w *ServerInterfaceWrapper) AcceptHub(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AcceptHub(ctx, name)
+	return err
+}
+
+// KeepCluster converts echo context to params.
+func (w *ServerInterfaceWrapper) KeepCluster(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.KeepCluster(ctx, name)
+	return err
+}
+
+// RevokeAgent converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeAgent(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeAgent(ctx, name)
+	return err
+}
+
 // Login converts echo context to params.
 func (w *ServerInterfaceWrapper) Login(ctx echo.Context) error {
 	var err error
@@ -3467,6 +3588,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/api/v1/clusters/:name", wrapper.DeleteCluster, options.OperationMiddlewares["deleteCluster"]...)
 	router.GET(options.BaseURL+"/api/v1/clusters/:name", wrapper.GetCluster, options.OperationMiddlewares["getCluster"]...)
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
+	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
+	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
+	router.POST(options.BaseURL+"/api/v1/clusters/:name/revoke", wrapper.RevokeAgent, options.OperationMiddlewares["revokeAgent"]...)
 	router.GET(options.BaseURL+"/api/v1/applications", wrapper.ListApplications, options.OperationMiddlewares["listApplications"]...)
 	router.POST(options.BaseURL+"/api/v1/applications", wrapper.CreateApplication, options.OperationMiddlewares["createApplication"]...)
 	router.DELETE(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.DeleteApplication, options.OperationMiddlewares["deleteApplication"]...)
@@ -4578,6 +4702,124 @@ type UpdateClusterdefaultJSONResponse struct {
 }
 
 func (response UpdateClusterdefaultJSONResponse) VisitUpdateClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcceptHubRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type AcceptHubResponseObject interface {
+	VisitAcceptHubResponse(w http.ResponseWriter) error
+}
+
+type AcceptHub200JSONResponse Cluster
+
+func (response AcceptHub200JSONResponse) VisitAcceptHubResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcceptHubdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AcceptHubdefaultJSONResponse) VisitAcceptHubResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepClusterRequestObject struct {
+	Name PathName `json:"name"`
+	Body *KeepClusterJSONRequestBody
+}
+
+type KeepClusterResponseObject interface {
+	VisitKeepClusterResponse(w http.ResponseWriter) error
+}
+
+type KeepCluster200JSONResponse Cluster
+
+func (response KeepCluster200JSONResponse) VisitKeepClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepClusterdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response KeepClusterdefaultJSONResponse) VisitKeepClusterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAgentRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type RevokeAgentResponseObject interface {
+	VisitRevokeAgentResponse(w http.ResponseWriter) error
+}
+
+type RevokeAgent200JSONResponse Cluster
+
+func (response RevokeAgent200JSONResponse) VisitRevokeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAgentdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeAgentdefaultJSONResponse) VisitRevokeAgentResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5875,6 +6117,15 @@ type StrictServerInterface interface {
 	// UpdateCluster Changes the server alias, labels and annotations of a cluster
 	// (PUT /api/v1/clusters/{name})
 	UpdateCluster(ctx context.Context, request UpdateClusterRequestObject) (UpdateClusterResponseObject, error)
+	// AcceptHub Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup
+	// (POST /api/v1/clusters/{name}/accept-hub)
+	AcceptHub(ctx context.Context, request AcceptHubRequestObject) (AcceptHubResponseObject, error)
+	// KeepCluster Ends a quarantine by saying which of two Kubernetes clusters keeps the identity
+	// (POST /api/v1/clusters/{name}/keep)
+	KeepCluster(ctx context.Context, request KeepClusterRequestObject) (KeepClusterResponseObject, error)
+	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
+	// (POST /api/v1/clusters/{name}/revoke)
+	RevokeAgent(ctx context.Context, request RevokeAgentRequestObject) (RevokeAgentResponseObject, error)
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
@@ -6783,6 +7034,104 @@ func (sh *strictHandler) UpdateCluster(ctx echo.Context, name PathName, params U
 		return err
 	} else if validResponse, ok := response.(UpdateClusterResponseObject); ok {
 		return validResponse.VisitUpdateClusterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AcceptHub operation middleware
+func (sh *strictHandler) AcceptHub(ctx echo.Context, name PathName) error {
+	var request AcceptHubRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AcceptHub(ctx.Request().Context(), request.(AcceptHubRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcceptHub")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AcceptHubResponseObject); ok {
+		return validResponse.VisitAcceptHubResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// KeepCluster operation middleware
+func (sh *strictHandler) KeepCluster(ctx echo.Context, name PathName) error {
+	var request KeepClusterRequestObject
+
+	request.Name = name
+
+	var body KeepClusterJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.KeepCluster(ctx.Request().Context(), request.(KeepClusterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "KeepCluster")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(KeepClusterResponseObject); ok {
+		return validResponse.VisitKeepClusterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeAgent operation middleware
+func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
+	var request RevokeAgentRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeAgent(ctx.Request().Context(), request.(RevokeAgentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeAgent")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeAgentResponseObject); ok {
+		return validResponse.VisitRevokeAgentResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

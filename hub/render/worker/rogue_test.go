@@ -3,11 +3,15 @@ package worker
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -32,9 +36,17 @@ func rogue(mode string) int {
 		_ = wire.Send(render.FrameFailed, render.Fail(uncaged(sandbox.ErrUnsupported)))
 		return 1
 	}
+	die := func(step string) {
+		if mode == "killed "+step {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			time.Sleep(time.Hour)
+		}
+	}
+	die("before it says hello")
 	if err := wire.Send(render.FrameHello, render.Hello{Version: version, Sandbox: "rogue"}); err != nil {
 		return 1
 	}
+	die("while it is idle")
 	if _, err := wire.Receive(1 << 20); err != nil {
 		return 1
 	}
@@ -51,7 +63,61 @@ func rogue(mode string) int {
 		r, _ := render.Decode[render.Reply](f, render.FrameReply)
 		return r
 	}
+	die("before it reads")
+	if strings.HasPrefix(mode, "killed while it reads") {
+		_ = wire.Send(render.FrameQuery, render.Question{Op: render.OpRead, Names: []string{"large.bin"}})
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	if strings.HasPrefix(mode, "killed") {
+		ask(render.Question{Op: render.OpRead, Names: []string{"a.yaml"}})
+		die("after it read")
+		_ = wire.Send(render.FrameMade, ref, body)
+		die("in the middle of its objects")
+	}
 	switch mode {
+	case "facts":
+		name := strings.Repeat("x", 1<<20)
+		for i := range 1 << 20 {
+			if r := ask(render.Question{Op: render.OpFact, Names: []string{fmt.Sprint(render.FactAPIVersion, i, name)}}); r.Failure == nil {
+				return 0
+			}
+		}
+	case "many-facts":
+		for i := range 1 << 20 {
+			if r := ask(render.Question{Op: render.OpFact, Names: []string{fmt.Sprintf("%s%0500d", render.FactAPIVersion, i)}}); r.Failure != nil {
+				_ = wire.Send(render.FrameFailed, r.Failure)
+				break
+			}
+		}
+	case "same-question":
+		names := slices.Repeat([]string{"a.yaml"}, 100_000)
+		for {
+			if r := ask(render.Question{Op: render.OpStat, Names: names}); r.Failure != nil {
+				_ = wire.Send(render.FrameFailed, r.Failure)
+				break
+			}
+		}
+	case "fact-with-zero":
+		if r := ask(render.Question{Op: render.OpFact, Names: []string{"env:a\x00b"}}); r.Failure != nil {
+			_ = wire.Send(render.FrameFailed, r.Failure)
+		}
+	case "case-of-keys": // an agent would read another kind than a lax reader
+		body = []byte(`{"apiVersion":"v1","kind":"ClusterRole","Kind":"ConfigMap","metadata":{"name":"a"}}`)
+	case "key-twice":
+		body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","kind":"ClusterRole","metadata":{"name":"a"}}`)
+	case "name-with-zero":
+		ref.Name, body = "a\x00", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a\u0000"}}`)
+	case "long-name":
+		ref.Name = strings.Repeat("a", 100_000)
+		body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + ref.Name + `"}}`)
+	case "strange-hook":
+		ref.Hook = "PreSync\x00"
+	case "long-hook":
+		ref.Hook = strings.Repeat("PreSync,", 1000) + "PreSync"
+	case "name-is-no-text":
+		body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":["a"]}}`)
+	case "deep":
+		body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"d":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}")
 	case "wrong-name":
 		ref.Kind = "ClusterRole"
 	case "wrong-namespace":
@@ -101,6 +167,9 @@ func rogue(mode string) int {
 	}
 	_ = wire.Send(render.FrameMade, ref, body)
 	_ = wire.Send(render.FrameFinished, render.Finished{Objects: 1, Warnings: []string{"\x1b]0;title\x07hello"}})
+	for i := 0; mode == "stirs"; i++ {
+		_ = i // work that nobody asked for
+	}
 	time.Sleep(time.Hour)
 	return 0
 }
@@ -127,6 +196,18 @@ func TestAWorkerIsNotBelieved(t *testing.T) {
 		"blames-hub":      {fault.Internal, "the hub is wrong"},
 		"escapes":         {fault.Invalid, "refused twice"},
 		"version":         {fault.Internal, `version "0"`},
+		"facts":           {fault.Exceeded, ""},
+		"many-facts":      {fault.Exceeded, ""},
+		"same-question":   {fault.Exceeded, ""},
+		"fact-with-zero":  {fault.Invalid, "not the name of an API"},
+		"case-of-keys":    {fault.Internal, "under the name"},
+		"key-twice":       {fault.Internal, "under the name"},
+		"name-with-zero":  {fault.Internal, "cannot be printed"},
+		"long-name":       {fault.Internal, "at most 512"},
+		"strange-hook":    {fault.Internal, "sent the hook"},
+		"long-hook":       {fault.Internal, "sent the hook"},
+		"name-is-no-text": {fault.Internal, "not JSON"},
+		"deep":            {fault.Internal, "not JSON"},
 	} {
 		t.Run("SEC-A "+mode, func(t *testing.T) {
 			t.Parallel()

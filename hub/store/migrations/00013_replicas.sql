@@ -19,19 +19,18 @@ CREATE SEQUENCE directory.attachment_fence;
 
 -- Where an agent is attached, one row for each of its lanes. The fence grows
 -- with each change, so that replicas read only what is new to them. No
--- session: it has detached. replaced names the processes of the same agent
--- that a newer one has replaced while it is attached.
+-- session: it has detached. Which process of an agent holds the session, and
+-- why, is in presence.
 CREATE TABLE directory.agent_attachment (
     tenant_id   uuid NOT NULL REFERENCES directory.tenant ON DELETE CASCADE,
     cluster_id  uuid NOT NULL,
     lane        text NOT NULL CHECK (lane IN ('control', 'bulk')),
     session_id  text,
     replica     text NOT NULL,
-    epoch       text NOT NULL,
-    replaced    text[] NOT NULL DEFAULT '{}',
     fence       bigint NOT NULL,
     attached_at timestamptz NOT NULL,
     seen_at     timestamptz NOT NULL,
+    life        interval NOT NULL, -- how long it counts unless it is seen again
     until       timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, cluster_id, lane)
 ) WITH (fillfactor = 70);
@@ -41,45 +40,59 @@ CREATE INDEX agent_attachment_fence ON directory.agent_attachment (fence);
 -- died with it.
 CREATE OR REPLACE VIEW directory.my_presence WITH (security_barrier) AS
 SELECT p.cluster_id, p.replica, p.seen_at,
-       p.session_id IS NOT NULL AND p.seen_at > now() - interval '90 seconds' AND coalesce(a.until > now(), true) AS connected
+       p.session_id IS NOT NULL AND p.seen_at > now() - interval '90 seconds' AND coalesce(a.until > now(), true) AS connected,
+       p.backlog, p.lag_ms, p.refused, p.refused_at
 FROM   directory.presence p
 LEFT   JOIN directory.agent_attachment a
        ON a.tenant_id = p.tenant_id AND a.cluster_id = p.cluster_id AND a.lane = 'control' AND a.session_id = p.session_id
 WHERE  p.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
 
+DROP FUNCTION directory.attach_agent(uuid, text, text, timestamptz, text, text, boolean, text);
+
 -- +goose StatementBegin
--- Attaches an agent and gives the fence, or nothing if a newer process of the
--- same agent is attached, wherever that is.
-CREATE FUNCTION directory.attach_agent(cluster uuid, session text, replica_id text, process text, at timestamptz, life interval) RETURNS bigint
+-- Of two processes that use one identity the one that holds the Lease of the
+-- cluster stays, else the newer one; one that was replaced does not come back
+-- while the other is here, at whichever replica that is. It gives the reason
+-- for a refusal, or nothing.
+CREATE FUNCTION directory.attach_agent(cluster uuid, session text, replica_id text, at timestamptz, process text, directory_id text, leads boolean,
+    from_address text, lasts interval) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     tenant uuid := directory.bound_tenant();
-    gone   text[] := '{}';
-    held   directory.agent_attachment;
-    newer  bigint;
+    held   directory.presence%ROWTYPE;
+    live   boolean;
+    past   text[] := '{}';
 BEGIN
-    SELECT * INTO held FROM directory.agent_attachment a
-    WHERE  a.tenant_id = tenant AND a.cluster_id = cluster AND a.lane = 'control'
-    FOR    UPDATE;
-    IF FOUND AND held.session_id IS NOT NULL AND held.until > now() THEN
-        IF process = ANY (held.replaced) THEN
-            RETURN NULL;
+    SELECT * INTO held FROM directory.presence p WHERE p.tenant_id = tenant AND p.cluster_id = cluster FOR UPDATE;
+    live := FOUND AND held.session_id IS NOT NULL AND EXISTS (
+        SELECT FROM directory.agent_attachment a
+        WHERE  a.tenant_id = tenant AND a.cluster_id = cluster AND a.lane = 'control' AND a.session_id = held.session_id AND a.until > now());
+    IF live AND held.epoch <> '' AND held.epoch <> process THEN
+        past := held.stale;
+        IF held.instance <> directory_id AND held.leader AND NOT leads THEN
+            UPDATE directory.presence p SET refused = from_address, refused_at = at WHERE p.tenant_id = tenant AND p.cluster_id = cluster;
+            RETURN 'leader';
         END IF;
-        gone := held.replaced;
-        IF held.epoch <> process THEN
-            gone := gone || held.epoch;
-            gone := gone[greatest(1, cardinality(gone) - 7):];
+        IF process = ANY (past) AND (held.leader OR NOT leads) THEN
+            UPDATE directory.presence p SET refused = from_address, refused_at = at WHERE p.tenant_id = tenant AND p.cluster_id = cluster;
+            RETURN 'replaced';
         END IF;
+        past := (array_remove(past, process) || held.epoch)[greatest(1, cardinality(array_remove(past, process)) - 6):];
+    ELSIF live THEN
+        past := held.stale;
     END IF;
-    newer := nextval('directory.attachment_fence');
-    INSERT INTO directory.agent_attachment AS a
-           (tenant_id, cluster_id, lane, session_id, replica, epoch, replaced, fence, attached_at, seen_at, until)
-    VALUES (tenant, cluster, 'control', session, replica_id, process, gone, newer, now(), now(), now() + life)
+    INSERT INTO directory.presence AS p (tenant_id, cluster_id, session_id, replica, connected_at, seen_at, epoch, instance, leader, stale)
+    VALUES (tenant, cluster, session, replica_id, at, at, process, directory_id, leads, past)
+    ON CONFLICT (tenant_id, cluster_id) DO UPDATE
+    SET session_id = excluded.session_id, replica = excluded.replica, connected_at = excluded.connected_at,
+        seen_at = greatest(p.seen_at, excluded.seen_at), backlog = 0, lag_ms = 0,
+        epoch = excluded.epoch, instance = excluded.instance, leader = excluded.leader, stale = excluded.stale;
+    INSERT INTO directory.agent_attachment AS a (tenant_id, cluster_id, lane, session_id, replica, fence, attached_at, seen_at, life, until)
+    VALUES (tenant, cluster, 'control', session, replica_id, nextval('directory.attachment_fence'), now(), now(), lasts, now() + lasts)
     ON CONFLICT (tenant_id, cluster_id, lane) DO UPDATE
-    SET session_id = excluded.session_id, replica = excluded.replica, epoch = excluded.epoch, replaced = excluded.replaced,
-        fence = excluded.fence, attached_at = excluded.attached_at, seen_at = excluded.seen_at, until = excluded.until;
-    PERFORM directory.attach(cluster, session, replica_id, at);
-    RETURN newer;
+    SET session_id = excluded.session_id, replica = excluded.replica, fence = excluded.fence,
+        attached_at = excluded.attached_at, seen_at = excluded.seen_at, life = excluded.life, until = excluded.until;
+    RETURN '';
 END $$;
 
 -- Detaches a session, unless a newer one has taken its place. The row stays,

@@ -134,6 +134,7 @@ type FollowUp struct {
 	//
 	//	*FollowUp_Start
 	//	*FollowUp_Ack
+	//	*FollowUp_Sums
 	Message       isFollowUp_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -194,6 +195,15 @@ func (x *FollowUp) GetAck() *Ack {
 	return nil
 }
 
+func (x *FollowUp) GetSums() *Sums {
+	if x != nil {
+		if x, ok := x.Message.(*FollowUp_Sums); ok {
+			return x.Sums
+		}
+	}
+	return nil
+}
+
 type isFollowUp_Message interface {
 	isFollowUp_Message()
 }
@@ -206,9 +216,15 @@ type FollowUp_Ack struct {
 	Ack *Ack `protobuf:"bytes,2,opt,name=ack,proto3,oneof"`
 }
 
+type FollowUp_Sums struct {
+	Sums *Sums `protobuf:"bytes,3,opt,name=sums,proto3,oneof"` // answers Compare
+}
+
 func (*FollowUp_Start) isFollowUp_Message() {}
 
 func (*FollowUp_Ack) isFollowUp_Message() {}
+
+func (*FollowUp_Sums) isFollowUp_Message() {}
 
 type Ack struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -287,6 +303,9 @@ type FollowDown struct {
 	//	*FollowDown_Batch
 	//	*FollowDown_Barrier
 	//	*FollowDown_Rewound
+	//	*FollowDown_Confirmed
+	//	*FollowDown_Hold
+	//	*FollowDown_Compare
 	Message       isFollowDown_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -356,6 +375,33 @@ func (x *FollowDown) GetRewound() *Rewound {
 	return nil
 }
 
+func (x *FollowDown) GetConfirmed() *Confirmed {
+	if x != nil {
+		if x, ok := x.Message.(*FollowDown_Confirmed); ok {
+			return x.Confirmed
+		}
+	}
+	return nil
+}
+
+func (x *FollowDown) GetHold() *Hold {
+	if x != nil {
+		if x, ok := x.Message.(*FollowDown_Hold); ok {
+			return x.Hold
+		}
+	}
+	return nil
+}
+
+func (x *FollowDown) GetCompare() *Compare {
+	if x != nil {
+		if x, ok := x.Message.(*FollowDown_Compare); ok {
+			return x.Compare
+		}
+	}
+	return nil
+}
+
 type isFollowDown_Message interface {
 	isFollowDown_Message()
 }
@@ -372,11 +418,29 @@ type FollowDown_Rewound struct {
 	Rewound *Rewound `protobuf:"bytes,3,opt,name=rewound,proto3,oneof"`
 }
 
+type FollowDown_Confirmed struct {
+	Confirmed *Confirmed `protobuf:"bytes,4,opt,name=confirmed,proto3,oneof"`
+}
+
+type FollowDown_Hold struct {
+	Hold *Hold `protobuf:"bytes,5,opt,name=hold,proto3,oneof"`
+}
+
+type FollowDown_Compare struct {
+	Compare *Compare `protobuf:"bytes,6,opt,name=compare,proto3,oneof"`
+}
+
 func (*FollowDown_Batch) isFollowDown_Message() {}
 
 func (*FollowDown_Barrier) isFollowDown_Message() {}
 
 func (*FollowDown_Rewound) isFollowDown_Message() {}
+
+func (*FollowDown_Confirmed) isFollowDown_Message() {}
+
+func (*FollowDown_Hold) isFollowDown_Message() {}
+
+func (*FollowDown_Compare) isFollowDown_Message() {}
 
 // Batch is rows in order of seq. Rows that a later row of the same
 // application replaces are left out, so seq may jump.
@@ -386,6 +450,9 @@ type Batch struct {
 	Blobs         []*Blob                `protobuf:"bytes,2,rep,name=blobs,proto3" json:"blobs,omitempty"`  // objects that the agent is likely to lack; a saving, never a promise
 	Reset_        bool                   `protobuf:"varint,3,opt,name=reset,proto3" json:"reset,omitempty"` // forget all application states first; what is not in this replay is NOT deleted from the cluster, only no longer enforced
 	Incarnation   string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Proof         []byte                 `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`                                              // the hub's keyed hash over the point after the last row; the agent keeps it with its cursor
+	ForgetBuckets []uint32               `protobuf:"varint,6,rep,packed,name=forget_buckets,json=forgetBuckets,proto3" json:"forget_buckets,omitempty"` // forget the states of the applications in these buckets of 16 bits first, as reset does for all
+	Partial       bool                   `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`                                         // a replay of single buckets begins: seq counts from 0 again, and states outside of forget_buckets stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +513,27 @@ func (x *Batch) GetIncarnation() string {
 		return x.Incarnation
 	}
 	return ""
+}
+
+func (x *Batch) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Batch) GetForgetBuckets() []uint32 {
+	if x != nil {
+		return x.ForgetBuckets
+	}
+	return nil
+}
+
+func (x *Batch) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 // Barrier closes a replay: the agent answers with the root hash over its own
@@ -548,6 +636,311 @@ func (x *Rewound) GetReason() string {
 	return ""
 }
 
+// Confirmed says that an admin has decided: the hub's log is the truth from
+// here on. The agent gives up its place in the former log, and that alone: it
+// goes on enforcing what it has until the replay that follows replaces it, and
+// deletes nothing because of it.
+type Confirmed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the log to follow from now on
+	From          *Cursor                `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`               // the place that is given up; counts for no other
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                   // who decided
+	AtUnixNano    int64                  `protobuf:"varint,4,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Confirmed) Reset() {
+	*x = Confirmed{}
+	mi := &file_link_v1_desired_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Confirmed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Confirmed) ProtoMessage() {}
+
+func (x *Confirmed) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Confirmed.ProtoReflect.Descriptor instead.
+func (*Confirmed) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Confirmed) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *Confirmed) GetFrom() *Cursor {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Confirmed) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Confirmed) GetAtUnixNano() int64 {
+	if x != nil {
+		return x.AtUnixNano
+	}
+	return 0
+}
+
+// Hold stops every deletion in the cluster, whoever asked for it, while the
+// hub as a whole does not know whether its past is the right one. It stands
+// until the stream ends or another Hold comes.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // empty: it is lifted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_link_v1_desired_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Hold) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Compare asks for hashes over what the other side holds. Applications are
+// spread over 256 buckets by the first byte of SHA-256 of their id, and each
+// of these over 256 again by the second byte.
+type Compare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         []uint32               `protobuf:"varint,1,rep,packed,name=first,proto3" json:"first,omitempty"`   // buckets of 8 bits whose second level is wanted; empty: the first level is
+	Second        []uint32               `protobuf:"varint,2,rep,packed,name=second,proto3" json:"second,omitempty"` // buckets of 16 bits that differ
+	Snapshot      uint64                 `protobuf:"varint,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`    // of the report that is answered; 0 in the desired log
+	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`            // nothing else differs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compare) Reset() {
+	*x = Compare{}
+	mi := &file_link_v1_desired_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compare) ProtoMessage() {}
+
+func (x *Compare) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compare.ProtoReflect.Descriptor instead.
+func (*Compare) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Compare) GetFirst() []uint32 {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *Compare) GetSecond() []uint32 {
+	if x != nil {
+		return x.Second
+	}
+	return nil
+}
+
+func (x *Compare) GetSnapshot() uint64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
+}
+
+func (x *Compare) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+// Sums are hashes over what one side holds: of each bucket the exclusive or
+// of its leaves, each 8 bytes.
+type Sums struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         []byte                 `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"` // 256 of them
+	Second        []*BucketSums          `protobuf:"bytes,2,rep,name=second,proto3" json:"second,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sums) Reset() {
+	*x = Sums{}
+	mi := &file_link_v1_desired_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sums) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sums) ProtoMessage() {}
+
+func (x *Sums) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sums.ProtoReflect.Descriptor instead.
+func (*Sums) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Sums) GetFirst() []byte {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *Sums) GetSecond() []*BucketSums {
+	if x != nil {
+		return x.Second
+	}
+	return nil
+}
+
+// BucketSums is the second level of one bucket; what it leaves out is empty.
+type BucketSums struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bucket        uint32                 `protobuf:"varint,1,opt,name=bucket,proto3" json:"bucket,omitempty"`
+	Index         []byte                 `protobuf:"bytes,2,opt,name=index,proto3" json:"index,omitempty"` // one byte for each bucket that is not empty
+	Sums          []byte                 `protobuf:"bytes,3,opt,name=sums,proto3" json:"sums,omitempty"`   // 8 bytes for each of these
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BucketSums) Reset() {
+	*x = BucketSums{}
+	mi := &file_link_v1_desired_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BucketSums) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BucketSums) ProtoMessage() {}
+
+func (x *BucketSums) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BucketSums.ProtoReflect.Descriptor instead.
+func (*BucketSums) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *BucketSums) GetBucket() uint32 {
+	if x != nil {
+		return x.Bucket
+	}
+	return 0
+}
+
+func (x *BucketSums) GetIndex() []byte {
+	if x != nil {
+		return x.Index
+	}
+	return nil
+}
+
+func (x *BucketSums) GetSums() []byte {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 // Row is one row of the desired log. body is kept as bytes so that both sides
 // hash the same: chain = SHA-256(previous chain || seq big-endian 8 bytes ||
 // kind as 4 bytes big-endian || len(app_id) as 4 bytes || app_id || body).
@@ -564,7 +957,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_link_v1_desired_proto_msgTypes[6]
+	mi := &file_link_v1_desired_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +969,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[6]
+	mi := &file_link_v1_desired_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +982,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{6}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Row) GetSeq() uint64 {
@@ -645,7 +1038,7 @@ type AppState struct {
 
 func (x *AppState) Reset() {
 	*x = AppState{}
-	mi := &file_link_v1_desired_proto_msgTypes[7]
+	mi := &file_link_v1_desired_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +1050,7 @@ func (x *AppState) String() string {
 func (*AppState) ProtoMessage() {}
 
 func (x *AppState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[7]
+	mi := &file_link_v1_desired_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1063,7 @@ func (x *AppState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppState.ProtoReflect.Descriptor instead.
 func (*AppState) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{7}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AppState) GetName() string {
@@ -748,7 +1141,7 @@ type SnapshotRef struct {
 
 func (x *SnapshotRef) Reset() {
 	*x = SnapshotRef{}
-	mi := &file_link_v1_desired_proto_msgTypes[8]
+	mi := &file_link_v1_desired_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +1153,7 @@ func (x *SnapshotRef) String() string {
 func (*SnapshotRef) ProtoMessage() {}
 
 func (x *SnapshotRef) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[8]
+	mi := &file_link_v1_desired_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +1166,7 @@ func (x *SnapshotRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRef.ProtoReflect.Descriptor instead.
 func (*SnapshotRef) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{8}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SnapshotRef) GetId() string {
@@ -813,7 +1206,7 @@ type ObjectList struct {
 
 func (x *ObjectList) Reset() {
 	*x = ObjectList{}
-	mi := &file_link_v1_desired_proto_msgTypes[9]
+	mi := &file_link_v1_desired_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +1218,7 @@ func (x *ObjectList) String() string {
 func (*ObjectList) ProtoMessage() {}
 
 func (x *ObjectList) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[9]
+	mi := &file_link_v1_desired_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1231,7 @@ func (x *ObjectList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
 func (*ObjectList) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{9}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ObjectList) GetObjects() []*ObjectRef {
@@ -867,7 +1260,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_link_v1_desired_proto_msgTypes[10]
+	mi := &file_link_v1_desired_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1272,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[10]
+	mi := &file_link_v1_desired_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1285,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{10}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ObjectRef) GetDigest() []byte {
@@ -965,7 +1358,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_link_v1_desired_proto_msgTypes[11]
+	mi := &file_link_v1_desired_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1370,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[11]
+	mi := &file_link_v1_desired_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1383,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{11}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Policy) GetAutomated() bool {
@@ -1050,7 +1443,7 @@ type IgnoreRule struct {
 
 func (x *IgnoreRule) Reset() {
 	*x = IgnoreRule{}
-	mi := &file_link_v1_desired_proto_msgTypes[12]
+	mi := &file_link_v1_desired_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1455,7 @@ func (x *IgnoreRule) String() string {
 func (*IgnoreRule) ProtoMessage() {}
 
 func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[12]
+	mi := &file_link_v1_desired_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1468,7 @@ func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoreRule.ProtoReflect.Descriptor instead.
 func (*IgnoreRule) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{12}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *IgnoreRule) GetGroup() string {
@@ -1142,7 +1535,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_link_v1_desired_proto_msgTypes[13]
+	mi := &file_link_v1_desired_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1547,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[13]
+	mi := &file_link_v1_desired_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1560,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{13}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Limits) GetNamespaces() []string {
@@ -1223,7 +1616,7 @@ type KindRule struct {
 
 func (x *KindRule) Reset() {
 	*x = KindRule{}
-	mi := &file_link_v1_desired_proto_msgTypes[14]
+	mi := &file_link_v1_desired_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1628,7 @@ func (x *KindRule) String() string {
 func (*KindRule) ProtoMessage() {}
 
 func (x *KindRule) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[14]
+	mi := &file_link_v1_desired_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1641,7 @@ func (x *KindRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindRule.ProtoReflect.Descriptor instead.
 func (*KindRule) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{14}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KindRule) GetGroup() string {
@@ -1289,7 +1682,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_link_v1_desired_proto_msgTypes[15]
+	mi := &file_link_v1_desired_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1694,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[15]
+	mi := &file_link_v1_desired_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1707,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{15}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Tombstone) GetGroup() string {
@@ -1384,7 +1777,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_link_v1_desired_proto_msgTypes[16]
+	mi := &file_link_v1_desired_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1789,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[16]
+	mi := &file_link_v1_desired_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1802,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{16}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Operation) GetId() string {
@@ -1498,7 +1891,7 @@ type Options struct {
 
 func (x *Options) Reset() {
 	*x = Options{}
-	mi := &file_link_v1_desired_proto_msgTypes[17]
+	mi := &file_link_v1_desired_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1903,7 @@ func (x *Options) String() string {
 func (*Options) ProtoMessage() {}
 
 func (x *Options) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[17]
+	mi := &file_link_v1_desired_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1916,7 @@ func (x *Options) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Options.ProtoReflect.Descriptor instead.
 func (*Options) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{17}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Options) GetPrune() bool {
@@ -1592,7 +1985,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_link_v1_desired_proto_msgTypes[18]
+	mi := &file_link_v1_desired_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1997,7 @@ func (x *Terminate) String() string {
 func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[18]
+	mi := &file_link_v1_desired_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +2010,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{18}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Terminate) GetOperationId() string {
@@ -1646,7 +2039,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_link_v1_desired_proto_msgTypes[19]
+	mi := &file_link_v1_desired_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +2051,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[19]
+	mi := &file_link_v1_desired_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +2064,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{19}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Blob) GetDigest() []byte {
@@ -1697,7 +2090,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_link_v1_desired_proto_msgTypes[20]
+	mi := &file_link_v1_desired_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +2102,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[20]
+	mi := &file_link_v1_desired_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +2115,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{20}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FetchRequest) GetDigests() [][]byte {
@@ -1742,7 +2135,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_link_v1_desired_proto_msgTypes[21]
+	mi := &file_link_v1_desired_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +2147,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[21]
+	mi := &file_link_v1_desired_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +2160,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{21}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FetchReply) GetBlobs() []*Blob {
@@ -1788,32 +2181,60 @@ var File_link_v1_desired_proto protoreflect.FileDescriptor
 
 const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\"`\n" +
+	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\"\x85\x01\n" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
-	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ackB\t\n" +
+	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ack\x12#\n" +
+	"\x04sums\x18\x03 \x01(\v2\r.link.v1.SumsH\x00R\x04sumsB\t\n" +
 	"\amessage\"g\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\abarrier\x18\x02 \x01(\x04R\abarrier\x12\x12\n" +
 	"\x04root\x18\x03 \x01(\fR\x04root\x12 \n" +
-	"\vunsupported\x18\x0f \x03(\x04R\vunsupported\"\x9b\x01\n" +
+	"\vunsupported\x18\x0f \x03(\x04R\vunsupported\"\xa2\x02\n" +
 	"\n" +
 	"FollowDown\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x0e.link.v1.BatchH\x00R\x05batch\x12,\n" +
 	"\abarrier\x18\x02 \x01(\v2\x10.link.v1.BarrierH\x00R\abarrier\x12,\n" +
-	"\arewound\x18\x03 \x01(\v2\x10.link.v1.RewoundH\x00R\arewoundB\t\n" +
-	"\amessage\"\x86\x01\n" +
+	"\arewound\x18\x03 \x01(\v2\x10.link.v1.RewoundH\x00R\arewound\x122\n" +
+	"\tconfirmed\x18\x04 \x01(\v2\x12.link.v1.ConfirmedH\x00R\tconfirmed\x12#\n" +
+	"\x04hold\x18\x05 \x01(\v2\r.link.v1.HoldH\x00R\x04hold\x12,\n" +
+	"\acompare\x18\x06 \x01(\v2\x10.link.v1.CompareH\x00R\acompareB\t\n" +
+	"\amessage\"\xdd\x01\n" +
 	"\x05Batch\x12 \n" +
 	"\x04rows\x18\x01 \x03(\v2\f.link.v1.RowR\x04rows\x12#\n" +
 	"\x05blobs\x18\x02 \x03(\v2\r.link.v1.BlobR\x05blobs\x12\x14\n" +
 	"\x05reset\x18\x03 \x01(\bR\x05reset\x12 \n" +
-	"\vincarnation\x18\x04 \x01(\tR\vincarnation\"/\n" +
+	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x14\n" +
+	"\x05proof\x18\x05 \x01(\fR\x05proof\x12%\n" +
+	"\x0eforget_buckets\x18\x06 \x03(\rR\rforgetBuckets\x12\x18\n" +
+	"\apartial\x18\a \x01(\bR\apartial\"/\n" +
 	"\aBarrier\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\fR\x04root\"!\n" +
 	"\aRewound\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"~\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x84\x01\n" +
+	"\tConfirmed\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12#\n" +
+	"\x04from\x18\x02 \x01(\v2\x0f.link.v1.CursorR\x04from\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12 \n" +
+	"\fat_unix_nano\x18\x04 \x01(\x03R\n" +
+	"atUnixNano\"\x1e\n" +
+	"\x04Hold\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"g\n" +
+	"\aCompare\x12\x14\n" +
+	"\x05first\x18\x01 \x03(\rR\x05first\x12\x16\n" +
+	"\x06second\x18\x02 \x03(\rR\x06second\x12\x1a\n" +
+	"\bsnapshot\x18\x03 \x01(\x04R\bsnapshot\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\"I\n" +
+	"\x04Sums\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\fR\x05first\x12+\n" +
+	"\x06second\x18\x02 \x03(\v2\x13.link.v1.BucketSumsR\x06second\"N\n" +
+	"\n" +
+	"BucketSums\x12\x16\n" +
+	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\fR\x05index\x12\x12\n" +
+	"\x04sums\x18\x03 \x01(\fR\x04sums\"~\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
@@ -1957,7 +2378,7 @@ func file_link_v1_desired_proto_rawDescGZIP() []byte {
 }
 
 var file_link_v1_desired_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_link_v1_desired_proto_goTypes = []any{
 	(RowKind)(0),         // 0: link.v1.RowKind
 	(OperationKind)(0),   // 1: link.v1.OperationKind
@@ -1967,62 +2388,73 @@ var file_link_v1_desired_proto_goTypes = []any{
 	(*Batch)(nil),        // 5: link.v1.Batch
 	(*Barrier)(nil),      // 6: link.v1.Barrier
 	(*Rewound)(nil),      // 7: link.v1.Rewound
-	(*Row)(nil),          // 8: link.v1.Row
-	(*AppState)(nil),     // 9: link.v1.AppState
-	(*SnapshotRef)(nil),  // 10: link.v1.SnapshotRef
-	(*ObjectList)(nil),   // 11: link.v1.ObjectList
-	(*ObjectRef)(nil),    // 12: link.v1.ObjectRef
-	(*Policy)(nil),       // 13: link.v1.Policy
-	(*IgnoreRule)(nil),   // 14: link.v1.IgnoreRule
-	(*Limits)(nil),       // 15: link.v1.Limits
-	(*KindRule)(nil),     // 16: link.v1.KindRule
-	(*Tombstone)(nil),    // 17: link.v1.Tombstone
-	(*Operation)(nil),    // 18: link.v1.Operation
-	(*Options)(nil),      // 19: link.v1.Options
-	(*Terminate)(nil),    // 20: link.v1.Terminate
-	(*Blob)(nil),         // 21: link.v1.Blob
-	(*FetchRequest)(nil), // 22: link.v1.FetchRequest
-	(*FetchReply)(nil),   // 23: link.v1.FetchReply
-	nil,                  // 24: link.v1.Options.NamespaceLabelsEntry
-	nil,                  // 25: link.v1.Options.NamespaceAnnotationsEntry
-	(*Cursor)(nil),       // 26: link.v1.Cursor
+	(*Confirmed)(nil),    // 8: link.v1.Confirmed
+	(*Hold)(nil),         // 9: link.v1.Hold
+	(*Compare)(nil),      // 10: link.v1.Compare
+	(*Sums)(nil),         // 11: link.v1.Sums
+	(*BucketSums)(nil),   // 12: link.v1.BucketSums
+	(*Row)(nil),          // 13: link.v1.Row
+	(*AppState)(nil),     // 14: link.v1.AppState
+	(*SnapshotRef)(nil),  // 15: link.v1.SnapshotRef
+	(*ObjectList)(nil),   // 16: link.v1.ObjectList
+	(*ObjectRef)(nil),    // 17: link.v1.ObjectRef
+	(*Policy)(nil),       // 18: link.v1.Policy
+	(*IgnoreRule)(nil),   // 19: link.v1.IgnoreRule
+	(*Limits)(nil),       // 20: link.v1.Limits
+	(*KindRule)(nil),     // 21: link.v1.KindRule
+	(*Tombstone)(nil),    // 22: link.v1.Tombstone
+	(*Operation)(nil),    // 23: link.v1.Operation
+	(*Options)(nil),      // 24: link.v1.Options
+	(*Terminate)(nil),    // 25: link.v1.Terminate
+	(*Blob)(nil),         // 26: link.v1.Blob
+	(*FetchRequest)(nil), // 27: link.v1.FetchRequest
+	(*FetchReply)(nil),   // 28: link.v1.FetchReply
+	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
+	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
+	(*Cursor)(nil),       // 31: link.v1.Cursor
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
-	26, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
+	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
 	3,  // 1: link.v1.FollowUp.ack:type_name -> link.v1.Ack
-	5,  // 2: link.v1.FollowDown.batch:type_name -> link.v1.Batch
-	6,  // 3: link.v1.FollowDown.barrier:type_name -> link.v1.Barrier
-	7,  // 4: link.v1.FollowDown.rewound:type_name -> link.v1.Rewound
-	8,  // 5: link.v1.Batch.rows:type_name -> link.v1.Row
-	21, // 6: link.v1.Batch.blobs:type_name -> link.v1.Blob
-	0,  // 7: link.v1.Row.kind:type_name -> link.v1.RowKind
-	10, // 8: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
-	10, // 9: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
-	13, // 10: link.v1.AppState.policy:type_name -> link.v1.Policy
-	17, // 11: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
-	12, // 12: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
-	12, // 13: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
-	14, // 14: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
-	15, // 15: link.v1.Policy.limits:type_name -> link.v1.Limits
-	16, // 16: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	16, // 17: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	16, // 18: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	16, // 19: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 20: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	10, // 21: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	19, // 22: link.v1.Operation.options:type_name -> link.v1.Options
-	24, // 23: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	25, // 24: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	21, // 25: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 26: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	22, // 27: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 28: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	23, // 29: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	11, // 2: link.v1.FollowUp.sums:type_name -> link.v1.Sums
+	5,  // 3: link.v1.FollowDown.batch:type_name -> link.v1.Batch
+	6,  // 4: link.v1.FollowDown.barrier:type_name -> link.v1.Barrier
+	7,  // 5: link.v1.FollowDown.rewound:type_name -> link.v1.Rewound
+	8,  // 6: link.v1.FollowDown.confirmed:type_name -> link.v1.Confirmed
+	9,  // 7: link.v1.FollowDown.hold:type_name -> link.v1.Hold
+	10, // 8: link.v1.FollowDown.compare:type_name -> link.v1.Compare
+	13, // 9: link.v1.Batch.rows:type_name -> link.v1.Row
+	26, // 10: link.v1.Batch.blobs:type_name -> link.v1.Blob
+	31, // 11: link.v1.Confirmed.from:type_name -> link.v1.Cursor
+	12, // 12: link.v1.Sums.second:type_name -> link.v1.BucketSums
+	0,  // 13: link.v1.Row.kind:type_name -> link.v1.RowKind
+	15, // 14: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
+	15, // 15: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
+	18, // 16: link.v1.AppState.policy:type_name -> link.v1.Policy
+	22, // 17: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
+	17, // 18: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
+	17, // 19: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
+	19, // 20: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
+	20, // 21: link.v1.Policy.limits:type_name -> link.v1.Limits
+	21, // 22: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 23: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 24: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 25: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 26: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 27: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 28: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 29: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 30: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 31: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 32: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 33: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 34: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 35: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	34, // [34:36] is the sub-list for method output_type
+	32, // [32:34] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2034,11 +2466,15 @@ func file_link_v1_desired_proto_init() {
 	file_link_v1_desired_proto_msgTypes[0].OneofWrappers = []any{
 		(*FollowUp_Start)(nil),
 		(*FollowUp_Ack)(nil),
+		(*FollowUp_Sums)(nil),
 	}
 	file_link_v1_desired_proto_msgTypes[2].OneofWrappers = []any{
 		(*FollowDown_Batch)(nil),
 		(*FollowDown_Barrier)(nil),
 		(*FollowDown_Rewound)(nil),
+		(*FollowDown_Confirmed)(nil),
+		(*FollowDown_Hold)(nil),
+		(*FollowDown_Compare)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2046,7 +2482,7 @@ func file_link_v1_desired_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_desired_proto_rawDesc), len(file_link_v1_desired_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -32,6 +32,7 @@ type ReportUp struct {
 	Closed        []*TombstoneClosed     `protobuf:"bytes,7,rep,name=closed,proto3" json:"closed,omitempty"`
 	Sweep         *Sweep                 `protobuf:"bytes,8,opt,name=sweep,proto3" json:"sweep,omitempty"`        // set in the last message of a snapshot
 	Snapshot      uint64                 `protobuf:"varint,9,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // generation of the snapshot that this message belongs to; 0: a delta
+	Sums          *Sums                  `protobuf:"bytes,10,opt,name=sums,proto3" json:"sums,omitempty"`         // of all that the agent sees; the hub answers with Compare, and the snapshot has the differing buckets alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -129,13 +130,22 @@ func (x *ReportUp) GetSnapshot() uint64 {
 	return 0
 }
 
+func (x *ReportUp) GetSums() *Sums {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 type ReportDown struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Acked         uint64                 `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`           // all reports of this epoch up to here are stored
-	Credit        uint64                 `protobuf:"varint,2,opt,name=credit,proto3" json:"credit,omitempty"`         // bytes that the agent may have outstanding
-	Resnapshot    bool                   `protobuf:"varint,3,opt,name=resnapshot,proto3" json:"resnapshot,omitempty"` // send everything again as a snapshot
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Acked          uint64                 `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`                                         // all reports of this epoch up to here are stored
+	Credit         uint64                 `protobuf:"varint,2,opt,name=credit,proto3" json:"credit,omitempty"`                                       // bytes that the agent may have outstanding
+	Resnapshot     bool                   `protobuf:"varint,3,opt,name=resnapshot,proto3" json:"resnapshot,omitempty"`                               // send everything again as a snapshot
+	Compare        *Compare               `protobuf:"bytes,4,opt,name=compare,proto3" json:"compare,omitempty"`                                      // answers sums
+	SnapshotCredit uint64                 `protobuf:"varint,5,opt,name=snapshot_credit,json=snapshotCredit,proto3" json:"snapshot_credit,omitempty"` // bytes of snapshots that may be outstanding; 0: as many as before
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReportDown) Reset() {
@@ -189,12 +199,28 @@ func (x *ReportDown) GetResnapshot() bool {
 	return false
 }
 
+func (x *ReportDown) GetCompare() *Compare {
+	if x != nil {
+		return x.Compare
+	}
+	return nil
+}
+
+func (x *ReportDown) GetSnapshotCredit() uint64 {
+	if x != nil {
+		return x.SnapshotCredit
+	}
+	return 0
+}
+
 // Sweep ends a snapshot: resources of this cluster that were neither in it
 // nor in a later delta are forgotten by the hub. It says nothing about
 // desired state and deletes nothing in any cluster.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Snapshot      uint64                 `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Bounded       bool                   `protobuf:"varint,2,opt,name=bounded,proto3" json:"bounded,omitempty"`        // only the buckets named here were compared, and only they are swept
+	Buckets       []uint32               `protobuf:"varint,3,rep,packed,name=buckets,proto3" json:"buckets,omitempty"` // of 16 bits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,6 +262,20 @@ func (x *Sweep) GetSnapshot() uint64 {
 	return 0
 }
 
+func (x *Sweep) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
+}
+
+func (x *Sweep) GetBuckets() []uint32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
 type AppReport struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	AppId            string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -248,6 +288,7 @@ type AppReport struct {
 	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"` // such as "Deployment shop/web: replicas is fought over by hpa"
 	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`       // why the comparison is Unknown
 	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`       // a delete operation ended: nothing is left
+	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`      // the agent's hash of this report without its time; empty: it gives none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -352,6 +393,13 @@ func (x *AppReport) GetGone() bool {
 	return false
 }
 
+func (x *AppReport) GetStamp() []byte {
+	if x != nil {
+		return x.Stamp
+	}
+	return nil
+}
+
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -372,6 +420,7 @@ type Resource struct {
 	Diff          string                 `protobuf:"bytes,16,opt,name=diff,proto3" json:"diff,omitempty"`
 	Info          []*Column              `protobuf:"bytes,17,rep,name=info,proto3" json:"info,omitempty"`
 	CreatedUnix   int64                  `protobuf:"varint,18,opt,name=created_unix,json=createdUnix,proto3" json:"created_unix,omitempty"`
+	Stamp         []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"` // the agent's hash of this resource; empty: it gives none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,6 +579,13 @@ func (x *Resource) GetCreatedUnix() int64 {
 		return x.CreatedUnix
 	}
 	return 0
+}
+
+func (x *Resource) GetStamp() []byte {
+	if x != nil {
+		return x.Stamp
+	}
+	return nil
 }
 
 type Column struct {
@@ -973,7 +1029,7 @@ var File_link_v1_observed_proto protoreflect.FileDescriptor
 
 const file_link_v1_observed_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/observed.proto\x12\alink.v1\"\xe4\x02\n" +
+	"\x16link/v1/observed.proto\x12\alink.v1\x1a\x15link/v1/desired.proto\"\x87\x03\n" +
 	"\bReportUp\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12&\n" +
@@ -985,16 +1041,22 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"operations\x120\n" +
 	"\x06closed\x18\a \x03(\v2\x18.link.v1.TombstoneClosedR\x06closed\x12$\n" +
 	"\x05sweep\x18\b \x01(\v2\x0e.link.v1.SweepR\x05sweep\x12\x1a\n" +
-	"\bsnapshot\x18\t \x01(\x04R\bsnapshot\"Z\n" +
+	"\bsnapshot\x18\t \x01(\x04R\bsnapshot\x12!\n" +
+	"\x04sums\x18\n" +
+	" \x01(\v2\r.link.v1.SumsR\x04sums\"\xaf\x01\n" +
 	"\n" +
 	"ReportDown\x12\x14\n" +
 	"\x05acked\x18\x01 \x01(\x04R\x05acked\x12\x16\n" +
 	"\x06credit\x18\x02 \x01(\x04R\x06credit\x12\x1e\n" +
 	"\n" +
 	"resnapshot\x18\x03 \x01(\bR\n" +
-	"resnapshot\"#\n" +
+	"resnapshot\x12*\n" +
+	"\acompare\x18\x04 \x01(\v2\x10.link.v1.CompareR\acompare\x12'\n" +
+	"\x0fsnapshot_credit\x18\x05 \x01(\x04R\x0esnapshotCredit\"W\n" +
 	"\x05Sweep\x12\x1a\n" +
-	"\bsnapshot\x18\x01 \x01(\x04R\bsnapshot\"\x9d\x02\n" +
+	"\bsnapshot\x18\x01 \x01(\x04R\bsnapshot\x12\x18\n" +
+	"\abounded\x18\x02 \x01(\bR\abounded\x12\x18\n" +
+	"\abuckets\x18\x03 \x03(\rR\abuckets\"\xb3\x02\n" +
 	"\tAppReport\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1e\n" +
@@ -1008,7 +1070,8 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x12\x12\n" +
 	"\x04gone\x18\n" +
-	" \x01(\bR\x04gone\"\xcc\x03\n" +
+	" \x01(\bR\x04gone\x12\x14\n" +
+	"\x05stamp\x18\v \x01(\fR\x05stamp\"\xe2\x03\n" +
 	"\bResource\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1028,7 +1091,8 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x04wave\x18\x0f \x01(\x11R\x04wave\x12\x12\n" +
 	"\x04diff\x18\x10 \x01(\tR\x04diff\x12#\n" +
 	"\x04info\x18\x11 \x03(\v2\x0f.link.v1.ColumnR\x04info\x12!\n" +
-	"\fcreated_unix\x18\x12 \x01(\x03R\vcreatedUnix\"2\n" +
+	"\fcreated_unix\x18\x12 \x01(\x03R\vcreatedUnix\x12\x14\n" +
+	"\x05stamp\x18\x13 \x01(\fR\x05stamp\"2\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x93\x01\n" +
@@ -1096,23 +1160,27 @@ var file_link_v1_observed_proto_goTypes = []any{
 	(*TombstoneClosed)(nil), // 7: link.v1.TombstoneClosed
 	(*OperationReport)(nil), // 8: link.v1.OperationReport
 	(*Result)(nil),          // 9: link.v1.Result
+	(*Sums)(nil),            // 10: link.v1.Sums
+	(*Compare)(nil),         // 11: link.v1.Compare
 }
 var file_link_v1_observed_proto_depIdxs = []int32{
-	3, // 0: link.v1.ReportUp.apps:type_name -> link.v1.AppReport
-	4, // 1: link.v1.ReportUp.resources:type_name -> link.v1.Resource
-	6, // 2: link.v1.ReportUp.gone:type_name -> link.v1.ResourceGone
-	8, // 3: link.v1.ReportUp.operations:type_name -> link.v1.OperationReport
-	7, // 4: link.v1.ReportUp.closed:type_name -> link.v1.TombstoneClosed
-	2, // 5: link.v1.ReportUp.sweep:type_name -> link.v1.Sweep
-	5, // 6: link.v1.Resource.info:type_name -> link.v1.Column
-	9, // 7: link.v1.OperationReport.results:type_name -> link.v1.Result
-	0, // 8: link.v1.Observed.Report:input_type -> link.v1.ReportUp
-	1, // 9: link.v1.Observed.Report:output_type -> link.v1.ReportDown
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	3,  // 0: link.v1.ReportUp.apps:type_name -> link.v1.AppReport
+	4,  // 1: link.v1.ReportUp.resources:type_name -> link.v1.Resource
+	6,  // 2: link.v1.ReportUp.gone:type_name -> link.v1.ResourceGone
+	8,  // 3: link.v1.ReportUp.operations:type_name -> link.v1.OperationReport
+	7,  // 4: link.v1.ReportUp.closed:type_name -> link.v1.TombstoneClosed
+	2,  // 5: link.v1.ReportUp.sweep:type_name -> link.v1.Sweep
+	10, // 6: link.v1.ReportUp.sums:type_name -> link.v1.Sums
+	11, // 7: link.v1.ReportDown.compare:type_name -> link.v1.Compare
+	5,  // 8: link.v1.Resource.info:type_name -> link.v1.Column
+	9,  // 9: link.v1.OperationReport.results:type_name -> link.v1.Result
+	0,  // 10: link.v1.Observed.Report:input_type -> link.v1.ReportUp
+	1,  // 11: link.v1.Observed.Report:output_type -> link.v1.ReportDown
+	11, // [11:12] is the sub-list for method output_type
+	10, // [10:11] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_observed_proto_init() }
@@ -1120,6 +1188,7 @@ func file_link_v1_observed_proto_init() {
 	if File_link_v1_observed_proto != nil {
 		return
 	}
+	file_link_v1_desired_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -38,9 +38,12 @@ type HelloRequest struct {
 	Readyz       string                 `protobuf:"bytes,8,opt,name=readyz,proto3" json:"readyz,omitempty"`                              // "ok", or what the API server's /readyz said
 	Cursor       *Cursor                `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	SentUnixNano int64                  `protobuf:"varint,10,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
+	Instance     string                 `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"` // names the agent's state directory; empty: not known
+	Leader       bool                   `protobuf:"varint,12,opt,name=leader,proto3" json:"leader,omitempty"`    // it holds the Lease of its cluster, so it alone may write there
+	Revoked      []*Revoked             `protobuf:"bytes,13,rep,name=revoked,proto3" json:"revoked,omitempty"`   // what the agent was told of revocations, for a hub that was restored
 	// A probe asks whether this agent would be let in, and changes nothing: it
 	// attaches nobody, replaces nobody and gets no keys.
-	Probe         bool `protobuf:"varint,11,opt,name=probe,proto3" json:"probe,omitempty"`
+	Probe         bool `protobuf:"varint,14,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +148,27 @@ func (x *HelloRequest) GetSentUnixNano() int64 {
 	return 0
 }
 
+func (x *HelloRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *HelloRequest) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+func (x *HelloRequest) GetRevoked() []*Revoked {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
 func (x *HelloRequest) GetProbe() bool {
 	if x != nil {
 		return x.Probe
@@ -152,19 +176,85 @@ func (x *HelloRequest) GetProbe() bool {
 	return false
 }
 
+// Revoked names an agent of the same tenant that is no longer good. The hub
+// signs it, so that an agent can hand it back to a hub that has forgotten.
+type Revoked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AgentId       string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	UntilUnix     int64                  `protobuf:"varint,2,opt,name=until_unix,json=untilUnix,proto3" json:"until_unix,omitempty"`
+	Proof         []byte                 `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revoked) Reset() {
+	*x = Revoked{}
+	mi := &file_link_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revoked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revoked) ProtoMessage() {}
+
+func (x *Revoked) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
+func (*Revoked) Descriptor() ([]byte, []int) {
+	return file_link_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Revoked) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *Revoked) GetUntilUnix() int64 {
+	if x != nil {
+		return x.UntilUnix
+	}
+	return 0
+}
+
+func (x *Revoked) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
 // Cursor is how far the agent's copy of the desired log goes.
 type Cursor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // empty: the agent has nothing yet
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	Chain         []byte                 `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"` // chain hash at seq, 32 bytes
+	Chain         []byte                 `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`            // chain hash at seq, 32 bytes
+	Proof         []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`            // what the hub gave with the last row; proves that the place existed
+	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // highest of any application that was seen here
+	Guard         *Cursor                `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`            // with no incarnation: the place that was known before the copy was lost
+	Compares      bool                   `protobuf:"varint,7,opt,name=compares,proto3" json:"compares,omitempty"`     // the agent answers Compare
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cursor) Reset() {
 	*x = Cursor{}
-	mi := &file_link_v1_session_proto_msgTypes[1]
+	mi := &file_link_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +266,7 @@ func (x *Cursor) String() string {
 func (*Cursor) ProtoMessage() {}
 
 func (x *Cursor) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_session_proto_msgTypes[1]
+	mi := &file_link_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +279,7 @@ func (x *Cursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cursor.ProtoReflect.Descriptor instead.
 func (*Cursor) Descriptor() ([]byte, []int) {
-	return file_link_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_link_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Cursor) GetIncarnation() string {
@@ -213,6 +303,34 @@ func (x *Cursor) GetChain() []byte {
 	return nil
 }
 
+func (x *Cursor) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Cursor) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Cursor) GetGuard() *Cursor {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+func (x *Cursor) GetCompares() bool {
+	if x != nil {
+		return x.Compares
+	}
+	return false
+}
+
 type HelloResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	HubVersion       string                 `protobuf:"bytes,1,opt,name=hub_version,json=hubVersion,proto3" json:"hub_version,omitempty"`
@@ -224,13 +342,14 @@ type HelloResponse struct {
 	ObjectKey        []byte                 `protobuf:"bytes,7,opt,name=object_key,json=objectKey,proto3" json:"object_key,omitempty"`                       // key under which blobs of this tenant are sealed (XChaCha20-Poly1305), 32 bytes; kept in memory and in the agent's Secret only
 	ClusterName      string                 `protobuf:"bytes,8,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
 	MaskKey          []byte                 `protobuf:"bytes,9,opt,name=mask_key,json=maskKey,proto3" json:"mask_key,omitempty"` // 32 bytes, per cluster: keyed hashes of Secret values are made with it
+	Revoked          []*Revoked             `protobuf:"bytes,10,rep,name=revoked,proto3" json:"revoked,omitempty"`               // agents of the tenant that are no longer good, newest last
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_link_v1_session_proto_msgTypes[2]
+	mi := &file_link_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -242,7 +361,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_session_proto_msgTypes[2]
+	mi := &file_link_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -255,7 +374,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_link_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HelloResponse) GetHubVersion() string {
@@ -321,19 +440,28 @@ func (x *HelloResponse) GetMaskKey() []byte {
 	return nil
 }
 
+func (x *HelloResponse) GetRevoked() []*Revoked {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	SentUnixNano  int64                  `protobuf:"varint,2,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
 	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"` // records waiting to be sent
 	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`          // newest log row stored
+	Leader        bool                   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                    // as in HelloRequest
+	LagMs         uint32                 `protobuf:"varint,6,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                         // age of the oldest change that the hub has not stored yet; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_v1_session_proto_msgTypes[3]
+	mi := &file_link_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +473,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_session_proto_msgTypes[3]
+	mi := &file_link_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +486,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_link_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -389,12 +517,27 @@ func (x *Beat) GetAppliedSeq() uint64 {
 	return 0
 }
 
+func (x *Beat) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+func (x *Beat) GetLagMs() uint32 {
+	if x != nil {
+		return x.LagMs
+	}
+	return 0
+}
+
 type BeatReply struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Number            uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	NowUnixNano       int64                  `protobuf:"varint,2,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
 	Drain             bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`                                                     // reconnect elsewhere soon
 	Closing           *Closing               `protobuf:"bytes,4,opt,name=closing,proto3" json:"closing,omitempty"`                                                  // set in the last message of a session that the hub ends
+	Revoked           []*Revoked             `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`                                                  // when it is not what was said before: all, as in HelloResponse
 	DrainWithinMillis uint32                 `protobuf:"varint,10,opt,name=drain_within_millis,json=drainWithinMillis,proto3" json:"drain_within_millis,omitempty"` // with drain: attach anew at a random moment within this time, then end this session
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -402,7 +545,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_link_v1_session_proto_msgTypes[4]
+	mi := &file_link_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +557,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_session_proto_msgTypes[4]
+	mi := &file_link_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +570,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_link_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_link_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BeatReply) GetNumber() uint64 {
@@ -458,6 +601,13 @@ func (x *BeatReply) GetClosing() *Closing {
 	return nil
 }
 
+func (x *BeatReply) GetRevoked() []*Revoked {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
 func (x *BeatReply) GetDrainWithinMillis() uint32 {
 	if x != nil {
 		return x.DrainWithinMillis
@@ -477,7 +627,7 @@ type Closing struct {
 
 func (x *Closing) Reset() {
 	*x = Closing{}
-	mi := &file_link_v1_session_proto_msgTypes[5]
+	mi := &file_link_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +639,7 @@ func (x *Closing) String() string {
 func (*Closing) ProtoMessage() {}
 
 func (x *Closing) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_session_proto_msgTypes[5]
+	mi := &file_link_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +652,7 @@ func (x *Closing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closing.ProtoReflect.Descriptor instead.
 func (*Closing) Descriptor() ([]byte, []int) {
-	return file_link_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_link_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Closing) GetKind() string {
@@ -530,7 +680,7 @@ var File_link_v1_session_proto protoreflect.FileDescriptor
 
 const file_link_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/session.proto\x12\alink.v1\"\xe5\x02\n" +
+	"\x15link/v1/session.proto\x12\alink.v1\"\xc5\x03\n" +
 	"\fHelloRequest\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x14\n" +
@@ -542,12 +692,26 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\x06readyz\x18\b \x01(\tR\x06readyz\x12'\n" +
 	"\x06cursor\x18\t \x01(\v2\x0f.link.v1.CursorR\x06cursor\x12$\n" +
 	"\x0esent_unix_nano\x18\n" +
-	" \x01(\x03R\fsentUnixNano\x12\x14\n" +
-	"\x05probe\x18\v \x01(\bR\x05probe\"R\n" +
+	" \x01(\x03R\fsentUnixNano\x12\x1a\n" +
+	"\binstance\x18\v \x01(\tR\binstance\x12\x16\n" +
+	"\x06leader\x18\f \x01(\bR\x06leader\x12*\n" +
+	"\arevoked\x18\r \x03(\v2\x10.link.v1.RevokedR\arevoked\x12\x14\n" +
+	"\x05probe\x18\x0e \x01(\bR\x05probe\"Y\n" +
+	"\aRevoked\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
+	"\n" +
+	"until_unix\x18\x02 \x01(\x03R\tuntilUnix\x12\x14\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\xcb\x01\n" +
 	"\x06Cursor\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05chain\x18\x03 \x01(\fR\x05chain\"\xb8\x02\n" +
+	"\x05chain\x18\x03 \x01(\fR\x05chain\x12\x14\n" +
+	"\x05proof\x18\x04 \x01(\fR\x05proof\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x04R\n" +
+	"generation\x12%\n" +
+	"\x05guard\x18\x06 \x01(\v2\x0f.link.v1.CursorR\x05guard\x12\x1a\n" +
+	"\bcompares\x18\a \x01(\bR\bcompares\"\xe4\x02\n" +
 	"\rHelloResponse\x12\x1f\n" +
 	"\vhub_version\x18\x01 \x01(\tR\n" +
 	"hubVersion\x12\x1d\n" +
@@ -561,18 +725,23 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"object_key\x18\a \x01(\fR\tobjectKey\x12!\n" +
 	"\fcluster_name\x18\b \x01(\tR\vclusterName\x12\x19\n" +
-	"\bmask_key\x18\t \x01(\fR\amaskKey\"\x8c\x01\n" +
+	"\bmask_key\x18\t \x01(\fR\amaskKey\x12*\n" +
+	"\arevoked\x18\n" +
+	" \x03(\v2\x10.link.v1.RevokedR\arevoked\"\xbb\x01\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12$\n" +
 	"\x0esent_unix_nano\x18\x02 \x01(\x03R\fsentUnixNano\x12%\n" +
 	"\x0ereport_backlog\x18\x03 \x01(\rR\rreportBacklog\x12\x1f\n" +
 	"\vapplied_seq\x18\x04 \x01(\x04R\n" +
-	"appliedSeq\"\xb9\x01\n" +
+	"appliedSeq\x12\x16\n" +
+	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
+	"\x06lag_ms\x18\x06 \x01(\rR\x05lagMs\"\xe5\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x12*\n" +
-	"\aclosing\x18\x04 \x01(\v2\x10.link.v1.ClosingR\aclosing\x12.\n" +
+	"\aclosing\x18\x04 \x01(\v2\x10.link.v1.ClosingR\aclosing\x12*\n" +
+	"\arevoked\x18\x05 \x03(\v2\x10.link.v1.RevokedR\arevoked\x12.\n" +
 	"\x13drain_within_millis\x18\n" +
 	" \x01(\rR\x11drainWithinMillis\"E\n" +
 	"\aClosing\x12\x12\n" +
@@ -595,27 +764,32 @@ func file_link_v1_session_proto_rawDescGZIP() []byte {
 	return file_link_v1_session_proto_rawDescData
 }
 
-var file_link_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_link_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_link_v1_session_proto_goTypes = []any{
 	(*HelloRequest)(nil),  // 0: link.v1.HelloRequest
-	(*Cursor)(nil),        // 1: link.v1.Cursor
-	(*HelloResponse)(nil), // 2: link.v1.HelloResponse
-	(*Beat)(nil),          // 3: link.v1.Beat
-	(*BeatReply)(nil),     // 4: link.v1.BeatReply
-	(*Closing)(nil),       // 5: link.v1.Closing
+	(*Revoked)(nil),       // 1: link.v1.Revoked
+	(*Cursor)(nil),        // 2: link.v1.Cursor
+	(*HelloResponse)(nil), // 3: link.v1.HelloResponse
+	(*Beat)(nil),          // 4: link.v1.Beat
+	(*BeatReply)(nil),     // 5: link.v1.BeatReply
+	(*Closing)(nil),       // 6: link.v1.Closing
 }
 var file_link_v1_session_proto_depIdxs = []int32{
-	1, // 0: link.v1.HelloRequest.cursor:type_name -> link.v1.Cursor
-	5, // 1: link.v1.BeatReply.closing:type_name -> link.v1.Closing
-	0, // 2: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
-	3, // 3: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
-	2, // 4: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
-	4, // 5: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 0: link.v1.HelloRequest.cursor:type_name -> link.v1.Cursor
+	1, // 1: link.v1.HelloRequest.revoked:type_name -> link.v1.Revoked
+	2, // 2: link.v1.Cursor.guard:type_name -> link.v1.Cursor
+	1, // 3: link.v1.HelloResponse.revoked:type_name -> link.v1.Revoked
+	6, // 4: link.v1.BeatReply.closing:type_name -> link.v1.Closing
+	1, // 5: link.v1.BeatReply.revoked:type_name -> link.v1.Revoked
+	0, // 6: link.v1.Session.Hello:input_type -> link.v1.HelloRequest
+	4, // 7: link.v1.Session.Heartbeat:input_type -> link.v1.Beat
+	3, // 8: link.v1.Session.Hello:output_type -> link.v1.HelloResponse
+	5, // 9: link.v1.Session.Heartbeat:output_type -> link.v1.BeatReply
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_session_proto_init() }
@@ -629,7 +803,7 @@ func file_link_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_session_proto_rawDesc), len(file_link_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

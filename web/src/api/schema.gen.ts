@@ -527,6 +527,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{name}/accept-hub": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes the hub's state the truth for a cluster whose agent holds another past, as after a restore from a backup */
+        post: operations["acceptHub"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends a quarantine by saying which of two Kubernetes clusters keeps the identity */
+        post: operations["keepCluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays */
+        post: operations["revokeAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications": {
         parameters: {
             query?: never;
@@ -1393,9 +1444,60 @@ export interface components {
             };
             /** @description Newest first; not in lists. */
             enrolments?: components["schemas"]["EnrolmentInfo"][];
+            /** @description UID of its namespace kube-system. */
+            fingerprint?: string;
+            /**
+             * Format: int64
+             * @description Changes that the agent has not sent yet.
+             */
+            backlog?: number;
+            /** @description Age of the oldest change in the cluster that is not stored here yet. */
+            lagSeconds?: number;
+            /** @description The hub as a whole waits for an admin after a restore: nobody enrols and nothing is pruned anywhere. */
+            held?: boolean;
+            rewind?: components["schemas"]["Rewind"];
+            quarantine?: components["schemas"]["Quarantine"];
+            refused?: components["schemas"]["RefusedAgent"];
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state. */
+        Rewind: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            seenAt: string;
+            reason: string;
+            /** @description The agent showed what this hub had signed, so the hub as a whole is held. */
+            proven: boolean;
+            /**
+             * Format: int64
+             * @description Row of the desired log that the agent holds; 0 if it was not heard yet.
+             */
+            agentSeq: number;
+            /**
+             * Format: int64
+             * @description Row at which the hub's log ended.
+             */
+            hubSeq: number;
+        };
+        /** @description Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it. */
+        Quarantine: {
+            /** Format: date-time */
+            since: string;
+            /** @description Fingerprint of the cluster that enrolled. */
+            known: string;
+            /** @description Fingerprint of the one that came later. */
+            other: string;
+            /** @description Where the later one came from. */
+            address: string;
+        };
+        /** @description A second process with the same identity that was turned away last. */
+        RefusedAgent: {
+            address: string;
+            /** Format: date-time */
+            at: string;
         };
         EnrolmentInfo: {
             id: string;
@@ -2599,6 +2701,82 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    acceptHub: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The cluster. Its agent takes the hub's state as soon as it is connected; nothing is deleted by that. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    keepCluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description UID of the namespace kube-system of the cluster that keeps it. */
+                    fingerprint: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The cluster. The agent of the other one is refused from now on. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    revokeAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The cluster. Its agent is cut off within five seconds; a new one needs a new join token. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
             };
             default: components["responses"]["ErrorAnswer"];
         };

@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// right is something that an agent does.
+type right struct {
+	group, resource, verb, namespace, name string
+}
+
+func (c right) String() string {
+	s := c.verb + " " + c.resource
+	if c.group != "" {
+		s += "." + c.group
+	}
+	if c.namespace != "" {
+		s += " in namespace " + c.namespace
+	}
+	return s
+}
+
+// rights asks for what the agent needs for itself, without which it does not
+// run, for what it needs to deliver, where less may be meant so, and for what
+// its mode has no use for.
+func (c Cluster) rights(ctx context.Context, r *Report) {
+	own := []right{{"", "secrets", "create", c.Namespace, ""}, {"coordination.k8s.io", "leases", "create", c.Namespace, ""}}
+	for _, verb := range []string{"get", "update"} {
+		own = append(own, right{"", "secrets", verb, c.Namespace, c.Secret}, right{"coordination.k8s.io", "leases", verb, c.Namespace, c.Lease})
+	}
+	lacks, err := c.lacks(ctx, own)
+	switch {
+	case err != nil:
+		r.Fail("own rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
+		return
+	case len(lacks) > 0:
+		r.Fail("own rights", fault.With(fault.New(fault.Denied, "the agent may not %s", lacks[0]), "",
+			fmt.Sprintf("give its ServiceAccount get, create and update on Secret %s and Lease %s of namespace %s", c.Secret, c.Lease, c.Namespace)))
+	default:
+		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
+	}
+	c.delivery(ctx, r)
+}
+
+// delivery compares the rights that the agent works with with those of its mode.
+func (c Cluster) delivery(ctx context.Context, r *Report) {
+	reads, writes := []string{"get", "list", "watch"}, []string{"create", "update", "patch", "delete"}
+	where, places := "all namespaces", []string{""}
+	if len(c.Namespaces) > 0 {
+		where, places = "namespaces "+strings.Join(c.Namespaces, ", "), c.Namespaces
+	}
+	var want, excess []right
+	for _, place := range places {
+		for _, verb := range reads {
+			want = append(want, right{"*", "*", verb, place, ""})
+		}
+		for _, verb := range writes {
+			if c.Observe {
+				excess = append(excess, right{"*", "*", verb, place, ""})
+			} else {
+				want = append(want, right{"*", "*", verb, place, ""})
+			}
+		}
+	}
+	if len(c.Namespaces) > 0 {
+		for _, verb := range writes {
+			excess = append(excess, right{"*", "*", verb, "", ""})
+		}
+	}
+	lacks, err := c.lacks(ctx, want)
+	held := excess
+	if err == nil {
+		var without []right
+		without, err = c.lacks(ctx, excess)
+		held = minus(excess, without)
+	}
+	switch {
+	case err != nil:
+		r.Fail("rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
+	case len(held) > 0:
+		r.Warn("rights", "the agent may %s for all kinds, which its mode has no use for; take the right away", inWords(held[0]))
+	case len(lacks) > 0:
+		r.Warn("rights", "the agent may not %s for all kinds; what its rights do not cover is not delivered", inWords(lacks[0]))
+	default:
+		r.OK("rights", "all kinds in %s", where)
+	}
+}
+
+func inWords(r right) string {
+	if r.namespace == "" {
+		return r.verb + " in all namespaces"
+	}
+	return r.verb + " in namespace " + r.namespace
+}
+
+// minus gives what of all is not in some, which keeps its order.
+func minus(all, some []right) (out []right) {
+	for _, r := range all {
+		if len(some) > 0 && some[0] == r {
+			some = some[1:]
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// lacks gives the rights that the agent does not have.
+func (c Cluster) lacks(ctx context.Context, want []right) (out []right, err error) {
+	gvr := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+	for _, w := range want {
+		attributes := map[string]any{"group": w.group, "resource": w.resource, "verb": w.verb}
+		if w.namespace != "" {
+			attributes["namespace"] = w.namespace
+		}
+		if w.name != "" {
+			attributes["name"] = w.name
+		}
+		res, err := c.Dynamic.Resource(gvr).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+			"spec": map[string]any{"resourceAttributes": attributes},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if allowed, _, _ := unstructured.NestedBool(res.Object, "status", "allowed"); !allowed {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// Agreed says whether the hub has everything that was put in: a comparison or
+// a snapshot has ended since the start, and nothing waits.
+func (o *Outbox) Agreed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.owed && !o.sweeping && !o.cmp.asked && len(o.cmp.answer) == 0 && len(o.dirty) == 0 && len(o.closed) == 0 && len(o.sent) == 0
+}
+
+// remember keeps what an acknowledgement of the report will mean.
+func (o *Outbox) remember(r *linkv1.ReportUp) {
+	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting} //nolint:gosec // a size is never negative
+	if s.since.IsZero() {
+		s.since = o.last
+	}
+	if len(o.dirty) == 0 {
+		o.waiting = time.Time{}
+	}
+	for _, op := range r.GetOperations() {
+		if op.GetFinishedUnixNano() != 0 {
+			s.operations = append(s.operations, op.GetOperationId())
+		}
+	}
+	o.outstanding += s.size
+	if s.bulk = r.GetSnapshot() != 0; s.bulk {
+		o.bulk += s.size
+	}
+	o.sent = append(o.sent, s)
+}
+
+// Grant says how many bytes of snapshots may be outstanding from now on; 0: as
+// many as before.
+func (o *Outbox) Grant(snapshots uint64) {
+	if snapshots == 0 {
+		return
+	}
+	o.mu.Lock()
+	o.bulkCredit = snapshots
+	o.mu.Unlock()
+	o.hint()
+}
+
+// Acked says that the hub has stored all reports up to seq, and how many
+// bytes may be outstanding from now on; 0: as many as before.
+func (o *Outbox) Acked(epoch string, seq, credit uint64) {
+	if epoch != o.epoch {
+		return
+	}
+	o.mu.Lock()
+	if credit > 0 {
+		o.credit = credit
+	}
+	n := 0
+	var over []string
+	for n < len(o.sent) && o.sent[n].seq <= seq {
+		o.outstanding -= o.sent[n].size
+		if o.sent[n].bulk {
+			o.bulk -= o.sent[n].size
+		}
+		over = append(over, o.sent[n].operations...)
+		n++
+	}
+	o.sent = o.sent[:copy(o.sent, o.sent[n:])]
+	for _, id := range over {
+		if v := o.values["o\x00"+id]; v != nil && v.over && !v.dirty {
+			delete(o.values, "o\x00"+id)
+		}
+	}
+	o.mu.Unlock()
+	for _, id := range over {
+		o.delivered(id)
+	}
+	o.hint()
+}

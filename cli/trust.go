@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+// agentState is how an agent stands, in few words.
+func agentState(c client.Cluster) string {
+	switch {
+	case c.Quarantine != nil:
+		return "Quarantined"
+	case c.Rewind != nil:
+		return string(c.Connection) + " (hub rewound)"
+	}
+	return string(c.Connection)
+}
+
+// explainClusters says below a list what waits for a person.
+func (a *app) explainClusters(clusters []client.Cluster) error {
+	var held bool
+	for _, c := range clusters {
+		held = held || deref(c.Held)
+		if r := c.Rewind; r != nil {
+			seen := "was not heard yet"
+			if r.AgentSeq > 0 {
+				seen = fmt.Sprintf("holds row %d", r.AgentSeq)
+			}
+			fmt.Fprintf(a.streams.Out, "\n%s takes no change since %s: %s. Its agent %s, the hub's log ended at row %d.\n  Take the hub's state: capstan cluster accept-hub %s\n",
+				c.Name, r.Since.Local().Format("2006-01-02 15:04 MST"), r.Reason, seen, r.HubSeq, c.Name)
+		}
+		if q := c.Quarantine; q != nil {
+			fmt.Fprintf(a.streams.Out, "\n%s: cloned? Two Kubernetes clusters use its identity since %s, the later one from %s. Neither is let in.\n  Choose one: capstan cluster keep %s --fingerprint %s (the one that enrolled) or %s\n",
+				c.Name, q.Since.Local().Format("2006-01-02 15:04 MST"), q.Address, c.Name, q.Known, q.Other)
+		}
+		if r := c.Refused; r != nil {
+			fmt.Fprintf(a.streams.Out, "\n%s: a second agent process with the same identity was turned away at %s, from %s.\n", c.Name, r.At.Local().Format("15:04:05 MST"), r.Address)
+		}
+	}
+	if held {
+		fmt.Fprint(a.streams.Out, "\nThe hub was restored from a backup: nobody enrols and nothing is pruned anywhere until every such cluster is accepted.\n")
+	}
+	return nil
+}
+
+func (a *app) clusterAccept() *cobra.Command {
+	var yes, all bool
+	c := &cobra.Command{
+		Use: "accept-hub [NAME]", Short: "Make the hub's state the truth for a cluster whose agent holds another past, as after a restore",
+		Long: "After the hub was restored from a backup, agents that have seen more than the hub knows take no change and go on enforcing what they have.\n" +
+			"This command lets the agent of a cluster go over to what the hub holds. Nothing is deleted by it.",
+		Example: "  capstan cluster accept-hub production\n  capstan cluster accept-hub --all --yes",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			if all == (len(args) == 1) {
+				return usageError{errors.New("name one cluster, or give --all")}
+			}
+			names := args
+			if all {
+				l, _, err := call[struct {
+					Items []client.Cluster `json:"items"`
+				}](api.ListClusters(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				for _, c := range l.Items {
+					if c.Rewind != nil {
+						names = append(names, c.Name)
+					}
+				}
+			}
+			if len(names) == 0 {
+				_, err := fmt.Fprintln(a.streams.Out, "No cluster waits for this decision.")
+				return err
+			}
+			if err := a.confirm(yes, fmt.Sprintf("Roll %d clusters to what the hub holds now?", len(names))); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if _, err := read(api.AcceptHub(cmd.Context(), name)); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.streams.Out, "cluster/%s takes the hub's state\n", name)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "every cluster of the tenant that waits for it")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func (a *app) clusterKeep() *cobra.Command {
+	var fingerprint string
+	c := &cobra.Command{
+		Use: "keep NAME", Short: "End a quarantine: say which of two Kubernetes clusters keeps the identity", Args: exactly("the name of the cluster"),
+		Example: "  capstan cluster keep production --fingerprint 0b6c1d2e-5a55-4d52-8f6c-0f5d9c7e1b11",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			if fingerprint == "" {
+				return usageError{errors.New("--fingerprint is needed: kubectl get namespace kube-system -o jsonpath={.metadata.uid}")}
+			}
+			_, err = read(api.KeepCluster(cmd.Context(), args[0], client.KeepClusterJSONRequestBody{Fingerprint: fingerprint}))
+			return err
+		},
+	}
+	c.Flags().StringVar(&fingerprint, "fingerprint", "", "UID of the namespace kube-system of the cluster that keeps it")
+	return c
+}
+
+func (a *app) clusterRevoke() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "revoke NAME", Short: "End a cluster's agent with all its certificates; the cluster stays", Args: exactly("the name of the cluster"),
+		Example: "  capstan cluster revoke edge-7\n  capstan cluster enroll edge-7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Revoke the agent of cluster "+args[0]+"?"); err != nil {
+				return err
+			}
+			_, err = read(api.RevokeAgent(cmd.Context(), args[0]))
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}

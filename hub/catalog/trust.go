@@ -1,0 +1,60 @@
+package catalog
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// AcceptHub makes the hub's state the truth for a cluster whose agent holds
+// another past. Nothing is deleted by that: what the hub does not know stays
+// in the cluster, and waits for a decision of its own.
+func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
+	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
+		r, err := w.Tx.AcceptHub(ctx, cl.ID, by.Username, w.now)
+		w.note("accept-hub", access.Clusters, name, "", r, nil)
+		return err
+	})
+}
+
+// KeepCluster ends a quarantine: the Kubernetes cluster of that fingerprint
+// keeps the identity, the other one is refused.
+func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerprint string) (hub.Cluster, error) {
+	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
+		w.revoked = true
+		q, err := w.Tx.KeepCluster(ctx, cl.ID, fingerprint)
+		w.note("keep", access.Clusters, name, "", q, map[string]any{"fingerprint": fingerprint})
+		return err
+	})
+}
+
+// RevokeAgent ends a cluster's agent with all its certificates. The cluster
+// and what is in it stay.
+func (c *Catalog) RevokeAgent(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
+	return c.decide(ctx, by, name, access.Delete, func(ctx context.Context, w *writer, cl hub.Cluster) error {
+		w.note("revoke", access.Clusters, name, "", map[string]any{"agent": cl.AgentID}, nil)
+		w.revoked = true
+		return w.Tx.RevokeAgent(ctx, cl.ID)
+	})
+}
+
+// decide runs an admin's decision about a cluster and gives the cluster as it
+// stands after it.
+func (c *Catalog) decide(ctx context.Context, by hub.Caller, name, action string, do func(context.Context, *writer, hub.Cluster) error) (hub.Cluster, error) {
+	var out hub.Cluster
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		cl, err := w.clusterForWrite(ctx, name, action)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, w, cl); err != nil {
+			return fault.With(err, "cluster "+name, "")
+		}
+		w.wakes = append(w.wakes, cl.ID)
+		out, err = w.Tx.Cluster(ctx, name)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,107 @@
+package dispatch
+
+import (
+	"context"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// sumsOf spreads leaves over buckets.
+func sumsOf(leaves map[string][32]byte) buckets.Sums {
+	sums := buckets.Sums{}
+	for id, leaf := range leaves {
+		sums.Add(buckets.Of(id), buckets.Leaf(id, leaf[:]))
+	}
+	return sums
+}
+
+// differing asks the agent for its hashes and gives the buckets in which it
+// holds other states than the log.
+func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
+	var leaves map[string][32]byte
+	err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
+		if err != nil {
+			return err
+		}
+		f.until = head.Seq
+		leaves, err = tx.Leaves(ctx, f.cluster)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	mine := sumsOf(leaves)
+	theirs, err := f.ask(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	first, err := mine.DiffFirst(theirs.GetFirst())
+	if err != nil || len(first) == 0 {
+		return map[uint16]bool{}, err
+	}
+	if theirs, err = f.ask(ctx, first); err != nil {
+		return nil, err
+	}
+	inside := map[uint32]*linkv1.BucketSums{}
+	for _, s := range theirs.GetSecond() {
+		inside[s.GetBucket()] = s
+	}
+	out := map[uint16]bool{}
+	for _, b := range first {
+		s := inside[uint32(b)]
+		more, err := mine.DiffSecond(b, s.GetIndex(), s.GetSums())
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range more {
+			out[d] = true
+		}
+	}
+	return out, nil
+}
+
+// ask sends one question and waits for its answer. Acknowledgements that come
+// in between belong to rows that are being replaced.
+func (f *follower) ask(ctx context.Context, first []uint8) (*linkv1.Sums, error) {
+	q := &linkv1.Compare{}
+	for _, b := range first {
+		q.First = append(q.First, uint32(b))
+	}
+	if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Compare{Compare: q}}); err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case _, open := <-f.acks:
+			if !open {
+				return nil, fault.New(fault.Offline, "the agent left while its state was compared")
+			}
+		case s := <-f.sums:
+			return s, nil
+		}
+	}
+}
+
+// again makes the agent ready for states from the beginning of the log: all of
+// them, or those that it holds differently.
+func (f *follower) again(ctx context.Context) error {
+	f.seq, f.seen, f.barrier, f.only = 0, 0, nil, nil
+	down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
+	if f.compares {
+		only, err := f.differing(ctx)
+		if err != nil {
+			return err
+		}
+		f.only = only
+		down = &linkv1.Batch{Incarnation: f.head.Incarnation, Partial: true}
+		for b := range only {
+			down.ForgetBuckets = append(down.ForgetBuckets, uint32(b))
+		}
+	}
+	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}})
+}

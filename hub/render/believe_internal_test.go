@@ -1,0 +1,37 @@
+package render
+
+import (
+	"testing"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// What the hub believes that an object is called is what an agent reads.
+func FuzzIdentity(f *testing.F) {
+	for _, s := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","Kind":"X","metadata":{"name":"a","Name":"b"},"METADATA":{}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","kind":"X","metadata":{"name":"a"},"metadata":{"name":"b"}}`,
+		`{"apiVersion":"a/b/c","kind":"X","metadata":{"generateName":"g","namespace":"n"}}`,
+		`{"apiVersion":"v1","kind":"X","metadata":null}`, `{"metadata":{"name":"\u0000"}}`, `{"kind":"\ud800"}`, "{\"kind\":\"\xff\"}", `[]`, `null`, `{}`, ``,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		key, version, err := identity(body)
+		if err != nil {
+			return
+		}
+		o, err := manifest.FromCanonical(body)
+		if err != nil {
+			return // an agent takes nothing that it cannot read
+		}
+		want := manifest.KeyOf(o)
+		if want.Name == "" {
+			want.Name = o.GetGenerateName()
+		}
+		if key != want || version != manifest.Version(o) {
+			t.Fatalf("%s: the hub reads %v %s, an agent %v %s", body, key, version, want, manifest.Version(o))
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package link_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/fleet"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// quick makes the loops of two replicas fast enough for a test.
+func quick(name string) func(*fleet.Config) {
+	return func(c *fleet.Config) {
+		c.Replica, c.Revocation, c.Batch = name, 20*time.Millisecond, 20*time.Millisecond
+	}
+}
+
+func (w *world) two() (*replica, *replica) {
+	w.t.Helper()
+	w.cfg = quick("one")
+	one := w.start()
+	w.cfg = quick("two")
+	return one, w.start()
+}
+
+func TestCloneAtAnotherReplica(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.two()
+	a := w.join(one, one.addr, tenant(), nil)
+	a.sessions.awaitOpened(1)
+	cert, err := a.Identity().Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := func(fingerprint string) error {
+		_, err := linkv1.NewSessionClient(dialWith(t, two, cert, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "clone", Fingerprint: fingerprint})
+		return err
+	}
+	t.Run("FT-L9 a clone is refused, and the original is cut at the other replica", func(t *testing.T) {
+		if err := hello("clone"); fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Sentence(err), "cloned") {
+			t.Errorf("Hello() of the clone = %v", err)
+		}
+		if reason := a.sessions.awaitClosed(1); fault.KindOf(reason) != fault.Denied || !strings.Contains(reason.Error(), "cloned") {
+			t.Errorf("the original hears %v", reason)
+		}
+	})
+	t.Run("FT-L9 nobody comes back before an admin has decided", func(t *testing.T) {
+		for _, fingerprint := range []string{"clone", someFacts().Fingerprint} {
+			if err := hello(fingerprint); fault.KindOf(err) != fault.Denied {
+				t.Errorf("Hello() of %q = %v", fingerprint, err)
+			}
+		}
+	})
+	t.Run("FT-L9 the one that keeps the identity comes back, the other one does not and starts no new quarantine", func(t *testing.T) {
+		w.dir.keep(a.cluster, someFacts().Fingerprint, "clone")
+		a.stop() // it would wait for half a minute
+		back := w.run(a.vault, nil)
+		back.sessions.awaitOpened(1)
+		if err := hello("clone"); fault.KindOf(err) != fault.Denied {
+			t.Errorf("Hello() of the clone = %v", err)
+		}
+		w.dir.mu.Lock()
+		n := len(w.dir.quarantines)
+		w.dir.mu.Unlock()
+		if n != 0 || !back.State().Connected {
+			t.Errorf("%d quarantines, state %+v", n, back.State())
+		}
+	})
+}
+
+func TestReplacedAtAnotherReplica(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.two()
+	older := w.join(one, one.addr, tenant(), func(c *link.Config) { c.Random = nil })
+	older.sessions.awaitOpened(1)
+	v := &vault{id: older.vault.id}
+	v.id.Addresses = []string{two.addr}
+	newer := w.run(v, nil)
+	newer.sessions.awaitOpened(1)
+	reason := older.sessions.awaitClosed(1)
+	if fault.KindOf(reason) != fault.Conflict || !strings.Contains(reason.Error(), "another process with the same agent identity") {
+		t.Errorf("FT-L8 the older one, at another replica, hears %v", reason)
+	}
+	if !newer.State().Connected {
+		t.Error("FT-L4 the newer one was cut")
+	}
+}
+
+func TestRevocationsSurviveARestore(t *testing.T) {
+	w := newWorld(t)
+	w.cfg = quick("one")
+	r := w.start()
+	org := tenant()
+	cert, victim, _ := w.credential(r, org)
+	w.dir.revoke(hub.Revocation{Tenant: org, AgentID: victim.id.AgentID, Until: w.hub.Now().Add(time.Hour)})
+	out := func() error {
+		_, err := linkv1.NewSessionClient(dialWith(t, r, cert, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
+		return err
+	}
+	for fault.KindOf(out()) != fault.Denied {
+		if t.Context().Err() != nil {
+			t.Fatal("the revocation is not known")
+		}
+	}
+	witness := w.join(r, r.addr, org, nil)
+	told := witness.sessions.awaitOpened(1).GetRevoked()
+	if len(told) != 1 || told[0].GetAgentId() != victim.id.AgentID {
+		t.Fatalf("the agent was told of %v", told)
+	}
+	witness.stop()
+	_ = w.dir.do(func() error { w.dir.revoked = nil; w.dir.version += 2; return nil }) // the database of before
+	for out() != nil {
+		if t.Context().Err() != nil {
+			t.Fatal("the revocation is still known")
+		}
+	}
+	t.Run("SEC-K3 what the hub did not sign revokes nobody", func(t *testing.T) {
+		bad := &linkv1.Revoked{AgentId: victim.id.AgentID, UntilUnix: told[0].GetUntilUnix() + 9, Proof: told[0].GetProof()}
+		again := w.run(witness.vault, func(c *link.Config) { c.Revoked = func() []*linkv1.Revoked { return []*linkv1.Revoked{bad} } })
+		again.sessions.awaitOpened(1)
+		again.stop()
+		if err := out(); err != nil {
+			t.Errorf("the agent is out: %v", err)
+		}
+	})
+	t.Run("FT-D9 a revocation that an agent knows holds again", func(t *testing.T) {
+		again := w.run(witness.vault, func(c *link.Config) { c.Revoked = func() []*linkv1.Revoked { return told } })
+		again.sessions.awaitOpened(1)
+		if err := out(); fault.KindOf(err) != fault.Denied {
+			t.Errorf("Hello() of the revoked agent = %v", err)
+		}
+	})
+}
