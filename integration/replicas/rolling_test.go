@@ -184,6 +184,11 @@ func TestRollingRestart(t *testing.T) {
 			t.Errorf("only %d requests: that is no load", l.requests.Load())
 		}
 	})
+	t.Run("FT-H6 agents are back within 10 s", func(t *testing.T) {
+		if away := time.Duration(gap.Load()); away > 10*time.Second {
+			t.Errorf("the agent was not connected for %s", away)
+		}
+	})
 	t.Run("FT-H2 a hub that is told to stop is gone within 30 s", func(t *testing.T) {
 		if slowest > 30*time.Second {
 			t.Errorf("it took %s", slowest)
