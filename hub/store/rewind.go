@@ -30,11 +30,7 @@ const (
 
 	lockHead = `SELECT incarnation, seq FROM log_head WHERE tenant_id = $1 AND cluster_id = $2 FOR UPDATE`
 	beginLog = `UPDATE log_head SET incarnation = $3, seq = $4, chain = $5 WHERE tenant_id = $1 AND cluster_id = $2`
-	// Rows of before that still matter are sent together with new ones. A number
-	// is left out after the last one: else the first new row would seem to
-	// follow from it, and the agent would take the log for a forged one.
-	selectFree = `SELECT $3::bigint + count(*) FROM log_row WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3`
-	putPast    = `
+	putPast  = `
 		INSERT INTO log_past (tenant_id, cluster_id, incarnation, given_up_at, given_up_by)
 		SELECT $1, $2, u.incarnation, $4, $5 FROM unnest($3::text[]) AS u (incarnation) WHERE u.incarnation <> ''
 		ON CONFLICT DO NOTHING`
@@ -154,9 +150,7 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	if r.Proven { // a number that nobody has signed is not taken over
 		seq = max(seq, r.AgentSeq)
 	}
-	if err := t.tx.QueryRow(ctx, selectFree, t.id, cluster, seq).Scan(&seq); err != nil {
-		return *r, fmt.Errorf("find where a new log of cluster %q may begin: %w", cluster, err)
-	}
+	seq++ // no row has it: the first of the new log follows from none of the former
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
@@ -231,9 +225,7 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&former, &seq); err != nil {
 		return missing(err, "there is no such cluster")
 	}
-	if err := t.tx.QueryRow(ctx, selectFree, t.id, cluster, seq).Scan(&seq); err != nil {
-		return fmt.Errorf("find where a new log of cluster %q may begin: %w", cluster, err)
-	}
+	seq++ // as in AcceptHub
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))

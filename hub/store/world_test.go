@@ -142,12 +142,12 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	w.operation = newOperation(w.app, w.snapshot.ID)
 	w.operation.Message, w.operation.Initiator = w.mark, hub.Initiator{Username: w.mark}
 	check(t, tx.PutOperations(ctx, []hub.Operation{w.operation}))
-	check(t, tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
-	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
 	heads := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{w.cluster.ID}))
 	check(t, tx.AppendRows(ctx, w.cluster.ID, rows(heads[w.cluster.ID],
 		hub.LogRow{Kind: hub.RowState, Application: w.app.ID, Body: []byte(w.mark)},
 		hub.LogRow{Kind: hub.RowOperation, Application: w.app.ID, Operation: w.operation.ID, Body: []byte(w.mark)})))
+	check(t, tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
+	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
 	check(t, tx.Acked(ctx, w.cluster.ID, 1))
 	check(t, tx.PutReceipt(ctx, w.cluster.ID, hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}))
 	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.stone()}))

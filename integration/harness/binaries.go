@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -194,7 +193,11 @@ func compile(ctx context.Context, path string, r recipe, progress io.Writer) err
 	}
 	temporary := path + ".new"
 	defer os.Remove(temporary)
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", temporary, r.pkg)
+	version, err := versionOf(r.dir)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags="+linkFlags(version), "-o", temporary, r.pkg)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
@@ -288,7 +291,11 @@ func sourceHash(dir string) (string, error) {
 	}
 	slices.Sort(files)
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	version, err := versionOf(dir)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, linkFlags(version))
 	for _, path := range files {
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
@@ -301,30 +308,37 @@ func sourceHash(dir string) (string, error) {
 		fmt.Fprintln(h, rel, len(text))
 		h.Write(text)
 	}
-	return versionOf(files) + hex.EncodeToString(h.Sum(nil))[:12], nil
+	if version != "" {
+		version += "-"
+	}
+	return version + hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// versionOf is the version of the main requirement, for people who look into
-// the cache: "v1.35.4-", or nothing.
-func versionOf(files []string) string {
-	for _, path := range files {
-		if filepath.Base(path) != "go.mod" {
-			continue
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return ""
-		}
-		defer f.Close()
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			fields := strings.Fields(lines.Text())
-			if len(fields) >= 2 && (fields[0] == "k8s.io/kubernetes" || fields[0] == "sigs.k8s.io/kwok") {
-				return fields[1] + "-"
-			}
+// versionOf is the version of a module's main requirement, such as "v1.35.4",
+// or nothing.
+func versionOf(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) >= 2 && (fields[0] == "k8s.io/kubernetes" || fields[0] == "sigs.k8s.io/kwok") {
+			return fields[1], nil
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// linkFlags tell a Kubernetes its version, which charts ask for; without
+// them it says v0.0.0-master.
+func linkFlags(version string) string {
+	const v = " -X k8s.io/component-base/version."
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 3 {
+		return "-s -w"
+	}
+	return "-s -w" + v + "gitVersion=" + version + v + "gitMajor=" + parts[0] + v + "gitMinor=" + parts[1] + v + "gitTreeState=clean"
 }
 
 // waitForLock takes a lock between processes, and calls waiting once if it

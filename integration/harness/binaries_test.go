@@ -110,3 +110,15 @@ func TestSocketFoldersHaveShortNames(t *testing.T) {
 		t.Errorf("the folder of the caller's choice is gone: %v", err)
 	}
 }
+
+func TestClusterKnowsItsVersion(t *testing.T) {
+	t.Parallel()
+	const v = "k8s.io/component-base/version."
+	want := "-s -w -X " + v + "gitVersion=v1.35.4 -X " + v + "gitMajor=1 -X " + v + "gitMinor=35 -X " + v + "gitTreeState=clean"
+	if got := linkFlags("v1.35.4"); got != want {
+		t.Errorf("flags %q, want %q", got, want)
+	}
+	if got := linkFlags(""); got != "-s -w" {
+		t.Errorf("flags %q for a module without a version", got)
+	}
+}
