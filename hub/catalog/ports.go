@@ -157,6 +157,7 @@ type Hints interface {
 	Wake(cluster hub.ClusterID)  // its desired log grew
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
+	Revoked()                    // agents are no longer good, or good again
 }
 
 // An Inviter makes join tokens.

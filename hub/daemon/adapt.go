@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
@@ -142,6 +144,13 @@ func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub
 	return keys.Object, seal.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
 }
 
+// attached are the agents of this replica, as the others see them.
+type attached struct{ p *parts }
+
+func (a attached) Holds(cluster hub.ClusterID) (grpc.ClientConnInterface, hub.TenantID, string, bool) {
+	return a.p.fleet.Holds(cluster)
+}
+
 // caller says which cluster an agent's call comes from: its certificate does.
 func caller(ctx context.Context) (hub.TenantID, hub.ClusterID, error) {
 	peer, ok := tunnel.PeerFrom(ctx)
@@ -260,7 +269,8 @@ type hints struct{ p *parts }
 
 func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
-func (h hints) Due(kind string)             { h.p.queue.hint(kind) }
+func (h hints) Due(kind string)             { h.p.due(kind) }
+func (h hints) Revoked()                    { h.p.revoked() }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {
@@ -298,15 +308,24 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 	}
 	ctx = trace.Resume(ctx, item.Trace)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
-		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
+		if err == nil && !held[item.Key] {
+			// What this replica saw may be older than what is stored now.
+			err = fault.New(fault.Conflict, "another replica has taken the repository over")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
 		w.queue.continued(ctx, t)
 		return err
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
-	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
+		w.queue.drop([]hub.WorkItem{item})
 		return err
 	}
+	w.queue.hint(hub.WorkRefresh)
 	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
 }
 

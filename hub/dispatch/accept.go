@@ -20,7 +20,11 @@ import (
 // Unchanged records that applications stand at new commits without a change.
 func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.Unchanged(ctx, apps)
+		good, err := stillOurs(ctx, d, tx, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.Unchanged(ctx, good)
 	})
 }
 
@@ -28,7 +32,11 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.SetFailures(ctx, failures)
+		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.SetFailures(ctx, good)
 	})
 }
 
@@ -45,7 +53,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wakes.wake(c)
+		d.Wake(c)
 	}
 	d.changed(tenant)
 	return nil
@@ -60,7 +68,11 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 	}
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.rendered(ctx, results, sealed); err != nil {
+		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		if err := c.rendered(ctx, good, sealed); err != nil {
 			return nil, err
 		}
 		return c.touched(), nil

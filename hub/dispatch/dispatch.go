@@ -59,6 +59,9 @@ type Tx interface {
 	desiredLog
 	// Enqueue makes work due; it becomes visible when the transaction commits.
 	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
+	// Held says which leases of work, by key and token, are still good; they
+	// stay so until the transaction ends.
+	Held(ctx context.Context, kind string, leases map[string]int64) (map[string]bool, error)
 }
 
 type applications interface {
@@ -124,6 +127,8 @@ type Dispatcher struct {
 	wakes   *wakes
 	recent  *recentBlobs
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
+
+	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil
 }
 
 // New makes a dispatcher. Changed is called after each commit that people may

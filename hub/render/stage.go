@@ -190,7 +190,10 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		commits: map[resolveKey]resolved{}, now: time.Now(),
+	}
 	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
 		return nil, err
@@ -227,6 +230,7 @@ type round struct {
 	*Stage
 	tenant    hub.TenantID
 	now       time.Time
+	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
 	unchanged []hub.Unchanged
@@ -287,6 +291,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
 				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+				Lease: r.leases[f.Application.ID],
 			})
 		}
 		return nil
@@ -407,7 +412,7 @@ func (r *round) fail(f hub.Refresh, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err),
+		Condition: condition, Message: fault.Sentence(err), Lease: r.leases[f.Application.ID],
 	})
 }
 

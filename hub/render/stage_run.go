@@ -83,7 +83,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
+		forced[ids[i]], r.leases[ids[i]] = item.Forced, item.Token
 		traces[ids[i]] = item.Trace
 	}
 	found, err := r.work.Load(ctx, r.tenant, ids)
@@ -259,7 +259,7 @@ func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Lease: r.leases[app.ID]}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -290,7 +290,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 }
 
 func (r *round) failure(j *job, err error) outcome {
-	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
 	one.fail(j.refresh, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}
