@@ -67,7 +67,7 @@ func trimServer(s string) string { return strings.TrimRight(s, "/") }
 // clusters of the tenant have changed, and moves those that now stand for
 // another one.
 func (w *writer) resettle(ctx context.Context) error {
-	all, err := w.Clusters(ctx)
+	all, err := w.ClusterNames(ctx)
 	if err != nil {
 		return err
 	}

@@ -217,6 +217,7 @@ type round struct {
 	now       time.Time
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
+	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself

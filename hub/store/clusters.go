@@ -33,6 +33,7 @@ const (
 	selectClusters     = `SELECT` + clusterColumns + ` ORDER BY c.name`
 	selectClusterNamed = `SELECT` + clusterColumns + ` AND c.name = $2`
 	selectClustersByID = `SELECT` + clusterColumns + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
+	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster      = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
@@ -100,6 +101,15 @@ func noCluster() error { return fault.New(fault.Missing, "there is no such clust
 // Clusters gives all clusters in order of name.
 func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
 	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id)
+}
+
+// ClusterNames is Clusters with id, name and server alone: a tenant may have
+// thousands.
+func (t *Tenant) ClusterNames(ctx context.Context) ([]hub.Cluster, error) {
+	return list(ctx, t.tx, "names of clusters", func(row pgx.CollectableRow) (c hub.Cluster, err error) {
+		err = row.Scan(&c.ID, &c.Name, &c.Server)
+		return c, err
+	}, selectClusterNames, t.id)
 }
 
 // Cluster gives one cluster by its name.

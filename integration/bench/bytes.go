@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -35,7 +36,7 @@ func (x *scale) attach(ctx context.Context, a *sim, what string, is func() bool)
 	for deadline := time.Now().Add(2 * time.Minute); !is(); {
 		if err := a.failure(); err != nil || ctx.Err() != nil || time.Now().After(deadline) {
 			stop()
-			return 0, 0, func() {}, fmt.Errorf("%s is not %s: %w", a.name, what, err)
+			return 0, 0, func() {}, fmt.Errorf("%s is not %s: %w", a.name, what, errors.Join(err, ctx.Err(), context.DeadlineExceeded))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

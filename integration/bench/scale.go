@@ -31,7 +31,7 @@ const settle = 10 * time.Second
 
 // scale measures a hub with many agents.
 func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
-	if err := raiseFiles(uint64(2*max(b.most, b.agents)+2048)); err != nil {
+	if err := raiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
 		return err
 	}
 	s, err := stack.Start(ctx, stack.Options{
@@ -100,9 +100,14 @@ func (x *scale) grow(ctx context.Context) error {
 		}
 		steps = append(steps, x.agents)
 	}
-	for _, n := range steps {
+	for i, n := range steps {
 		if err := x.f.grow(ctx, n); err != nil {
 			return err
+		}
+		if i == len(steps)-1 && x.wants("B14", "B28") {
+			if err := pause(ctx, rest); err != nil { // as before the first of them
+				return err
+			}
 		}
 		if !x.wants("B14", "B28") {
 			continue

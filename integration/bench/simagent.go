@@ -394,9 +394,9 @@ func (s *sim) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 
 func (s *sim) Acked(_ string, seq, _ uint64) {
 	now := time.Now()
-	s.ackedSeq.Store(seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ackedSeq.Store(max(s.ackedSeq.Load(), seq)) // a new stream begins with 0
 	for n, at := range s.pending {
 		if n <= seq {
 			s.took = append(s.took, now.Sub(at))
