@@ -29,6 +29,7 @@ func main() {
 	agents := flag.Int("agents", 1000, "simulated agents of B03, B08, B10, B14, B22, B23, B24 and B28")
 	most := flag.Int("most", 5000, "simulated agents of MANY")
 	events := flag.Duration("events", 30*time.Second, "how long the agents of B10 report")
+	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -40,7 +41,7 @@ func main() {
 		}
 		return
 	}
-	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, only: map[string]bool{}}
+	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, rest: *rest, only: map[string]bool{}}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
 			b.only[strings.ToUpper(name)] = true
@@ -60,7 +61,8 @@ type bench struct {
 	agents  int           // simulated
 	most    int           // of them at most
 	events  time.Duration // of B10
-	objects int
+	objects int           // of B15
+	rest    time.Duration // before memory is read
 	only    map[string]bool
 
 	s     *stack.Stack

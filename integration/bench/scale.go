@@ -22,10 +22,6 @@ import (
 // each grows what the one before it left.
 var scaleIDs = []string{"B14", "B03", "B24", "B08", "B10", "B16", "B22", "B23", "B28", "RESYNC", "SLOW", "MANY"}
 
-// rest is how long a new hub is left alone before its memory is read: what its
-// start needed goes back to the system by then.
-const rest = 130 * time.Second
-
 // settle is how long an installation is left alone before memory is read.
 const settle = 10 * time.Second
 
@@ -44,7 +40,7 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	var alone time.Duration
 	if b.wants("B14", "B28", "MANY") {
-		alone = rest
+		alone = b.rest
 	}
 	f, err := newFleet(ctx, s, alone)
 	if err != nil {
@@ -105,7 +101,7 @@ func (x *scale) grow(ctx context.Context) error {
 			return err
 		}
 		if i == len(steps)-1 && x.wants("B14", "B28") {
-			if err := pause(ctx, rest); err != nil { // as before the first of them
+			if err := pause(ctx, x.rest); err != nil { // as before the first of them
 				return err
 			}
 		}
