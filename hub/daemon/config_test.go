@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 50, 600}) {
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 100, 600}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {

@@ -188,7 +188,7 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		if err := f.send(rows); err != nil {
 			return err
 		}
-		if len(rows) == pageRows {
+		if p.more {
 			continue
 		}
 		if leaves == nil {
