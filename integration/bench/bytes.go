@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,6 +203,7 @@ func (s *sim) applications() []string {
 	for id := range s.apps {
 		out = append(out, id)
 	}
+	slices.Sort(out) // equal in each life
 	return out
 }
 
@@ -225,21 +227,24 @@ func (s *sim) show(objects int) *report.Outbox {
 
 // slow measures control round trips while bulk transfers fill a slow line.
 func (x *scale) slow(ctx context.Context) error {
-	const speed, lasts = 250_000, 40 * time.Second
+	const speed, lasts = 250_000, 20 * time.Second
 	repo, err := x.s.Repository(ctx, "bulk", harness.RepositoryOptions{})
 	if err != nil {
 		return err
 	}
-	files := map[string]string{}
-	for i := range 150 {
-		noise := make([]byte, 50_000)
-		for j := range noise {
-			noise[j] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/"[rand.IntN(64)]
+	for part := range 10 { // small pushes: large ones are not what is measured
+		files := map[string]string{}
+		for i := range 15 {
+			noise := make([]byte, 50_000)
+			for j := range noise {
+				noise[j] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/"[rand.IntN(64)]
+			}
+			name := fmt.Sprintf("object-%02d-%02d", part, i)
+			files["bulk/"+name+".yaml"] = configMap(name, string(noise))
 		}
-		files[fmt.Sprintf("bulk/object-%03d.yaml", i)] = configMap(fmt.Sprintf("object-%03d", i), string(noise))
-	}
-	if _, err := repo.Commit(ctx, "begin", files); err != nil {
-		return err
+		if _, err := repo.Commit(ctx, fmt.Sprintf("part %d", part), files); err != nil {
+			return err
+		}
 	}
 	a, err := x.one(ctx, 3)
 	if err != nil {
