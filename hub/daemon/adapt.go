@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/gather"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -76,20 +78,62 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	return out, err
 }
 
-// observations is the store as observe sees it.
+// observations is the store as observe sees it. Reports that come at the same
+// time are stored in one transaction; those that only tell of live state may
+// be lost with the database and come again, so they are apart from the others.
 type observations struct {
-	db    *store.DB
-	queue *queue
-	meter *meter.Meter
+	lasting, passing *gather.Gatherer[report, hub.Observed]
+	queue            *queue
+	meter            *meter.Meter
 }
 
-func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (out hub.Observed, err error) {
+// report is what one agent has seen.
+type report struct {
+	cluster hub.ClusterID
+	seen    hub.Observation
+}
+
+// first is the first application that the report tells of.
+func (r report) first() (id hub.ApplicationID) {
+	for _, a := range r.seen.Applications {
+		if id == "" || a.Application < id {
+			id = a.Application
+		}
+	}
+	return id
+}
+
+func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
+	put := func(ctx context.Context, tenant string, reports []report) ([]hub.Observed, error) {
+		// In the order in which others lock applications, so that no two
+		// transactions wait for each other.
+		order := make([]int, len(reports))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(reports[a].first(), reports[b].first()) })
+		out := make([]hub.Observed, len(reports))
+		err := db.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, t *store.Tenant) (err error) {
+			for _, i := range order {
+				if out[i], err = t.PutObservation(ctx, reports[i].cluster, reports[i].seen); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return out, err
+	}
+	return observations{lasting: gather.New(put), passing: gather.New(put), queue: q, meter: m}
+}
+
+func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
 	began := time.Now()
+	to := o.lasting
+	if seen.Passing() {
+		to = o.passing
+	}
 	ends := o.resume(ctx, tenant, seen)
-	err = o.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		out, err = t.PutObservation(ctx, cluster, seen)
-		return err
-	})
+	out, err := to.Ask(ctx, string(tenant), report{cluster, seen})
 	for _, end := range ends {
 		end(err)
 	}

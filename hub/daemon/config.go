@@ -209,7 +209,7 @@ type RateLimits struct {
 
 	// Agents that may attach to this process. Those beyond are told when to
 	// come again.
-	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 50
+	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 100
 	AgentBurst      int     `json:"agentBurst"`      // default 600
 }
 
@@ -267,7 +267,7 @@ func (c *Config) defaults() {
 	set(&c.Log.Level, "info")
 	set(&c.Limits.RequestsPerSecond, 100)
 	set(&c.Limits.Burst, 300)
-	set(&c.Limits.AgentsPerSecond, 50)
+	set(&c.Limits.AgentsPerSecond, 100)
 	set(&c.Limits.AgentBurst, 600)
 	set(&c.Lease, Duration(workLease))
 	set(&c.Drain, Duration(5*time.Second))

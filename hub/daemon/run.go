@@ -281,7 +281,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		addresses = []string{p.cfg.Listen.Link}
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
-	observed := observe.New(observations{p.db, p.queue, p.meter}, caller, observe.Hints{
+	observed := observe.New(newObservations(p.db, p.queue, p.meter), caller, observe.Hints{
 		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{

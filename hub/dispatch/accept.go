@@ -91,9 +91,18 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		return nil, err
 	}
 	var out []hub.SealedObject
+	seen := map[hub.Digest]bool{}
 	add := func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
+		if seen[digest] {
+			return digest, nil // as another application has it
+		}
+		seen[digest] = true
+		body, sealed := d.recent.get(tenant, digest)
+		var err error
+		if !sealed {
+			body, err = seal.SealBlob(keys.Object, digest, plain)
+		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
 	}

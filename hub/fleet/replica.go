@@ -109,9 +109,16 @@ func (c *conn) yield(reason error) {
 // replica: the agent's own next one, if it was asked to go there, or another
 // process.
 func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
+	if len(lost) > 0 {
+		// Who was revoked, or removed with its cluster, has lost its place too,
+		// and hears that instead.
+		if err := s.revoke(ctx); err != nil {
+			s.cfg.Log.WarnContext(ctx, "revocations are not known anew", logkey.Error, err)
+		}
+	}
 	for _, c := range of {
 		switch {
-		case !slices.Contains(lost, c.id):
+		case !slices.Contains(lost, c.id), s.revoked.check(c.peer) != nil:
 		case c.asked.Load():
 			c.yield(errSecondConnection())
 		default:

@@ -233,6 +233,7 @@ type round struct {
 	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
+	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself

@@ -268,7 +268,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
 	var res Result
 	if err == nil {
-		res, err = r.renderer.Render(ctx, j.request(r.tenant, opened))
+		res, err = r.renderOrShare(ctx, j, opened)
 	}
 	if ctx.Err() != nil {
 		return outcome{err: ctx.Err()}
@@ -276,7 +276,6 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if err != nil {
 		return r.failure(j, err)
 	}
-	r.count(func(c *Counters) { c.Rendered++ })
 	out.Snapshot = hub.Snapshot{
 		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
@@ -287,6 +286,24 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		out.Bodies = append(out.Bodies, o.JSON)
 	}
 	return outcome{rendered: &out}
+}
+
+// renderOrShare renders, unless another application of the round has given the
+// very same result already. A person who asks for a render gets one.
+func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
+	req := j.request(r.tenant, opened)
+	if !j.refresh.Forced {
+		if res, ok := r.shared.get(req, j.commits); ok {
+			r.count(func(c *Counters) { c.Reused++ })
+			return res, nil
+		}
+	}
+	res, err := r.renderer.Render(ctx, req)
+	if err == nil {
+		r.count(func(c *Counters) { c.Rendered++ })
+		r.shared.put(req, j.commits, res)
+	}
+	return res, err
 }
 
 func (r *round) failure(j *job, err error) outcome {
