@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // The types of this file mirror the fields of argoproj.io/v1alpha1 that
@@ -262,7 +263,7 @@ type ProjectSpec struct {
 	NamespaceResourceWhitelist []GroupKind       `json:"namespaceResourceWhitelist,omitempty"`
 	NamespaceResourceBlacklist []GroupKind       `json:"namespaceResourceBlacklist,omitempty"`
 	Roles                      []ProjectRole     `json:"roles,omitempty"`
-	SyncWindows                []json.RawMessage `json:"syncWindows,omitempty"`
+	SyncWindows                []window.Window   `json:"syncWindows,omitempty"`
 	OrphanedResources          json.RawMessage   `json:"orphanedResources,omitempty"`
 }
 

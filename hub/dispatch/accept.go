@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // Unchanged records that applications stand at new commits without a change.
@@ -117,6 +118,7 @@ type change struct {
 	now      time.Time
 	apps     map[hub.ApplicationID]hub.Application
 	projects map[string]hub.ProjectSpec
+	versions map[string]int64 // of the projects
 	clusters map[hub.ClusterID]hub.Cluster
 	open     map[hub.ApplicationID]hub.Operation
 	newest   map[hub.ApplicationID]hub.Operation
@@ -189,8 +191,9 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if err != nil {
 		return err
 	}
-	c.projects = map[string]hub.ProjectSpec{}
+	c.projects, c.versions = map[string]hub.ProjectSpec{}, map[string]int64{}
 	for name, p := range projects {
+		c.versions[name] = p.Version
 		if c.projects[name], err = projectSpec(p); err != nil {
 			return err
 		}
@@ -286,7 +289,8 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
 	s := plan.Situation{
 		Application: app, Spec: spec, Candidate: candidate,
-		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now,
+		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
+		Changed: app.Status.PlannedProject != c.versions[app.Project],
 	}
 	if op, ok := c.open[app.ID]; ok {
 		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
@@ -297,7 +301,18 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if err := c.moveAway(ctx, app); err != nil {
 		return err
 	}
+	if s.Changed && s.Failed != nil && s.Failed.RetryAt != nil {
+		// Its time was set under other windows.
+		if err := c.tx.Enqueue(ctx, WorkRetry, string(s.Failed.ID), c.now, false); err != nil {
+			return err
+		}
+	}
 	d := plan.Next(s)
+	if d.Again != nil {
+		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), *d.Again, false); err != nil {
+			return err
+		}
+	}
 	if d.Supersede {
 		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
 			return err
@@ -332,6 +347,11 @@ func (c *change) moveAway(ctx context.Context, app hub.Application) error {
 		}
 	}
 	return nil
+}
+
+// windows are the sync windows that concern an application.
+func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) window.Set {
+	return window.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
 }
 
 func hasHooks(s hub.Snapshot) bool {
@@ -397,7 +417,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: target.Warnings,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
 	}
 	if m.accept {
 		change.Accepted = m.target
