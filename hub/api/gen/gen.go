@@ -444,7 +444,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty,omitzero"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History []HistoryEntry `json:"history,omitempty,omitzero"`
 
 	// OperationState The newest operation.
