@@ -37,9 +37,9 @@ func TestApplicationReport(t *testing.T) {
 	settled(t, "reported")
 	cluster := s.Clusters["in-cluster"]
 	t.Run("APP-04 the destination's namespace is for objects that name none", func(t *testing.T) {
-		for namespace, name := range map[string]string{"reported": "a", "reported-else": "b"} {
-			if _, err := cluster.WaitFor(within(t, 20*time.Second), configMaps, namespace, name, nil); err != nil {
-				t.Errorf("%s/%s: %v", namespace, name, err)
+		for _, at := range [][3]string{{"reported", "a", "0"}, {"reported-else", "b", "one"}} {
+			if _, err := cluster.WaitFor(within(t, 20*time.Second), configMaps, at[0], at[1], value(at[2])); err != nil {
+				t.Errorf("%s/%s: %v", at[0], at[1], err)
 			}
 		}
 	})
