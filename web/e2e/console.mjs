@@ -255,7 +255,9 @@ async function rest(page) {
     await ask('freeze');
     await open(page, manual);
     await fact(page, 'Sync windows').getByText('Closed').first().waitFor();
-    await fact(page, 'Sync windows').getByText(/opens \w+, /).waitFor();
+    await fact(page, 'Sync windows')
+      .getByText(/opens \w+ \d+ \w+, \d\d:\d\d/)
+      .waitFor();
     await page.getByRole('button', { name: /^Sync windows/ }).click();
     await page.getByRole('table', { name: 'Sync windows of the application' }).getByText('freeze').waitFor();
     await look(page, 'windows');

@@ -12,7 +12,7 @@ export function summary(w: ApplicationWindows): { word: string; tone: string; li
   const hand = w.canSync ? 'by hand only, ' : '';
   return {
     word: w.canSync ? 'Closed for automation' : 'Closed',
-    tone: 'orange',
+    tone: 'yellow',
     line: turns ? `${hand}opens ${turns}` : `${hand}no opening is in sight`,
   };
 }

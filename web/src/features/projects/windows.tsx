@@ -41,9 +41,16 @@ export function exceptions(w: SyncWindow): string {
 }
 
 function Status({ window: w }: { window: SyncWindow }) {
-  if (w.error) return <Badge color="red">Unreadable</Badge>;
-  if (!w.active) return <Badge color="gray">Inactive</Badge>;
-  return <Badge color={w.kind === 'deny' ? 'orange' : 'teal'}>Active</Badge>;
+  const [word, color] = w.error
+    ? ['Unreadable', 'red']
+    : w.active
+      ? ['Active', w.kind === 'deny' ? 'yellow' : 'teal']
+      : ['Inactive', 'gray'];
+  return (
+    <Badge variant="light" color={color}>
+      {word}
+    </Badge>
+  );
 }
 
 /** Sync windows with their next opening and closing. */
