@@ -63,10 +63,10 @@ export function WindowTable({ windows, label }: { windows: SyncWindow[]; label: 
             <Table.Th>Status</Table.Th>
             <Table.Th>Kind</Table.Th>
             <Table.Th>Schedule</Table.Th>
-            <Table.Th>Begins</Table.Th>
+            <Table.Th>Begins next</Table.Th>
             <Table.Th>Ends</Table.Th>
             <Table.Th>Concerns</Table.Th>
-            <Table.Th>While closed</Table.Th>
+            <Table.Th>Goes on while closed</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
