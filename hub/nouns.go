@@ -324,6 +324,11 @@ type OperationOptions struct {
 	Resources   []string `json:"resources,omitempty"`   // "group:kind:namespace/name" or "group:kind:name"; empty: all
 	Retry       *Retry   `json:"retry,omitempty"`
 	Infos       []Info   `json:"infos,omitempty"`
+	// Override is set where the operation applies something else than the target.
+	Override *Override `json:"override,omitempty"`
+	// Asked is when the operation was first asked for, over all its attempts:
+	// approvals of deletions count from then on. Zero: when it was made.
+	Asked time.Time `json:"asked,omitzero"`
 }
 
 // An Initiator is who started something.

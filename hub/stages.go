@@ -39,6 +39,7 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
+	Operation   OperationID // it was rendered for this operation alone; empty: for the target
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -46,8 +47,9 @@ type Rendered struct {
 type RefreshFailure struct {
 	Application ApplicationID
 	Generation  int64
-	Condition   string // InvalidSpecError or ComparisonError
-	Message     string // one sentence for people
+	Condition   string      // InvalidSpecError or ComparisonError
+	Message     string      // one sentence for people
+	Operation   OperationID // that alone has failed; empty: the application has
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds

@@ -124,8 +124,11 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	switch {
 	case hasOption(s.options, "Replace", "true"):
 		return a.replace(ctx, s)
-	case s.merged:
+	case s.merged, hasOption(s.options, "ServerSideApply", "false"):
 		return a.merge(ctx, s)
+	}
+	if err := a.migrate(ctx, s); err != nil {
+		return nil, err
 	}
 	out, err := a.applyServerSide(ctx, s)
 	switch {

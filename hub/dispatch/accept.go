@@ -9,10 +9,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // Unchanged records that applications stand at new commits without a change.
@@ -26,7 +25,24 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.SetFailures(ctx, failures)
+		var own []hub.RefreshFailure
+		for _, f := range failures {
+			if f.Operation == "" {
+				own = append(own, f)
+				continue
+			}
+			// It alone has failed; the target was not even looked at.
+			if err := tx.EndOperation(ctx, f.Operation, hub.Failed, "its manifests cannot be rendered: "+f.Message); err != nil && fault.KindOf(err) != fault.Missing {
+				return nil, err
+			}
+			if err := tx.Enqueue(ctx, WorkRefresh, string(f.Application), time.Now(), false); err != nil {
+				return nil, err
+			}
+		}
+		if len(own) == 0 {
+			return nil, nil
+		}
+		return nil, tx.SetFailures(ctx, own)
 	})
 }
 
@@ -77,33 +93,17 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		return nil, err
 	}
 	var out []hub.SealedObject
-	add := func(plain []byte) (hub.Digest, error) {
-		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
-		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
-		return digest, err
-	}
 	for i := range results {
 		s := &results[i].Snapshot
 		if results[i].Reused {
 			continue
 		}
 		s.ID = hub.NewID[hub.SnapshotID]()
-		for n, body := range results[i].Bodies {
-			if s.Objects[n].Digest, err = add(body); err != nil {
-				return nil, fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
-			}
-		}
-		if len(s.Objects) <= maxInlineRefs {
-			continue
-		}
-		list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
+		sealed, err := sealBodies(keys, s, results[i].Bodies)
 		if err != nil {
 			return nil, err
 		}
-		if s.List, err = add(list); err != nil {
-			return nil, fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
-		}
+		out = append(out, sealed...)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
 	d.recent.put(tenant, out)
@@ -117,6 +117,7 @@ type change struct {
 	now      time.Time
 	apps     map[hub.ApplicationID]hub.Application
 	projects map[string]hub.ProjectSpec
+	changed  map[string]time.Time // when each project was
 	clusters map[hub.ClusterID]hub.Cluster
 	open     map[hub.ApplicationID]hub.Operation
 	newest   map[hub.ApplicationID]hub.Operation
@@ -129,6 +130,7 @@ type change struct {
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
 	ops     []hub.Operation
+	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
 }
@@ -139,6 +141,7 @@ type moved struct {
 	state  state
 	opened []hub.Tombstone // since is filled with the state row's number
 	op     *hub.Operation
+	own    *hub.Snapshot // of the operation, where it is not the target's
 }
 
 // end is a row about an application that is no new state.
@@ -189,8 +192,9 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if err != nil {
 		return err
 	}
-	c.projects = map[string]hub.ProjectSpec{}
+	c.projects, c.changed = map[string]hub.ProjectSpec{}, map[string]time.Time{}
 	for name, p := range projects {
+		c.changed[name] = p.UpdatedAt
 		if c.projects[name], err = projectSpec(p); err != nil {
 			return err
 		}
@@ -274,6 +278,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if !there || app.DeletingAt != nil {
 		return nil
 	}
+	if r.Operation != "" {
+		return c.awaited(ctx, app, r)
+	}
 	if app.Generation != r.Generation {
 		// Somebody changed it while it was rendered: look at it anew.
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
@@ -286,7 +293,10 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
 	s := plan.Situation{
 		Application: app, Spec: spec, Candidate: candidate,
-		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now,
+		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now, Changed: c.changed[app.Project],
+	}
+	if at := c.clusters[app.Cluster].UpdatedAt; at.After(s.Changed) {
+		s.Changed = at
 	}
 	if op, ok := c.open[app.ID]; ok {
 		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
@@ -299,6 +309,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	d := plan.Next(s)
 	if d.Supersede {
+		// The agent ends it when it hears of the newer one.
 		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
 			return err
 		}
@@ -345,6 +356,7 @@ type move struct {
 	target     hub.SnapshotID
 	accept     bool
 	op         *hub.Operation
+	own        *hub.Snapshot // what op applies instead of the target
 	hold       string
 	pin        *hub.Pin
 	unpin      bool
@@ -369,8 +381,11 @@ func (c *change) move(ctx context.Context, m move) error {
 	if held {
 		st.target = &target
 	}
-	accepted := m.app.Status.Accepted
-	if m.accept {
+	accepted, wanted := m.app.Status.Accepted, target
+	switch {
+	case m.accept && m.own != nil:
+		accepted, wanted = m.own.ID, *m.own
+	case m.accept:
 		accepted = m.target
 	}
 	if s, ok := c.snaps[accepted]; ok {
@@ -378,7 +393,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		st.tombstones, opened = c.bury(m.app, target)
+		st.tombstones, opened = c.bury(m.app, wanted)
 	}
 	known, err := c.told(ctx, st, m)
 	if err != nil {
@@ -393,14 +408,14 @@ func (c *change) move(ctx context.Context, m move) error {
 		if m.op != nil {
 			m.op.Fence = generation
 		}
-		c.moved = append(c.moved, moved{st, opened, m.op})
+		c.moved = append(c.moved, moved{st, opened, m.op, m.own})
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
 		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: target.Warnings,
 	}
 	if m.accept {
-		change.Accepted = m.target
+		change.Accepted = accepted
 	}
 	c.targets = append(c.targets, change)
 	return nil
@@ -448,43 +463,6 @@ func ordinary(s hub.Snapshot) int {
 		}
 	}
 	return n
-}
-
-type stoneKey struct{ group, kind, namespace, name string }
-
-// bury gives all tombstones that are open under a new target, and those among
-// them that are new: objects of the former target or of what is enforced that
-// the complete new snapshot does not have.
-func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
-	wanted := map[stoneKey]bool{}
-	for _, o := range target.Objects {
-		if o.Hook == "" {
-			wanted[stoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
-		}
-	}
-	known := map[stoneKey]bool{}
-	for _, t := range c.stones[app.ID] {
-		key := stoneKey{t.Group, t.Kind, t.Namespace, t.Name}
-		if wanted[key] || t.Cluster != app.Cluster {
-			continue
-		}
-		known[key] = true
-		all = append(all, t)
-	}
-	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
-		for _, o := range c.snaps[id].Objects {
-			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
-			if o.Hook != "" || wanted[key] || known[key] {
-				continue
-			}
-			known[key] = true
-			opened = append(opened, hub.Tombstone{
-				Application: app.ID, Cluster: app.Cluster, Group: o.Group, Version: o.Version, Kind: o.Kind,
-				Namespace: o.Namespace, Name: o.Name, Wave: o.Wave,
-			})
-		}
-	}
-	return append(all, opened...), opened
 }
 
 func sortedKeys(m map[string]bool) []string {

@@ -32,7 +32,10 @@ type Situation struct {
 	RunningHasHooks bool
 	// Failed is the newest operation if it failed; nil otherwise.
 	Failed *hub.Operation
-	Now    time.Time
+	// Changed is when something else that a failure may have come from was
+	// changed last: the project, or what the cluster serves.
+	Changed time.Time
+	Now     time.Time
 }
 
 // A Decision is what becomes of the candidate.
@@ -58,7 +61,7 @@ func Next(s Situation) Decision {
 		}
 		d.Unpin = true
 	}
-	if !s.Spec.Automated() {
+	if !s.Application.Follows(s.Spec) {
 		return d
 	}
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
@@ -86,12 +89,15 @@ func Next(s Situation) Decision {
 }
 
 // retriable says whether an equal snapshot deserves another try: its last
-// operation failed, nothing retries it, and the specification was changed
-// since the last decision. Without a change a failed target is not tried again
+// operation failed, nothing retries it, and something that the failure may
+// have come from was changed since: the specification, the project, or what
+// the cluster serves. Without a change a failed target is not tried again
 // (AUTO-04), however often the sources are looked at.
 func retriable(s Situation) bool {
-	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
-		s.Failed.Snapshot == s.Candidate.ID && s.Application.Status.PlannedGeneration != s.Application.Generation
+	if s.Failed == nil || s.Running != nil || s.Failed.RetryAt != nil || s.Failed.Snapshot != s.Candidate.ID {
+		return false
+	}
+	return s.Application.Status.PlannedGeneration != s.Application.Generation || s.Changed.After(s.Failed.CreatedAt)
 }
 
 func automatic(s Situation) *hub.Operation {
@@ -109,12 +115,31 @@ func automatic(s Situation) *hub.Operation {
 		Initiator: hub.Initiator{Automated: true},
 		Phase:     hub.Pending,
 		CreatedAt: s.Now,
-		Deadline:  s.Now.Add(DefaultDeadline),
 	}
 	if s.Spec.SyncPolicy != nil {
 		op.Options.SyncOptions = s.Spec.SyncPolicy.SyncOptions
 	}
+	op.Deadline = s.Now.Add(Timeout(op.Options.SyncOptions))
 	return op
+}
+
+// longest is what no operation is given more than.
+const longest = 7 * 24 * time.Hour
+
+// Timeout is how long an operation with these sync options may take.
+func Timeout(options []string) time.Duration {
+	text, found := hub.Option(options, hub.SyncTimeoutOption)
+	if !found {
+		return DefaultDeadline
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil || d < 0:
+		return DefaultDeadline
+	case d == 0 || d > longest: // 0 asks for no limit, and every operation has one
+		return longest
+	}
+	return d
 }
 
 // RetryOf is the retry block of a specification. Automated operations are
@@ -133,7 +158,7 @@ func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
 // not: no tries are left, or it was terminated by a person.
 func RetryAt(op hub.Operation, now time.Time) (at time.Time, ok bool) {
 	r := op.Options.Retry
-	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored || op.Kind == hub.DeleteOperation {
+	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored {
 		return time.Time{}, false
 	}
 	if r.Limit >= 0 && int64(op.Attempt) >= r.Limit {

@@ -236,7 +236,8 @@ type resolved struct {
 type job struct {
 	refresh hub.Refresh
 	spec    hub.ApplicationSpec
-	commits []string // by source
+	asked   hub.OperationID // the operation that it is rendered for alone; empty: for the target
+	commits []string        // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
 }
@@ -244,17 +245,21 @@ type job struct {
 // look resolves one application and answers it from recorded inputs if it
 // can. Nil means that nothing has to be rendered.
 func (r *round) look(ctx context.Context, f hub.Refresh) *job {
-	spec, err := hub.DecodeSpec(f.Application.Spec)
+	j := &job{refresh: f}
+	var err error
+	if j.spec, err = hub.DecodeSpec(f.Application.Spec); err == nil {
+		err = r.order(j)
+	}
+	spec := j.spec
 	if err == nil {
 		err = r.permits(f, spec)
 	}
 	if err != nil {
-		r.fail(f, hub.InvalidSpecError, err)
+		r.fail(j, hub.InvalidSpecError, err)
 		return nil
 	}
-	j := &job{refresh: f, spec: spec}
 	if j.commits, err = r.resolve(ctx, f, spec); err != nil {
-		r.fail(f, hub.ComparisonError, err)
+		r.fail(j, hub.ComparisonError, err)
 		return nil
 	}
 	j.params = ParamsHash(j.request(r.tenant, nil))
@@ -264,12 +269,12 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	old, err := r.answered(ctx, j)
 	switch {
 	case err != nil:
-		r.passing[f.Application.ID] = passes(err)
-		r.fail(f, hub.ComparisonError, err)
+		r.passing[f.Application.ID] = passes(err) && j.asked == ""
+		r.fail(j, hub.ComparisonError, err)
 		return nil
 	case old == nil:
 		return j
-	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f.Application, spec, old.ID):
+	case j.asked == "" && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
@@ -289,11 +294,34 @@ func passes(err error) bool {
 	return kind == fault.Offline || kind == fault.Internal
 }
 
+// order takes up the operation that waits for manifests of its own, if there
+// is one. The target is looked at again when these are there.
+func (r *round) order(j *job) (err error) {
+	if op := j.refresh.Application.Awaited(); op != nil {
+		j.asked = op.ID
+		j.spec, err = op.Options.Override.Apply(j.spec)
+	}
+	return err
+}
+
 // waits says whether the application has a target that automation should
 // take up though no input changed: after a change of policy, for instance.
-func waits(app hub.Application, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
-	return app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
-		app.Status.PlannedGeneration != app.Generation
+func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
+	app := f.Application
+	return app.Status.Hold != "" || app.Follows(spec) && app.Status.Accepted != target && app.Pin == nil ||
+		app.Status.PlannedGeneration != app.Generation || moved(f)
+}
+
+// moved says whether what an application depends on, apart from its sources,
+// was changed since it was looked at, or since its newest operation failed.
+func moved(f hub.Refresh) bool {
+	st := f.Application.Status
+	if f.Project != nil && st.RefreshedAt != nil && f.Project.UpdatedAt.After(*st.RefreshedAt) {
+		return true
+	}
+	op := st.Operation
+	return op != nil && (op.Phase == hub.Failed || op.Phase == hub.Errored) && f.Cluster != nil && f.Cluster.UpdatedAt.After(op.CreatedAt) &&
+		(st.RefreshedAt == nil || f.Cluster.UpdatedAt.After(*st.RefreshedAt))
 }
 
 func hasProblem(app hub.Application) bool {
@@ -384,8 +412,9 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 	return req
 }
 
-func (r *round) fail(f hub.Refresh, condition string, err error) {
-	if err == errNotFetched {
+func (r *round) fail(j *job, condition string, err error) {
+	f := j.refresh
+	if err == errNotFetched && j.asked == "" {
 		return
 	}
 	if fault.KindOf(err) == fault.Internal {
@@ -394,7 +423,7 @@ func (r *round) fail(f hub.Refresh, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err),
+		Condition: condition, Message: fault.Sentence(err), Operation: j.asked,
 	})
 }
 

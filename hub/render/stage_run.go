@@ -204,7 +204,9 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{
+		Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Operation: j.asked,
+	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -236,9 +238,9 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 
 func (r *round) failure(j *job, err error) outcome {
 	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
-	one.fail(j.refresh, hub.ComparisonError, err)
+	one.fail(j, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}
 	}
-	return outcome{failed: &one.failures[0], passing: passes(err)}
+	return outcome{failed: &one.failures[0], passing: passes(err) && j.asked == ""}
 }

@@ -15,7 +15,8 @@ type Config struct {
 	Parallel  int           // tasks of one kind at the same time; default 16
 	WaveDelay time.Duration // pause between two steps; default none
 	Poll      time.Duration // how often waited-for objects are looked at without a hint; default 5 s
-	Deadline  time.Time     // when the operation is given up; zero: never
+	Deadline  time.Time     // when the operation is given up; zero: never. It stands still while a person is asked to approve something
+	StepLimit time.Duration // what one step may take; 0: as long as the operation
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
 }
 
@@ -80,19 +81,17 @@ func (m *Machine) Terminate(why string) {
 func (m *Machine) Run(ctx context.Context) Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !m.config.Deadline.IsZero() {
-		var done context.CancelFunc
-		late := &Terminated{Why: "the operation's deadline has passed"}
-		ctx, done = context.WithDeadlineCause(ctx, m.config.Deadline, late)
-		defer done()
-	}
 	m.mu.Lock()
 	m.cancel = cancel
 	if m.terminated != nil {
 		cancel(m.terminated)
 	}
 	m.mu.Unlock()
-	return newRun(m).all(ctx)
+	r := newRun(m)
+	r.expire = func() { cancel(&Terminated{Why: "the operation's deadline has passed"}) }
+	defer r.wind(false)
+	r.wind(true)
+	return r.all(ctx)
 }
 
 // A run is the state of one Run. Only its own goroutine touches it.
@@ -104,6 +103,8 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
+	expire   func()          // ends the operation at its deadline
+	clock    *time.Timer     // of the deadline; nil while it stands still
 }
 
 func newRun(m *Machine) *run {
@@ -141,7 +142,13 @@ func (r *run) all(ctx context.Context) Result {
 		return r.ended(ctx, err)
 	}
 	if r.progress.Failure == "" && !r.progress.Over {
-		err := r.steps(ctx)
+		var err error
+		if r.plan.Approve != "" {
+			err = r.approved(ctx, r.plan.Approve)
+		}
+		if err == nil {
+			err = r.steps(ctx)
+		}
 		if err == nil {
 			r.progress.Over = true
 			err = r.saveHooked(ctx)
@@ -210,7 +217,7 @@ func (r *run) ended(ctx context.Context, err error) Result {
 		if r.waiting != "" {
 			message += "; it was " + r.waiting
 		}
-		if stuck := r.abort(context.WithoutCancel(ctx)); stuck != "" {
+		if stuck := r.abort(context.WithoutCancel(ctx), "terminated"); stuck != "" {
 			message += "; " + stuck
 		}
 		res := r.result(Failed, message)
