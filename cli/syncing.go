@@ -135,3 +135,30 @@ func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name st
 	}
 	return false, a.confirm(yes, "Apply these changes?")
 }
+
+// selectors reads "group:kind:namespace/name".
+func selectors(given []string) (*[]client.ResourceSelector, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	var out []client.ResourceSelector
+	for _, s := range given {
+		s, exclude := strings.CutPrefix(s, "!")
+		parts := strings.SplitN(s, ":", 3)
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)}
+		}
+		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
+		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
+			if ns == "" || n == "" {
+				return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)}
+			}
+			sel.Namespace, sel.Name = ref(ns), n
+		}
+		if exclude {
+			sel.Exclude = &exclude
+		}
+		out = append(out, sel)
+	}
+	return &out, nil
+}

@@ -20,18 +20,19 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
-	"shared/fault":    {},
-	"shared/logkey":   {},
-	"shared/version":  {},
-	"shared/seal":     {"shared/fault"},
-	"shared/chain":    {"shared/fault"},
-	"shared/run":      {"shared/fault", "shared/logkey"},
-	"shared/run/*":    {"shared/run"},
-	"shared/manifest": {"shared/fault", "shared/logkey"},
-	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
-	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
-	"shared/wave":     {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
-	"proto/*/*":       {},
+	"shared/fault":         {},
+	"shared/logkey":        {},
+	"shared/version":       {},
+	"shared/seal":          {"shared/fault"},
+	"shared/chain":         {"shared/fault"},
+	"shared/run":           {"shared/fault", "shared/logkey"},
+	"shared/run/*":         {"shared/run"},
+	"shared/manifest":      {"shared/fault", "shared/logkey"},
+	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
+	"shared/wave/wavetest": {},
+	"shared/tunnel":        {"shared/fault", "shared/logkey", "shared/run"},
+	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"proto/*/*":            {},
 
 	"shared/failpoint": {},
 

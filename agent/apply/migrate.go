@@ -2,8 +2,10 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -14,35 +16,38 @@ import (
 // clientSideManager is the field manager of kubectl's client-side apply.
 const clientSideManager = "kubectl-client-side-apply"
 
-// migrate takes over, before our first apply of an object, the fields that a
-// client-side apply owns, so that a field that leaves the manifests leaves the
-// object too (SYNC-23). Only metadata changes.
-func (a *app) migrate(ctx context.Context, s *sending) error {
-	if s.had || s.before == "" || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
-		return nil
+// migrate takes over, after our first apply of an object, the fields that a
+// client-side apply owns in it, and applies again: what has left the manifests
+// leaves the object (SYNC-23). out is the answer of the first apply, which
+// tells whether there is anything to take over.
+func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*manifest.Object, error) {
+	if s.had || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
+		return out, nil
 	}
 	manager := clientSideManager
 	if name, ok := manifest.Annotation(s.body, "client-side-apply-migration-manager"); ok && name != "" {
 		manager = name
 	}
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, s.place)
-		if err != nil || live == nil {
-			return err
+		if !slices.ContainsFunc(out.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+			return f.Manager == manager && f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == ""
+		}) {
+			return out, nil
 		}
-		text, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(manager), a.e.Manager)
+		text, err := csaupgrade.UpgradeManagedFieldsPatch(out, sets.New(manager), a.e.Manager)
 		if err != nil || text == nil {
-			return nil // its entries cannot be read, or none is the manager's: there is nothing to take over
+			return out, nil //nolint:nilerr // its entries cannot be read, so nothing can be taken over
 		}
 		_, err = a.e.kube.patch(ctx, patch{place: s.place, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
-		switch {
-		case err == nil:
+		if err == nil {
 			s.note = "took over the fields of " + manager
-			return nil
-		case apierrors.IsNotFound(err):
-			return nil
-		case try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
-			return err
+			return a.applyServerSide(ctx, s)
+		}
+		if try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+			return nil, err
+		}
+		if out, err = a.e.kube.get(ctx, s.place); err != nil || out == nil {
+			return a.applyServerSide(ctx, s)
 		}
 	}
 }
