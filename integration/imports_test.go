@@ -30,7 +30,9 @@ var mayImport = map[string][]string{
 	"shared/manifest":      {"shared/fault", "shared/logkey"},
 	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/wave/wavetest": {},
-	"shared/tunnel":        {"shared/fault", "shared/logkey", "shared/run"},
+	"shared/tunnel":        {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
+	"shared/trace":         {"shared/fault", "shared/logkey", "shared/version"},
+	"shared/telemetry":     {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
 	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
 	"proto/*/*":            {},
 
@@ -80,6 +82,8 @@ var homes = map[string][]string{
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
 	"github.com/google/go-containerregistry": {"integration/image"},
+	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/meter", "hub/daemon", "agent/meter", "agent/daemon", "integration/..."},
+	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }

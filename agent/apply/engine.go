@@ -78,6 +78,7 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
+	Meter    Meter                // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
@@ -122,6 +123,9 @@ func New(c Config) *Engine {
 	if c.Offset == nil {
 		c.Offset = func() time.Duration { return 0 }
 	}
+	if c.Meter == nil {
+		c.Meter = uncounted{}
+	}
 	if c.Parallel <= 0 {
 		c.Parallel = 32
 	}
@@ -151,7 +155,10 @@ func New(c Config) *Engine {
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
+	ctx, done := run.Watch(ctx, "engine", loopLimit)
+	defer done()
 	for {
+		run.Beat(ctx)
 		served := e.Mapper.Changed()
 		tick, stop := e.Clock.After(time.Minute)
 		select {
@@ -387,7 +394,9 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 		return false
 	}
 	ctx := e.life
-	e.workers.Go(func() { work(ctx) })
+	e.workers.Go(func() {
+		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
+	})
 	return true
 }
 

@@ -163,6 +163,7 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot
 		},
 		DeadlineUnix: op.Deadline.Unix(), Initiator: op.Initiator.Username, Automated: op.Initiator.Automated,
 		Attempt: uint32(op.Attempt), CreatedUnixNano: op.CreatedAt.UnixNano(),
+		Traceparent: op.Trace,
 	}
 	if !op.Options.Asked.IsZero() {
 		m.AskedUnixNano = op.Options.Asked.UnixNano()

@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Delete begins the deletion of an application. With cascade its objects go
@@ -48,7 +49,7 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, b
 	}
 	op := c.operation(a, hub.DeleteOperation, hub.Snapshot{}, by)
 	op.Options = hub.OperationOptions{Prune: true, Retry: &hub.Retry{Limit: -1}}
-	if err := c.destroy(a, clusters, d.Propagation, &op); err != nil {
+	if err := c.destroy(ctx, a, clusters, d.Propagation, &op); err != nil {
 		return nil, err
 	}
 	return c.touched(), c.write(ctx)
@@ -56,7 +57,7 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, b
 
 // destroy notes a state with the deletion hooks alone and tombstones for all
 // objects, and the operation that deletes them, if there is one.
-func (c *change) destroy(a hub.Application, clusters []hub.ClusterID, propagation string, op *hub.Operation) error {
+func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.ClusterID, propagation string, op *hub.Operation) error {
 	spec, err := hub.DecodeSpec(a.Spec)
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func (c *change) destroy(a hub.Application, clusters []hub.ClusterID, propagatio
 			op.Options.SyncOptions = append(op.Options.SyncOptions, "PrunePropagationPolicy="+propagation)
 		}
 		op.Cluster, op.Fence, op.Deadline = a.Cluster, generation, c.now.Add(plan.Timeout(op.Options.SyncOptions))
+		op.Trace = trace.Parent(ctx)
 		if hooks != nil {
 			op.Snapshot, op.Revision = hooks.ID, hooks.Revision
 		}
@@ -123,7 +125,7 @@ func (c *change) deleteAgain(ctx context.Context, app hub.Application, op hub.Op
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
-	if err := c.destroy(app, clusters, "", &next); err != nil {
+	if err := c.destroy(ctx, app, clusters, "", &next); err != nil {
 		return err
 	}
 	return c.write(ctx)
@@ -206,7 +208,7 @@ func Approve(ctx context.Context, tx Tx, app hub.ApplicationID) (hub.Operation, 
 		if err != nil || len(clusters) == 0 {
 			return op, err
 		}
-		if err := c.destroy(a, clusters, "", nil); err != nil {
+		if err := c.destroy(ctx, a, clusters, "", nil); err != nil {
 			return op, err
 		}
 		return op, c.write(ctx)

@@ -58,6 +58,16 @@ func TestSyncRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := func(commit string) {
+		t.Helper()
+		condition(t, "requests", func(x stack.App) error {
+			if x.Status.Sync.Revision != commit {
+				return fmt.Errorf("its target is %s", x.Status.Sync.Revision)
+			}
+			return nil
+		})
+	}
+	at(first)
 	cli(t, "app", "sync", "requests", "--info", "ticket=42", "--reason", "first")
 	live(t, "requests", "a", value("two"))
 	t.Run("SYNC-29 infos are kept with the operation", func(t *testing.T) {
@@ -66,13 +76,15 @@ func TestSyncRequests(t *testing.T) {
 			t.Errorf("the application shows %s", out)
 		}
 	})
-	if _, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three"), "app/b.yaml": configMap("b", "three")}); err != nil {
+	third, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three"), "app/b.yaml": configMap("b", "three")})
+	if err != nil {
 		t.Fatal(err)
 	}
+	at(third)
 	cli(t, "app", "sync", "requests")
 	live(t, "requests", "a", value("three"))
 	t.Run("SYNC-06 SYNC-01 an older revision is applied by hand, and the application is OutOfSync afterwards", func(t *testing.T) {
-		cli(t, "app", "sync", "requests", "--revision", string(first), "--prune", "--async")
+		cli(t, "app", "sync", "requests", "--revision", first, "--prune", "--async")
 		live(t, "requests", "a", value("two"))
 		if err := s.Clusters["in-cluster"].WaitGone(within(t, 30*time.Second), configMaps, "requests", "b"); err != nil {
 			t.Error(err)
@@ -129,7 +141,7 @@ func TestApprovals(t *testing.T) {
 	deploy(t, "approvals", repo.URL(), "app", "")
 	settled(t, "approvals")
 	waiting := func(x stack.App) error {
-		if !strings.Contains(x.Status.OperationState.Message, "waiting for approval to delete") {
+		if x.Status.OperationState == nil || !strings.Contains(x.Status.OperationState.Message, "waiting for approval to delete") {
 			return fmt.Errorf("the operation says %q", x.Status.OperationState.Message)
 		}
 		return nil

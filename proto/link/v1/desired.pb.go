@@ -1795,6 +1795,7 @@ type Operation struct {
 	Automated       bool                   `protobuf:"varint,8,opt,name=automated,proto3" json:"automated,omitempty"`
 	Attempt         uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CreatedUnixNano int64                  `protobuf:"varint,10,opt,name=created_unix_nano,json=createdUnixNano,proto3" json:"created_unix_nano,omitempty"`
+	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                             // W3C trace context of what asked for it; empty: none
 	AskedUnixNano   int64                  `protobuf:"varint,60,opt,name=asked_unix_nano,json=askedUnixNano,proto3" json:"asked_unix_nano,omitempty"` // approvals from then on count for it; 0: from its own time on
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1898,6 +1899,13 @@ func (x *Operation) GetCreatedUnixNano() int64 {
 		return x.CreatedUnixNano
 	}
 	return 0
+}
+
+func (x *Operation) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 func (x *Operation) GetAskedUnixNano() int64 {
@@ -2344,7 +2352,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
-	"\x04wave\x18\a \x01(\x11R\x04wave\"\x8a\x03\n" +
+	"\x04wave\x18\a \x01(\x11R\x04wave\"\xac\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.link.v1.OperationKindR\x04kind\x12\x14\n" +
@@ -2356,7 +2364,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tautomated\x18\b \x01(\bR\tautomated\x12\x18\n" +
 	"\aattempt\x18\t \x01(\rR\aattempt\x12*\n" +
 	"\x11created_unix_nano\x18\n" +
-	" \x01(\x03R\x0fcreatedUnixNano\x12&\n" +
+	" \x01(\x03R\x0fcreatedUnixNano\x12 \n" +
+	"\vtraceparent\x18\v \x01(\tR\vtraceparent\x12&\n" +
 	"\x0fasked_unix_nano\x18< \x01(\x03R\raskedUnixNano\"\xee\x03\n" +
 	"\aOptions\x12\x14\n" +
 	"\x05prune\x18\x01 \x01(\bR\x05prune\x12\x17\n" +
