@@ -67,6 +67,15 @@ func TestSyncRequests(t *testing.T) {
 			return nil
 		})
 	}
+	rest := func() {
+		t.Helper()
+		condition(t, "requests", func(x stack.App) error {
+			if x.Status.OperationState.Phase != "Succeeded" {
+				return fmt.Errorf("the operation is %s", x.Status.OperationState.Phase)
+			}
+			return nil
+		})
+	}
 	at(first)
 	cli(t, "app", "sync", "requests", "--info", "ticket=42", "--reason", "first")
 	live(t, "requests", "a", value("two"))
@@ -96,6 +105,7 @@ func TestSyncRequests(t *testing.T) {
 			return nil
 		})
 	})
+	rest()
 	t.Run("SYNC-31 a preview shows the difference before anything is applied", func(t *testing.T) {
 		out := cli(t, "app", "sync", "requests", "--preview-changes", "--yes")
 		if !strings.Contains(out, "three") || !strings.Contains(out, "=====") {
@@ -112,14 +122,10 @@ func TestSyncRequests(t *testing.T) {
 		live(t, "requests", "a", value("mine"))
 	})
 	t.Run("SYNC-03 SYNC-04 a selective dry run changes and records nothing", func(t *testing.T) {
+		rest()
 		before := strings.Count(cli(t, "app", "history", "requests"), "\n")
 		cli(t, "app", "sync", "requests", "--dry-run", "--resource", ":ConfigMap:requests/a", "--async")
-		condition(t, "requests", func(x stack.App) error {
-			if x.Status.OperationState.Phase != "Succeeded" {
-				return fmt.Errorf("it is %s", x.Status.OperationState.Phase)
-			}
-			return nil
-		})
+		rest()
 		live(t, "requests", "a", value("mine"))
 		if after := strings.Count(cli(t, "app", "history", "requests"), "\n"); after != before {
 			t.Errorf("the history grew from %d to %d lines", before, after)
