@@ -27,6 +27,7 @@ type Unchanged struct {
 	Revision    string
 	Revisions   []string
 	RefreshedAt time.Time
+	Lease       int64 // of the work that it came from; 0: none guards it
 }
 
 // A Rendered is the complete, error-free result of rendering one application,
@@ -41,6 +42,7 @@ type Rendered struct {
 	Revisions   []string
 	Operation   OperationID // it was rendered for this operation alone; empty: for the target
 	Trace       string      // what it continues; empty: nothing
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -51,6 +53,7 @@ type RefreshFailure struct {
 	Condition   string      // InvalidSpecError or ComparisonError
 	Message     string      // one sentence for people
 	Operation   OperationID // that alone has failed; empty: the application has
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds

@@ -11,15 +11,19 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Unchanged records that applications stand at new commits without a change.
 func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.Unchanged(ctx, apps)
+		good, err := stillOurs(ctx, d, tx, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.Unchanged(ctx, good)
 	})
 }
 
@@ -27,24 +31,14 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		var own []hub.RefreshFailure
-		for _, f := range failures {
-			if f.Operation == "" {
-				own = append(own, f)
-				continue
-			}
-			// It alone has failed; the target was not even looked at.
-			if err := tx.EndOperation(ctx, f.Operation, hub.Failed, "its manifests cannot be rendered: "+f.Message); err != nil && fault.KindOf(err) != fault.Missing {
-				return nil, err
-			}
-			if err := tx.Enqueue(ctx, WorkRefresh, string(f.Application), time.Now(), false); err != nil {
-				return nil, err
-			}
+		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		if err == nil {
+			good, err = failAwaited(ctx, tx, good)
 		}
-		if len(own) == 0 {
-			return nil, nil
+		if err != nil || len(good) == 0 {
+			return nil, err
 		}
-		return nil, tx.SetFailures(ctx, own)
+		return nil, tx.SetFailures(ctx, good)
 	})
 }
 
@@ -61,7 +55,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wakes.wake(c)
+		d.Wake(c)
 	}
 	d.changed(tenant)
 	return nil
@@ -76,7 +70,11 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 	}
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.rendered(ctx, results, sealed); err != nil {
+		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		if err := c.rendered(ctx, good, sealed); err != nil {
 			return nil, err
 		}
 		return c.touched(), nil
@@ -95,17 +93,30 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		return nil, err
 	}
 	var out []hub.SealedObject
+	seen := map[hub.Digest]bool{}
+	add := func(plain []byte) (hub.Digest, error) {
+		digest := hub.Digest(seal.Digest(keys.Digest, plain))
+		if seen[digest] {
+			return digest, nil // as another application has it
+		}
+		seen[digest] = true
+		body, sealed := d.recent.get(tenant, digest)
+		var err error
+		if !sealed {
+			body, err = seal.SealBlob(keys.Object, digest, plain)
+		}
+		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
+		return digest, err
+	}
 	for i := range results {
 		s := &results[i].Snapshot
 		if results[i].Reused {
 			continue
 		}
 		s.ID = hub.NewID[hub.SnapshotID]()
-		sealed, err := sealBodies(keys, s, results[i].Bodies)
-		if err != nil {
+		if err := nameBodies(s, results[i].Bodies, add); err != nil {
 			return nil, err
 		}
-		out = append(out, sealed...)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
 	d.recent.put(tenant, out)

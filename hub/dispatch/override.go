@@ -127,27 +127,53 @@ func Local(ctx context.Context, tx Tx, keys Keys, app hub.ApplicationID, req hub
 // sealBodies names and seals the bodies of a snapshot.
 func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject, error) {
 	var out []hub.SealedObject
-	add := func(plain []byte) (hub.Digest, error) {
+	err := nameBodies(s, bodies, func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
 		body, err := seal.SealBlob(keys.Object, digest, plain)
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
-	}
+	})
+	return out, err
+}
+
+// nameBodies gives the objects of a snapshot their digests, as add seals them,
+// and adds the list of a long one.
+func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Digest, error)) error {
 	var err error
 	for n, body := range bodies {
 		if s.Objects[n].Digest, err = add(body); err != nil {
-			return nil, fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
+			return fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
 		}
 	}
 	if len(s.Objects) <= maxInlineRefs {
-		return out, nil
+		return nil
 	}
 	list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.List, err = add(list); err != nil {
-		return nil, fmt.Errorf("seal the object list of a snapshot: %w", err)
+		return fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
 	}
-	return out, nil
+	return nil
+}
+
+// failAwaited ends the operations whose own manifests could not be rendered,
+// and gives the failures that are their applications'. The target of the
+// others was not even looked at.
+func failAwaited(ctx context.Context, tx Tx, failures []hub.RefreshFailure) (own []hub.RefreshFailure, err error) {
+	for _, f := range failures {
+		if f.Operation == "" {
+			own = append(own, f)
+			continue
+		}
+		err := tx.EndOperation(ctx, f.Operation, hub.Failed, "its manifests cannot be rendered: "+f.Message)
+		if err != nil && fault.KindOf(err) != fault.Missing {
+			return nil, err
+		}
+		if err := tx.Enqueue(ctx, WorkRefresh, string(f.Application), time.Now(), false); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
 }

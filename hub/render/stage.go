@@ -190,7 +190,10 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		commits: map[resolveKey]resolved{}, now: time.Now(),
+	}
 	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
 		return nil, err
@@ -227,8 +230,10 @@ type round struct {
 	*Stage
 	tenant    hub.TenantID
 	now       time.Time
+	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
+	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
@@ -292,6 +297,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
 				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+				Lease: r.leases[f.Application.ID],
 			})
 		}
 		return nil
@@ -436,7 +442,7 @@ func (r *round) fail(j *job, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err), Operation: j.asked,
+		Condition: condition, Message: fault.Sentence(err), Operation: j.asked, Lease: r.leases[f.Application.ID],
 	})
 }
 
