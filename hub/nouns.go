@@ -199,6 +199,8 @@ type ApplicationStatus struct {
 	// PlannedGeneration is the generation that the newest desired state was
 	// planned for; behind Generation means that a change of spec waits.
 	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
+	// PlannedProject is the version of the project that it was planned for.
+	PlannedProject int64 `json:"plannedProject,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.

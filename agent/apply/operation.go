@@ -79,17 +79,17 @@ func (a *app) deadline(o inventory.Operation) time.Time {
 	if at <= 0 {
 		return a.e.Clock.Now().Add(longest)
 	}
-	return time.Unix(at, 0).Add(-a.e.Offset())
+	own := time.Unix(at, 0).Add(-a.e.Offset())
+	p, _ := (&ledger{app: a, op: o.ID}).Load()
+	asked := p.Extended(own).Sub(own)
+	return a.extended(o, own.Add(asked)).Add(-asked) // windows may close after the approval too
 }
 
 // limit is deadline with what a person takes to approve something. The
 // machine adds that by itself.
 func (a *app) limit(o inventory.Operation) time.Time {
-	p, ok := (&ledger{app: a, op: o.ID}).Load()
-	switch {
-	case !ok:
-		return a.deadline(o)
-	case p.Waits():
+	p, _ := (&ledger{app: a, op: o.ID}).Load()
+	if p.Waits() {
 		return a.e.Clock.Now().Add(longest)
 	}
 	return p.Extended(a.deadline(o))
@@ -154,7 +154,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	defer g.record(outer)
 	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
 		WaveDelay: min(span(t.options, "WaveDelay"), time.Minute), StepLimit: span(t.options, "StepTimeout"),
-		Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
+		Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update, Gate: a.gate(o),
 	})
 	a.mu.Lock()
 	a.running.hooks = plan.Hooked()

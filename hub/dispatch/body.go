@@ -86,6 +86,12 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 	if spec.SyncPolicy != nil {
 		p.SyncOptions = spec.SyncPolicy.SyncOptions
 	}
+	for _, w := range project.WindowsOf(app.Name, spec.Destination) {
+		p.Windows = append(p.Windows, &linkv1.SyncWindow{
+			Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
+			ManualSync: w.ManualSync, SyncOverrun: w.SyncOverrun, SelfHeal: w.SelfHeal,
+		})
+	}
 	for _, d := range spec.IgnoreDifferences {
 		p.Ignore = append(p.Ignore, &linkv1.IgnoreRule{
 			Group: d.Group, Kind: d.Kind, Name: d.Name, Namespace: d.Namespace,

@@ -86,7 +86,7 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	c.moved = append(c.moved, moved{st, opened, op, nil})
 	c.targets = append(c.targets, hub.TargetChange{
 		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,
-		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Unpin: a.Pin != nil,
+		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Project: c.versions[a.Project], Unpin: a.Pin != nil,
 	})
 	return nil
 }

@@ -160,11 +160,11 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 	if op, ok := c.open[id]; ok {
 		running = &op
 	}
-	if err := plan.Check(a, running); err != nil {
-		return a, hub.ApplicationSpec{}, err
-	}
 	spec, err := hub.DecodeSpec(a.Spec)
-	return a, spec, err
+	if err != nil {
+		return a, spec, err
+	}
+	return a, spec, plan.Check(a, running, c.windows(a, spec), c.now)
 }
 
 func (c *change) operation(a hub.Application, kind hub.OperationKind, s hub.Snapshot, by hub.Initiator) hub.Operation {

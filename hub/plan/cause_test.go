@@ -24,13 +24,14 @@ func TestChangeOfCause(t *testing.T) {
 		change func(*plan.Situation)
 		want   bool
 	}{
-		"AUTO-04 nothing was changed: it is not tried again":               {func(*plan.Situation) {}, false},
-		"AUTO-04 the specification was changed":                            {func(s *plan.Situation) { s.Application.Generation = 3 }, true},
-		"AUTO-04 the project or what the cluster serves was changed since": {func(s *plan.Situation) { s.Changed = moment().Add(time.Minute) }, true},
-		"AUTO-04 ... before it failed":                                     {func(s *plan.Situation) { s.Changed = moment().Add(-time.Minute) }, false},
-		"AUTO-04 a newer revision":                                         {func(s *plan.Situation) { s.Candidate.ID = "s2" }, true},
+		"AUTO-04 nothing was changed: it is not tried again": {func(*plan.Situation) {}, false},
+		"AUTO-04 the specification was changed":              {func(s *plan.Situation) { s.Application.Generation = 3 }, true},
+		"AUTO-04 the project was changed":                    {func(s *plan.Situation) { s.Changed = true }, true},
+		"AUTO-04 what the cluster serves was changed since":  {func(s *plan.Situation) { s.Served = moment().Add(time.Minute) }, true},
+		"AUTO-04 ... before it failed":                       {func(s *plan.Situation) { s.Served = moment().Add(-time.Minute) }, false},
+		"AUTO-04 a newer revision":                           {func(s *plan.Situation) { s.Candidate.ID = "s2" }, true},
 		"SYNC-28 a retry is planned already": {func(s *plan.Situation) {
-			s.Changed = moment().Add(time.Minute)
+			s.Changed, s.Served = true, moment().Add(time.Minute)
 			f := *failed
 			f.RetryAt = &s.Now
 			s.Failed = &f

@@ -324,18 +324,20 @@ func (r *round) order(j *job) (err error) {
 }
 
 // waits says whether the application has a target that automation should
-// take up though no input changed: after a change of policy, for instance.
+// take up though no input changed: after a change of policy or of the project,
+// for instance.
 func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
 	app := f.Application
 	return app.Status.Hold != "" || app.Follows(spec) && app.Status.Accepted != target && app.Pin == nil ||
 		app.Status.PlannedGeneration != app.Generation || moved(f)
 }
 
-// moved says whether what an application depends on, apart from its sources,
-// was changed since it was looked at, or since its newest operation failed.
+// moved says whether the project is another one than the application was
+// planned for, or what the cluster serves was changed since the application
+// was looked at, after its newest operation had begun and failed.
 func moved(f hub.Refresh) bool {
 	st := f.Application.Status
-	if f.Project != nil && st.RefreshedAt != nil && f.Project.UpdatedAt.After(*st.RefreshedAt) {
+	if f.Project != nil && f.Project.Version != st.PlannedProject {
 		return true
 	}
 	op := st.Operation

@@ -41,7 +41,8 @@ func (r *run) approved(ctx context.Context, why string) error {
 		return nil
 	}
 	target, able := r.target.(Approver)
-	for asked := false; ; asked = true {
+	asked := false
+	for ; ; asked = true {
 		hint := r.target.Changed() // before asking, so that no answer is missed
 		if able && target.Approved() {
 			break
@@ -62,7 +63,10 @@ func (r *run) approved(ctx context.Context, why string) error {
 		r.progress.Asked = r.progress.Granted
 	}
 	r.wind(true)
-	return r.save(ctx)
+	if err := r.save(ctx); err != nil || !asked {
+		return err
+	}
+	return r.pass(ctx) // much may have changed meanwhile
 }
 
 // ask stops the deadline and writes down that a person is being asked.
@@ -76,7 +80,7 @@ func (r *run) ask(ctx context.Context) error {
 }
 
 // wind lets the time until the deadline run, or makes it stand still. What a
-// person took to approve is added to it.
+// person took to approve is added to it, and what the gate took.
 func (r *run) wind(on bool) {
 	if r.clock != nil {
 		r.clock.Stop()
@@ -86,7 +90,7 @@ func (r *run) wind(on bool) {
 	if !on || r.config.Deadline.IsZero() || (!p.Asked.IsZero() && p.Granted.IsZero()) {
 		return
 	}
-	r.clock = time.AfterFunc(time.Until(r.config.Deadline.Add(p.Granted.Sub(p.Asked))), r.expire)
+	r.clock = time.AfterFunc(time.Until(p.Extended(r.config.Deadline).Add(r.held)), r.expire)
 }
 
 // Waits says whether an operation with this progress waits for a person, so

@@ -18,6 +18,12 @@ type Config struct {
 	Deadline  time.Time     // when the operation is given up; zero: never. It stands still while a person is asked to approve something
 	StepLimit time.Duration // what one step may take; 0: as long as the operation
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
+	// Gate is asked before each step but the first, and once a person has
+	// approved something, and waits while the operation must not go on; why
+	// tells people meanwhile. An error ends the operation without running
+	// anything more. The time of waiting does not count towards the deadline.
+	// May be nil.
+	Gate func(ctx context.Context, why func(string)) error
 }
 
 // leastPause keeps a target that hints all the time from being asked all the time.
@@ -103,6 +109,7 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
+	held     time.Duration   // for which the gate kept steps back
 	expire   func()          // ends the operation at its deadline
 	clock    *time.Timer     // of the deadline; nil while it stands still
 }

@@ -98,6 +98,9 @@ func (r *run) steps(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := r.gate(ctx, i); err != nil {
+			return err
+		}
 		failpoint.Here(failpoint.WaveStepBefore)
 		if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
 			return err
@@ -113,6 +116,32 @@ func (r *run) steps(ctx context.Context) error {
 		return err
 	}
 	return r.prune(ctx, left, &[]Item{})
+}
+
+// gate waits until the step with a number may begin.
+func (r *run) gate(ctx context.Context, step int) error {
+	if step == 0 {
+		return nil
+	}
+	return r.pass(ctx)
+}
+
+// pass waits while the operation must not go on; the deadline stands still
+// meanwhile.
+func (r *run) pass(ctx context.Context) error {
+	if r.config.Gate == nil {
+		return nil
+	}
+	r.wind(false)
+	since := time.Now()
+	err := r.config.Gate(ctx, r.say)
+	r.held += time.Since(since)
+	r.wind(true)
+	r.say("")
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &failure{message: fault.Sentence(err), final: true}
 }
 
 // complete says whether a step was done before a restart.
