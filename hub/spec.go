@@ -265,6 +265,9 @@ type ProjectSpec struct {
 	Roles                      []ProjectRole   `json:"roles,omitempty"`
 	SyncWindows                []window.Window `json:"syncWindows,omitempty"`
 	OrphanedResources          json.RawMessage `json:"orphanedResources,omitempty"`
+	// Prunes is what one operation of an application may delete without
+	// approval; it comes from an annotation of the project.
+	Prunes PruneLimit `json:"-"`
 }
 
 // A GroupKind names a kind; either part may be a glob. Name may limit it.

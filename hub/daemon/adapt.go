@@ -277,12 +277,36 @@ func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.Applicatio
 	return dispatch.Terminate(ctx, t, app, by)
 }
 
-func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
+func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
 	t, err := tenantOf(tx)
 	if err != nil {
 		return nil, err
 	}
-	return dispatch.Delete(ctx, t, app, cascade, by)
+	return dispatch.Delete(ctx, t, app, d, by)
+}
+
+func (deployer) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Local(ctx, t, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
+}
+
+func (deployer) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Approve(ctx, t, app)
+}
+
+func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dispatch.Abandon(ctx, t, app)
 }
 
 func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
