@@ -78,6 +78,11 @@ const looking = 2
 // to look at does not wait for slow renders of the same tenant.
 const batches = 4
 
+// breath is how long the next work waits while some is being done: what comes
+// one by one, such as applications that are being created, is cheaper taken
+// together.
+const breath = 40 * time.Millisecond
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
 // Each tenant's applications are worked on apart, so that slow renders of one
@@ -141,6 +146,7 @@ func (s *Stage) Run(ctx context.Context) error {
 				s.batch(ctx, tenant, mine)
 			})
 		}
+		s.breathe(ctx)
 	}
 	return nil
 }

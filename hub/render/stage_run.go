@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -64,6 +65,17 @@ func (s *Stage) end(tenant hub.TenantID) {
 	select {
 	case s.freed <- struct{}{}:
 	default: // it is known already
+	}
+}
+
+// breathe waits a moment, or until the first batch has ended.
+func (s *Stage) breathe(ctx context.Context) {
+	t := time.NewTimer(breath)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.freed:
+	case <-t.C:
 	}
 }
 
