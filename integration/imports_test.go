@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"hub":          {"shared/fault", "shared/manifest", "shared/health", "shared/window"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
-	"hub/dispatch": {"hub", "hub/plan", "shared/*", "proto/*/*"},
+	"hub/dispatch": {"hub", "hub/plan", "hub/gather", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/store":    {"hub", "hub/store/...", "shared/*"},

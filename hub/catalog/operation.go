@@ -195,11 +195,7 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 	if err != nil {
 		return err
 	}
-	for _, s := range spec.EffectiveSources() {
-		url, err := hub.NormalizeRepoURL(s.RepoURL)
-		if err != nil {
-			continue // its condition says so already
-		}
+	for _, url := range spec.RepoURLs() {
 		repo, err := w.RepositoryByURL(ctx, url)
 		if fault.KindOf(err) == fault.Missing {
 			continue

@@ -233,11 +233,7 @@ func (c *change) refetch(ctx context.Context, app hub.Application) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range spec.EffectiveSources() {
-		url, err := hub.NormalizeRepoURL(s.RepoURL)
-		if err != nil {
-			continue // its condition says so already
-		}
+	for _, url := range spec.RepoURLs() {
 		repo, err := c.tx.RepositoryByURL(ctx, url)
 		if fault.KindOf(err) == fault.Missing {
 			continue

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/gather"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/capstan-cd/capstan/shared/gather"
+	"github.com/capstan-cd/capstan/hub/gather"
 )
 
 func TestGatherer(t *testing.T) {
