@@ -58,3 +58,9 @@ func otherUID(err error) bool {
 func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
+
+// unknownResource says whether the server does not know the resource itself,
+// whatever the object's name.
+func unknownResource(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")
+}

@@ -31,8 +31,8 @@ type Mapper interface {
 	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Find is Resource, but looks once more if the last look was a moment ago.
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
-	// Forget makes the next search that fails look at the server anew.
-	Forget()
+	// Forget makes the next search for a kind look at the server anew.
+	Forget(gvk schema.GroupVersionKind)
 	// Changed closes when other kinds are served than before.
 	Changed() <-chan struct{}
 }

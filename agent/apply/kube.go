@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -287,7 +288,10 @@ func explain(err error, key manifest.Key, doing string) error {
 	}
 	kind, fix := sort(err)
 	said := status.Status().Message
-	if key.Kind == "Secret" {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		said = "the API server does not accept the agent's credentials"
+	case key.Kind == "Secret":
 		said = withoutValues(err)
 	}
 	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", said), key.Describe(), fix)
@@ -301,9 +305,16 @@ func hushed(err error, key manifest.Key) error {
 	return err
 }
 
-// withoutValues says why a Secret was refused without what the server quotes.
+// withoutValues says why a Secret was refused without what the server quotes,
+// and without what an admission policy says, which may have been made from
+// the Secret.
 func withoutValues(err error) string {
 	reason := apierrors.ReasonForError(err)
+	for _, end := range [...]string{" denied the request", " denied request"} {
+		if who, _, found := strings.Cut(err.Error(), end); found && (strings.HasPrefix(who, "admission webhook ") || strings.Contains(who, "ValidatingAdmissionPolicy ")) {
+			return who + end + "; what it says of a Secret is not shown"
+		}
+	}
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return err.Error()
 	}
@@ -331,7 +342,7 @@ func sort(err error) (kind fault.Kind, fix string) {
 	case apierrors.IsForbidden(err):
 		return fault.Denied, "give the agent's ServiceAccount the right, or fix what the admission policy objects to"
 	case apierrors.IsUnauthorized(err):
-		return fault.Offline, "the agent's credentials are no longer accepted by the API server"
+		return fault.Offline, "see whether the agent's ServiceAccount is there and its token is renewed"
 	case apierrors.IsNotFound(err):
 		return fault.Missing, "create what is missing first, in an earlier wave, or set CreateNamespace=true for a namespace"
 	case immutable(err):

@@ -134,6 +134,9 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
 		l.health, l.message = "", ""
 	}
+	if held := o.GetFinalizers(); l.deleting && len(held) > 0 {
+		l.message = "being deleted, held by finalizer " + strings.Join(held, ", ")
+	}
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
 	if len(managers) > 0 {

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -101,10 +102,10 @@ func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace strin
 	namespaced, known := scopes[d.gvk]
 	if !known {
 		_, scope, err := e.Mapper.Resource(ctx, d.gvk)
-		switch fault.KindOf(err) {
-		case "":
+		switch {
+		case err == nil:
 			namespaced = scope
-		case fault.Missing:
+		case fault.KindOf(err) == fault.Missing, groupAway(err):
 			s.unserved = true
 			namespaced = true
 		default:
@@ -120,6 +121,13 @@ func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace strin
 		d.key.Namespace = namespace
 	}
 	return d, nil
+}
+
+// groupAway says whether a kind could not be found because the server of its
+// group does not answer.
+func groupAway(err error) bool {
+	var away interface{ GroupAway() }
+	return errors.As(err, &away)
 }
 
 func (e *Engine) readList(ctx context.Context, digest []byte) ([]*linkv1.ObjectRef, error) {

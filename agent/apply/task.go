@@ -325,7 +325,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 		if fault.KindOf(err) != fault.Missing || !it.MadeHere || t.app.e.Clock.Now().After(until) {
 			return w, err
 		}
-		t.app.e.Mapper.Forget()
+		t.app.e.Mapper.Forget(d.gvk)
 		if run.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
 			return w, err
 		}

@@ -111,11 +111,21 @@ func (s *sending) outcome(out *manifest.Object) written {
 	return w
 }
 
-// send writes by the way that options and the API server allow.
+// send writes an object. That the server does not know the resource any more
+// under which its kind was served makes the next write look for it anew.
 func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if s.problem != nil {
 		return nil, s.problem
 	}
+	out, err := a.sendBy(ctx, s)
+	if unknownResource(err) {
+		a.e.Mapper.Forget(s.body.GroupVersionKind())
+	}
+	return out, err
+}
+
+// sendBy writes by the way that options and the API server allow.
+func (a *app) sendBy(ctx context.Context, s *sending) (*manifest.Object, error) {
 	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/inventory"
@@ -105,6 +106,12 @@ type kubernetes struct {
 
 func connect(conf *rest.Config) (kubernetes, error) {
 	conf.WarningHandler = rest.NoWarnings{}
+	if file := conf.BearerTokenFile; file != "" {
+		// A token that is refused is read again at once; the client's own way
+		// goes on with it for up to a minute.
+		conf.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+		conf.BearerToken, conf.BearerTokenFile = "", ""
+	}
 	client, err := rest.HTTPClientFor(conf)
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)

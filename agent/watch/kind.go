@@ -31,6 +31,11 @@ const (
 // errRelist says that the watch cannot go on from where it was.
 var errRelist = errors.New("the watch's version is gone")
 
+// errVanished says that the server does not know a resource that it has served.
+// Whether it serves the kind at all is to be read again, after a pause: what
+// it says of itself lags behind.
+var errVanished = errors.New("the resource is not served any more")
+
 // errElsewhere says that a kind is not one of namespaces.
 var errElsewhere = errors.New("the kind is cluster-scoped, and only namespaces are watched")
 
@@ -65,7 +70,7 @@ func (k *kind) run(ctx context.Context) {
 		case errors.Is(err, errElsewhere):
 			k.awaitChange(ctx)
 			continue
-		case fault.KindOf(err) == fault.Missing:
+		case fault.KindOf(err) == fault.Missing && !errors.Is(err, errVanished):
 			k.report(ctx, err)
 			k.awaitKind(ctx)
 			continue
@@ -235,8 +240,8 @@ func (k *kind) classify(err error, doing string) error {
 		return fmt.Errorf("%s %s: %w", doing, k.gvk.Kind, errRelist)
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		k.version = ""
-		k.w.mapper.Forget()
-		return fault.Wrap(fault.Missing, err, "the cluster does not serve kind %s of %s", k.gvk.Kind, k.gvk.GroupVersion())
+		k.w.mapper.Forget(k.gvk)
+		return fault.Wrap(fault.Missing, errors.Join(errVanished, err), "the cluster does not serve kind %s of %s", k.gvk.Kind, k.gvk.GroupVersion())
 	case apierrors.IsForbidden(err):
 		where := "this cluster"
 		if k.namespace != "" {

@@ -32,6 +32,7 @@ type Mapper struct {
 
 	mu      sync.RWMutex
 	byKind  map[schema.GroupVersionKind]Mapping
+	away    map[schema.GroupVersion]bool // whose server did not answer at the last reading
 	version string
 	read    time.Time // of the last reading; zero: none yet, or it is known to be old
 	changed chan struct{}
@@ -42,8 +43,19 @@ func NewMapper(api *API) *Mapper {
 	return &Mapper{api: api, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
 }
 
+// awayError says that the server of a group, which is another one than the API
+// server, does not answer.
+type awayError struct{ group schema.GroupVersion }
+
+func (e awayError) Error() string { return "no answer of the server of " + e.group.String() }
+
+// GroupAway tells this error from others for callers that know nothing of
+// this package.
+func (awayError) GroupAway() {}
+
 // Mapping finds a kind. A kind that is not served is fault.Missing, after a
-// fresh look at the server.
+// fresh look at the server; one that cannot be found because the server of its
+// group is away is fault.Offline.
 func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
 	if found, ok := m.Known(gvk); ok {
 		return found, nil
@@ -53,6 +65,12 @@ func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapp
 	}
 	if found, ok := m.Known(gvk); ok {
 		return found, nil
+	}
+	m.mu.RLock()
+	away := m.away[gvk.GroupVersion()]
+	m.mu.RUnlock()
+	if away {
+		return Mapping{}, fault.Wrap(fault.Offline, awayError{gvk.GroupVersion()}, "the server of %s does not answer, so kind %s cannot be found", gvk.GroupVersion(), gvk.Kind)
 	}
 	return Mapping{}, fault.New(fault.Missing, "the cluster does not serve kind %s of %s", gvk.Kind, gvk.GroupVersion())
 }
@@ -91,11 +109,14 @@ func (m *Mapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 	return found, ok
 }
 
-// Forget makes the next Refresh read again at once: a kind came or went.
-func (m *Mapper) Forget() {
+// Forget drops what is known of a kind, because the server has shown that it
+// is not so any more: the next search for it reads again, at once.
+func (m *Mapper) Forget(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read = time.Time{}
+	byKind := maps.Clone(m.byKind)
+	delete(byKind, gvk)
+	m.byKind, m.read = byKind, time.Time{}
 }
 
 // Changed gives a channel that closes at the next reading that found
@@ -135,7 +156,7 @@ func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[sch
 		}
 	}
 	same := maps.Equal(next, m.byKind)
-	m.byKind, m.read = next, time.Now()
+	m.byKind, m.away, m.read = next, stale, time.Now()
 	if !same {
 		close(m.changed)
 		m.changed = make(chan struct{})

@@ -3,6 +3,7 @@ package watch_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -101,6 +102,7 @@ func TestMapper(t *testing.T) {
 	t.Parallel()
 	configMap := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	metrics := schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "NodeMetrics"}
+	other := schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Other"}
 	t.Run("kinds are read once, and only a kind looked for in vain is asked for again", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
@@ -144,7 +146,7 @@ func TestMapper(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.text("/apis", groupsWith("Stale", ""))
-		m.Forget()
+		m.Forget(other)
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -153,13 +155,49 @@ func TestMapper(t *testing.T) {
 		}
 		s.text("/apis", groupsWith("Current", ""))
 		changed := m.Changed()
-		m.Forget()
+		m.Forget(other)
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		<-changed
 		if _, ok := m.Known(metrics); ok {
 			t.Error("a kind that is gone is still known")
+		}
+	})
+	t.Run("FT-K4 INV-3 a kind that was never seen, of a group whose server is away, is not taken for one that is not served", func(t *testing.T) {
+		t.Parallel()
+		s := newServer(t)
+		s.text("/api", coreKinds)
+		s.text("/apis", groupsWith("Stale", ""))
+		m := watch.NewMapper(s.api(t))
+		_, _, err := m.Resource(t.Context(), metrics)
+		var away interface{ GroupAway() }
+		if fault.KindOf(err) != fault.Offline || !errors.As(err, &away) {
+			t.Errorf("error %v", err)
+		}
+		if _, _, err := m.Resource(t.Context(), schema.GroupVersionKind{Group: "none", Version: "v1", Kind: "Nothing"}); fault.KindOf(err) != fault.Missing {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("FT-K4 a kind that the server has shown to be served elsewhere is looked for anew, and not before", func(t *testing.T) {
+		t.Parallel()
+		s := newServer(t)
+		s.text("/api", coreKinds)
+		s.text("/apis", groupsWith("Current", metricsKind))
+		m := watch.NewMapper(s.api(t))
+		if _, _, err := m.Resource(t.Context(), metrics); err != nil {
+			t.Fatal(err)
+		}
+		s.text("/apis", groupsWith("Current", ""))
+		if _, _, err := m.Resource(t.Context(), metrics); err != nil {
+			t.Errorf("what is known was asked for again: %v", err)
+		}
+		m.Forget(metrics)
+		if _, _, err := m.Resource(t.Context(), metrics); fault.KindOf(err) != fault.Missing {
+			t.Errorf("error %v", err)
+		}
+		if _, _, err := m.Resource(t.Context(), configMap); err != nil {
+			t.Errorf("another kind was forgotten too: %v", err)
 		}
 	})
 	t.Run("a server of the older form is asked group by group", func(t *testing.T) {

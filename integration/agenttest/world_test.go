@@ -48,6 +48,7 @@ type world struct {
 	scope     []string // its namespaces
 	guard     string   // contents of its guard file
 	account   *rest.Config
+	connect   *rest.Config // how it reaches the cluster; nil: as an admin
 }
 
 // newWorld starts an agent and waits until it is attached.
@@ -85,6 +86,9 @@ func (w *world) run() {
 	conf, err := shared.RESTConfig()
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.connect != nil {
+		conf = rest.CopyConfig(w.connect)
 	}
 	c := daemon.Config{
 		StateDir: w.state, Namespace: w.home, REST: conf, JoinToken: w.token, Log: quiet(w.t), Wrap: w.faults.wrap,
