@@ -213,9 +213,11 @@ const (
 	ComparisonError  = "ComparisonError"  // sources could not be resolved or rendered
 	SyncError        = "SyncError"        // automation stopped after a failed operation
 	DeletionError    = "DeletionError"
-	ImpureWarning    = "ImpureWarning" // templates use random or time functions
-	RenderWarning    = "RenderWarning" // what a renderer wants people to know
-	AgentWarning     = "AgentWarning"  // what an agent wants people to know, such as a field that is fought over
+	ImpureWarning    = "ImpureWarning"           // templates use random or time functions
+	RenderWarning    = "RenderWarning"           // what a renderer wants people to know
+	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
+	SharedWarning    = "SharedResourceWarning"   // an object that others track or manage, too
+	OrphanedWarning  = "OrphanedResourceWarning" // objects in its namespace that no application manages
 )
 
 // An ObjectRef is one object of a snapshot, without its body.
@@ -543,10 +545,14 @@ type ApplicationObservation struct {
 	HealthCause string
 	ComparedAt  time.Time
 	Warnings    []string
+	Notes       []Note // of types of their own
 	Error       string
 	Gone        bool
 	Stamp       []byte // the agent's own hash of it; empty: it gives none
 }
+
+// A Note is a condition that an agent reports.
+type Note struct{ Type, Message string }
 
 // A ResourceGone names a resource that an agent no longer sees.
 type ResourceGone struct {

@@ -257,8 +257,9 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 
 // align makes the set of objects fit the snapshots. The caller holds mu.
 func (a *app) align() {
-	delete(a.warnings, "shared")
+	a.e.withdraw(a)
 	a.conflicts = map[manifest.Key]string{}
+	busy := false
 	for _, s := range []*snapshot{a.target, a.accepted} {
 		if s == nil {
 			continue
@@ -273,12 +274,13 @@ func (a *app) align() {
 			}
 			x, holder := a.e.claim(a, key, d.gvk, d.namespaced)
 			if holder != nil {
-				if holder.yields(key) {
+				yields, later := holder.yields(key)
+				if busy = busy || later; yields {
 					x, holder = a.e.claim(a, key, d.gvk, d.namespaced)
 				}
 				if holder != nil {
 					a.conflicts[key] = holder.title()
-					a.warnings["shared"] = key.Describe() + " is managed by application " + holder.title() + " too, which keeps it"
+					a.e.contend(a, key)
 					continue
 				}
 			}
@@ -290,6 +292,10 @@ func (a *app) align() {
 		if x.target == nil && x.accepted == nil && x.record == nil && x.hook == "" {
 			a.drop(x)
 		}
+	}
+	a.unwanted()
+	if busy {
+		a.askAgain()
 	}
 }
 
@@ -303,23 +309,19 @@ func (a *app) reversion(x *object, d *desired) {
 }
 
 // yields gives up an object that the application does not want any more, so
-// that another one may have it. What was applied stays.
-func (a *app) yields(key manifest.Key) bool {
+// that another one may have it; or says that this cannot be told just now.
+// What was applied stays.
+func (a *app) yields(key manifest.Key) (yes, busy bool) {
 	if !a.mu.TryLock() {
-		return false // it is busy; the other asks again at its next state
+		return false, true
 	}
 	defer a.mu.Unlock()
 	x := a.objects[key]
 	if x == nil || a.target.get(key) != nil || a.accepted.get(key) != nil || x.inflight > 0 {
-		return false
+		return false, x != nil && x.inflight > 0
 	}
-	if x.record != nil {
-		a.e.Inventory.Disown(a.id, key)
-		x.record = nil
-	}
-	a.drop(x)
-	a.closeStone(key)
-	return true
+	a.cede(x)
+	return true, false
 }
 
 // drop stops managing an object. The caller holds mu.
@@ -340,6 +342,7 @@ func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	a.e.withdraw(a)
 	for _, x := range a.objects {
 		a.drop(x)
 	}

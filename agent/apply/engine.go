@@ -100,13 +100,14 @@ type Engine struct {
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
 
-	mu      sync.RWMutex
-	apps    map[string]*app
-	objects map[manifest.Key]*object // what is managed, by whoever claimed it first
-	listed  map[scope]bool
-	broken  map[scope]error
-	wanted  []schema.GroupVersionKind
-	begun   bool
+	mu         sync.RWMutex
+	apps       map[string]*app
+	objects    map[manifest.Key]*object // what is managed, by whoever claimed it first
+	contenders map[manifest.Key][]*app  // who waits for it, in the order in which they came
+	listed     map[scope]bool
+	broken     map[scope]error
+	wanted     []schema.GroupVersionKind
+	begun      bool
 
 	namespaces map[string]struct{} // that were there when they were needed
 }
@@ -129,17 +130,18 @@ func New(c Config) *Engine {
 		c.Poll = 5 * time.Second
 	}
 	return &Engine{
-		Config:  c,
-		kube:    newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
-		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
-		plans:   make(chan struct{}, 8),
-		tries:   make(chan struct{}, 4),
-		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
-		wake:    make(chan struct{}, 1),
-		apps:    map[string]*app{},
-		objects: map[manifest.Key]*object{},
-		listed:  map[scope]bool{},
-		broken:  map[scope]error{},
+		Config:     c,
+		kube:       newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
+		hashes:     diff.Comparer{Key: c.Secret.RecordKey()},
+		plans:      make(chan struct{}, 8),
+		tries:      make(chan struct{}, 4),
+		lost:       c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
+		wake:       make(chan struct{}, 1),
+		apps:       map[string]*app{},
+		objects:    map[manifest.Key]*object{},
+		contenders: map[manifest.Key][]*app{},
+		listed:     map[scope]bool{},
+		broken:     map[scope]error{},
 
 		namespaces: map[string]struct{}{},
 	}
@@ -290,10 +292,11 @@ func (e *Engine) claim(a *app, key manifest.Key, gvk schema.GroupVersionKind, na
 // release gives up an object.
 func (e *Engine) release(x *object) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.objects[x.key] == x {
 		delete(e.objects, x.key)
 	}
+	e.mu.Unlock()
+	e.offer(x.key)
 }
 
 func (e *Engine) object(key manifest.Key) *object {

@@ -39,12 +39,15 @@ func (x *object) seen(ctx context.Context, o *manifest.Object) {
 }
 
 // standing is what of an object counts for its application.
-type standing struct{ sync, health string }
+type standing struct {
+	sync, health string
+	foreign      bool // others track it, too
+}
 
 func (x *object) standing() standing {
 	s, _ := x.sync()
 	h, _ := x.wellness()
-	return standing{s, h}
+	return standing{s, h, x.live.foreign != nil}
 }
 
 // after tells of an object that may have changed, and heals it. The caller

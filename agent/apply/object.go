@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // An object is one managed object: what it should be, what was applied, and
@@ -60,9 +61,11 @@ type live struct {
 	health   string
 	message  string
 	info     []*linkv1.Column
-	instance string // of a hook: the operation and phase that made it
-	tracked  string // tracking id
-	applied  bool   // our manager has an entry
+	instance string         // of a hook: the operation and phase that made it
+	tracked  string         // tracking id
+	foreign  *tracking.Mark // of somebody else; nil: there is none
+	inherits bool           // others have applied it whole
+	applied  bool           // our manager has an entry
 }
 
 // An expectation is what a dry run of a desired object said.
@@ -106,6 +109,7 @@ func (x *object) observe(o *manifest.Object) {
 		a.e.Tree.Unroot(x.live.uid)
 	}
 	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.live.foreign, x.live.inherits = a.foreign(o), inherits(o)
 	x.judge(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }

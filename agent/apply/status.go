@@ -48,7 +48,7 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.sharedNotes(), Error: a.problem,
 	}
 	known := a.fold(r)
 	if !known && a.told == nil {
@@ -141,6 +141,15 @@ func (x *object) extraneous() bool {
 
 // ignoreExtraneous is recorded among an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
+
+// optionsOf gives what a record keeps of an object's own options.
+func optionsOf(o *manifest.Object) []string {
+	out := manifest.Options(o)
+	if hasOption(manifest.CompareOptions(o), ignoreExtraneous, "true") {
+		out = append(out, ignoreExtraneous)
+	}
+	return out
+}
 
 // sentences gives the warnings in a stable order.
 func (a *app) sentences() []string {

@@ -384,6 +384,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		s.problem = t.shared(it)
 	}
 	a.mu.Unlock()
+	if x != nil && !it.Hook {
+		if err := a.takeOver(ctx, x, s); err != nil {
+			s.problem = err
+		}
+	}
 	var out *manifest.Object
 	if it.Hook {
 		err = t.tryHook(ctx, it, s)

@@ -129,7 +129,7 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 		o.Applications = append(o.Applications, hub.ApplicationObservation{
 			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
 			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
-			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
+			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Notes: notes(a.Notes), Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
 		})
 	}
 	for _, r := range up.Resources {
@@ -162,6 +162,21 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 		o.Operations = append(o.Operations, got)
 	}
 	return o, nil
+}
+
+// notes keeps what has a type that agents may report; others would take the
+// place of what the hub itself says.
+func notes(in []*linkv1.Note) []hub.Note {
+	var out []hub.Note
+	for _, n := range in {
+		switch n.GetType() {
+		case hub.SharedWarning, hub.OrphanedWarning:
+		default:
+			n = &linkv1.Note{Type: hub.AgentWarning, Message: n.GetMessage()}
+		}
+		out = append(out, hub.Note{Type: n.GetType(), Message: n.GetMessage()})
+	}
+	return out
 }
 
 func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {

@@ -462,8 +462,11 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 		for _, w := range a.Warnings {
 			now = append(now, said{a.Application, hub.AgentWarning, w})
 		}
+		for _, n := range a.Notes {
+			now = append(now, said{a.Application, n.Type, n.Message})
+		}
 	}
-	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning}, all, now)
+	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning}, all, now)
 }
 
 // Resources gives the tree of an application as its agents last saw it.
