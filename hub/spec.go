@@ -263,7 +263,24 @@ type ProjectSpec struct {
 	NamespaceResourceBlacklist []GroupKind       `json:"namespaceResourceBlacklist,omitempty"`
 	Roles                      []ProjectRole     `json:"roles,omitempty"`
 	SyncWindows                []json.RawMessage `json:"syncWindows,omitempty"`
-	OrphanedResources          json.RawMessage   `json:"orphanedResources,omitempty"`
+	OrphanedResources          *OrphanedMonitor  `json:"orphanedResources,omitempty"`
+}
+
+// An OrphanedMonitor asks for the objects in a project's namespaces that no
+// application manages (CMPR-11).
+type OrphanedMonitor struct {
+	Warn   *bool          `json:"warn,omitempty"` // absent: true
+	Ignore []OrphanedRule `json:"ignore,omitempty"`
+}
+
+// Warns says whether orphaned objects make a condition.
+func (m OrphanedMonitor) Warns() bool { return m.Warn == nil || *m.Warn }
+
+// An OrphanedRule leaves objects out of the monitor, by globs.
+type OrphanedRule struct {
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind,omitempty"`
+	Name  string `json:"name,omitempty"`
 }
 
 // A GroupKind names a kind; either part may be a glob. Name may limit it.

@@ -31,6 +31,9 @@ type app struct {
 	accepted   *snapshot
 	unserved   bool // some kind of the snapshots is not served yet
 	objects    map[manifest.Key]*object
+	orphans    map[manifest.Key]*linkv1.Resource // that were reported
+	orphanNote string
+	recustom   bool                    // the settings have changed since the state was taken
 	problem    string                  // why the application cannot be compared; empty: it can
 	warnings   map[string]string       // what a person should know, by what it is about
 	conflicts  map[manifest.Key]string // wanted objects that another application holds, by its title
@@ -64,7 +67,7 @@ type running struct {
 func newApp(e *Engine, id string) *app {
 	return &app{
 		e: e, id: id, generation: e.Secret.Generation(id),
-		objects: map[manifest.Key]*object{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
+		objects: map[manifest.Key]*object{}, orphans: map[manifest.Key]*linkv1.Resource{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
 	}
 }
 
@@ -214,14 +217,15 @@ func (a *app) take(ctx context.Context) {
 	}
 	var ignore *diff.Ignore
 	if err == nil {
-		ignore, err = diff.NewIgnore(ignoreRules(state.GetPolicy().GetIgnore()))
+		ignore, err = diff.NewIgnore(append(slices.Clone(a.e.custom().Ignore), ignoreRules(state.GetPolicy().GetIgnore())...))
 	}
 	if err != nil {
 		a.failed(ctx, state, err)
 		return
 	}
 	a.mu.Lock()
-	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
+	again := a.recustom || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
+	a.recustom = false
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
 	a.align()
@@ -233,6 +237,7 @@ func (a *app) take(ctx context.Context) {
 	a.tell()
 	a.mu.Unlock()
 	a.e.hint()
+	a.e.strays.hint()
 }
 
 // failed keeps what was, says why the new state cannot be compared, and tries
@@ -345,6 +350,10 @@ func (a *app) close() {
 	a.e.withdraw(a)
 	for _, x := range a.objects {
 		a.drop(x)
+	}
+	for key, r := range a.orphans {
+		a.e.Reports.Gone(r)
+		delete(a.orphans, key)
 	}
 	if a.running != nil {
 		a.running.stop("the hub, which no longer has the application")

@@ -33,6 +33,8 @@ type Mapper interface {
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Forget makes the next search that fails look at the server anew.
 	Forget()
+	// Namespaced gives the kinds of objects in namespaces, each in one version.
+	Namespaced() []schema.GroupVersionKind
 	// Changed closes when other kinds are served than before.
 	Changed() <-chan struct{}
 }
@@ -78,6 +80,7 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
+	Custom   func() Custom        // what the tenant's settings say; nil: nothing
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
@@ -96,6 +99,7 @@ type Engine struct {
 	lost    bool          // the state directory was lost: what is ours must be found again
 	watches Watches
 	wake    chan struct{}
+	strays  *Strays
 
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
@@ -129,7 +133,7 @@ func New(c Config) *Engine {
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second
 	}
-	return &Engine{
+	e := &Engine{
 		Config:     c,
 		kube:       newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
 		hashes:     diff.Comparer{Key: c.Secret.RecordKey()},
@@ -145,7 +149,12 @@ func New(c Config) *Engine {
 
 		namespaces: map[string]struct{}{},
 	}
+	e.strays = newStrays(e)
+	return e
 }
+
+// Strays follows what no application manages.
+func (e *Engine) Strays() *Strays { return e.strays }
 
 // Run begins with what the inventory holds, works until ctx ends, waits for
 // its workers and returns nil. Operations that are cut off go on after the
@@ -297,6 +306,7 @@ func (e *Engine) release(x *object) {
 	}
 	e.mu.Unlock()
 	e.offer(x.key)
+	e.strays.hint()
 }
 
 func (e *Engine) object(key manifest.Key) *object {

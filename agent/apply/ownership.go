@@ -130,13 +130,13 @@ func (a *app) askAgain() {
 func (a *app) name() string { return a.state.GetAppNamespace() + "_" + a.state.GetName() }
 
 // installation is the tenant's name for itself among several in one cluster;
-// mostly empty. The caller holds mu.
-func (a *app) installation() string { return a.state.GetTracking().GetInstallationId() }
+// mostly empty.
+func (a *app) installation() string { return a.e.custom().InstallationID }
 
 // foreign gives the mark of somebody else on a live object; nil if there is
 // none. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
-	for _, m := range tracking.Of(o, a.state.GetTracking().GetInstanceLabel()) {
+	for _, m := range tracking.Of(o, a.e.custom().InstanceLabel) {
 		if m.System != tracking.Own || m.App != a.name() || (m.Installation != "" && m.Installation != a.installation()) {
 			return &m
 		}
@@ -144,7 +144,7 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	return nil
 }
 
-// shared gives what a person should know of objects that others have, too. The
+// sharedNotes gives what a person should know of objects that others have, too. The
 // caller holds mu.
 func (a *app) sharedNotes() []*linkv1.Note {
 	var texts []string
@@ -162,6 +162,15 @@ func (a *app) sharedNotes() []*linkv1.Note {
 		}
 	}
 	return notes(sharedWarning, texts)
+}
+
+// notes gives the conditions that have a type of their own. The caller holds mu.
+func (a *app) notes() []*linkv1.Note {
+	out := a.sharedNotes()
+	if a.orphanNote != "" {
+		out = append(out, &linkv1.Note{Type: orphanedWarning, Message: a.orphanNote})
+	}
+	return out
 }
 
 // notes writes texts out in a stable order, and of many only how many more

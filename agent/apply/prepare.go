@@ -24,6 +24,9 @@ func (a *app) trackingID(key manifest.Key) string {
 func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
+	if key.Kind == "ClusterRole" && o.Object["aggregationRule"] != nil {
+		delete(o.Object, "rules") // the control plane writes them; two writers would fight
+	}
 	if key.Kind == "CustomResourceDefinition" {
 		return
 	}

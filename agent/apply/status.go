@@ -48,7 +48,7 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Notes: a.sharedNotes(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.notes(), Error: a.problem,
 	}
 	known := a.fold(r)
 	if !known && a.told == nil {

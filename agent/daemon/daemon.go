@@ -92,6 +92,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 type kubernetes struct {
 	http    *http.Client
 	dynamic dynamic.Interface
+	slim    dynamic.Interface // sees metadata alone
 	api     *watch.API
 }
 
@@ -105,11 +106,17 @@ func connect(conf *rest.Config) (kubernetes, error) {
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
+	slim := *client
+	slim.Transport = watch.MetadataOnly(client.Transport)
+	metadata, err := dynamic.NewForConfigAndClient(conf, &slim)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
 	base, _, err := rest.DefaultServerUrlFor(conf)
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	return kubernetes{http: client, dynamic: dyn, api: watch.NewAPI(client, base)}, nil
+	return kubernetes{http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
 }
 
 // agent is the assembled parts.
@@ -123,6 +130,7 @@ type agent struct {
 	tree    *watch.Tree
 	engine  *apply.Engine
 	watcher *watch.Watcher
+	strays  *watch.Watcher
 	lease   *apply.Lease
 	epoch   string
 	link    atomic.Pointer[link.Client]
@@ -140,6 +148,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
+	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -151,6 +160,8 @@ func (a *agent) parts() []run.Part {
 		{Name: "lease", Run: a.lease.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
+		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Strays().Run(ctx, a.strays) }},
+		{Name: "watches of strays", Run: a.strays.Run},
 		{Name: "first picture", Run: a.firstPicture, Once: true},
 		{Name: "link", Run: a.attach},
 	}
@@ -193,7 +204,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Serve: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 		},
 	})
 	if err != nil {

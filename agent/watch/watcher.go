@@ -53,7 +53,8 @@ type Watcher struct {
 }
 
 // New makes a watcher that wants nothing yet. It watches the namespaces given
-// and nothing cluster-scoped, or without any the whole cluster.
+// and nothing cluster-scoped, or without any the whole cluster. Without a tree
+// nothing is known of what objects own.
 func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Watcher {
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -71,6 +72,9 @@ func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
 	next := map[schema.GroupVersionKind]struct{}{}
 	for _, k := range kinds {
 		next[k] = struct{}{}
+		if w.tree == nil {
+			continue
+		}
 		for _, child := range childrenOf(k.GroupKind()) {
 			next[child] = struct{}{}
 		}

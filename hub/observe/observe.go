@@ -183,7 +183,7 @@ func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {
 	out := hub.Resource{
 		Cluster: cluster, Application: hub.ApplicationID(r.AppId), UID: r.Uid, Parent: r.Parent,
 		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
-		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Stamp: r.Stamp,
+		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Orphan: r.Orphan, Stamp: r.Stamp,
 	}
 	if r.Sync != "" {
 		out.Sync = syncOf(r.Sync)

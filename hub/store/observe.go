@@ -478,6 +478,7 @@ func (t *Tenant) Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Re
 		var info []byte
 		err = row.Scan(&r.Cluster, &r.Application, &r.UID, &r.Parent, &r.Group, &r.Version, &r.Kind, &r.Namespace, &r.Name, &r.Managed,
 			&r.Sync, &r.Health, &r.Message, &r.RequiresPrune, &r.Hook, &r.Wave, &r.DiffSummary, &info, &r.CreatedAt, &r.UpdatedAt)
+		r.Orphan = !r.Managed && r.Parent == "" && !r.Hook // what is neither managed nor owned by anything
 		if err == nil && info != nil {
 			err = json.Unmarshal(info, &r.Info)
 		}

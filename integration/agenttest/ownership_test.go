@@ -274,18 +274,6 @@ func TestAdoption(t *testing.T) {
 		a.deploy(configMap("north", "blue"))
 		a.await("no warning", func(r *linkv1.AppReport) bool { return len(r.GetNotes()) == 0 })
 	})
-	t.Run("TRK-05 the installation's own id is written and recognised", func(t *testing.T) {
-		w.asArgo(t, "south", "guestbook", "south")
-		a := w.application()
-		a.tracking = &linkv1.Tracking{InstallationId: "south"}
-		a.deploy(configMap("south", "blue"))
-		if got := w.get(configMaps, "south").GetAnnotations()["capstan.dev/installation-id"]; got != "south" {
-			t.Errorf("installation id is %q", got)
-		}
-		a.synced()
-		b := w.application()
-		w.ended(b.begin(configMap("south", "red"), nil), "Failed")
-	})
 	t.Run("TRK-01 adoption is refused while Argo CD would fight it", func(t *testing.T) {
 		w.define(argoCRD, "applications.argoproj.io")
 		argo := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}

@@ -143,7 +143,6 @@ type application struct {
 	accepted   *linkv1.SnapshotRef
 	ops        int
 	fence      uint64 // of the next operation, if not the generation
-	tracking   *linkv1.Tracking
 	orphans    *linkv1.Orphans
 }
 
@@ -198,7 +197,7 @@ func (a *application) stateRow() *linkv1.Row {
 	return row(linkv1.RowKind_ROW_KIND_STATE, a.id, &linkv1.AppState{
 		Name: a.name, AppNamespace: "argocd", Namespace: a.w.namespace, Project: "default", Generation: a.generation,
 		Target: a.target, Accepted: a.accepted, Policy: a.policy, Tombstones: a.stones,
-		Tracking: a.tracking, Orphans: a.orphans,
+		Orphans: a.orphans,
 	})
 }
 

@@ -75,59 +75,6 @@ func (x *Note) GetMessage() string {
 	return ""
 }
 
-// Tracking is how the tenant tells its objects from those of others.
-type Tracking struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	InstallationId string                 `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"` // written to each object; objects that carry another one are left alone
-	InstanceLabel  string                 `protobuf:"bytes,2,opt,name=instance_label,json=instanceLabel,proto3" json:"instance_label,omitempty"`    // label by which other tools name the application; empty: app.kubernetes.io/instance
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *Tracking) Reset() {
-	*x = Tracking{}
-	mi := &file_link_v1_compare_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Tracking) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Tracking) ProtoMessage() {}
-
-func (x *Tracking) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_compare_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Tracking.ProtoReflect.Descriptor instead.
-func (*Tracking) Descriptor() ([]byte, []int) {
-	return file_link_v1_compare_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Tracking) GetInstallationId() string {
-	if x != nil {
-		return x.InstallationId
-	}
-	return ""
-}
-
-func (x *Tracking) GetInstanceLabel() string {
-	if x != nil {
-		return x.InstanceLabel
-	}
-	return ""
-}
-
 // Orphans asks for the objects in the application's namespace that no
 // application manages. Absent: nobody asks.
 type Orphans struct {
@@ -140,7 +87,7 @@ type Orphans struct {
 
 func (x *Orphans) Reset() {
 	*x = Orphans{}
-	mi := &file_link_v1_compare_proto_msgTypes[2]
+	mi := &file_link_v1_compare_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -152,7 +99,7 @@ func (x *Orphans) String() string {
 func (*Orphans) ProtoMessage() {}
 
 func (x *Orphans) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_compare_proto_msgTypes[2]
+	mi := &file_link_v1_compare_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -165,7 +112,7 @@ func (x *Orphans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphans.ProtoReflect.Descriptor instead.
 func (*Orphans) Descriptor() ([]byte, []int) {
-	return file_link_v1_compare_proto_rawDescGZIP(), []int{2}
+	return file_link_v1_compare_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Orphans) GetWarn() bool {
@@ -194,7 +141,7 @@ type OrphanRule struct {
 
 func (x *OrphanRule) Reset() {
 	*x = OrphanRule{}
-	mi := &file_link_v1_compare_proto_msgTypes[3]
+	mi := &file_link_v1_compare_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +153,7 @@ func (x *OrphanRule) String() string {
 func (*OrphanRule) ProtoMessage() {}
 
 func (x *OrphanRule) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_compare_proto_msgTypes[3]
+	mi := &file_link_v1_compare_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +166,7 @@ func (x *OrphanRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanRule.ProtoReflect.Descriptor instead.
 func (*OrphanRule) Descriptor() ([]byte, []int) {
-	return file_link_v1_compare_proto_rawDescGZIP(), []int{3}
+	return file_link_v1_compare_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OrphanRule) GetGroup() string {
@@ -250,10 +197,7 @@ const file_link_v1_compare_proto_rawDesc = "" +
 	"\x15link/v1/compare.proto\x12\alink.v1\"4\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"Z\n" +
-	"\bTracking\x12'\n" +
-	"\x0finstallation_id\x18\x01 \x01(\tR\x0einstallationId\x12%\n" +
-	"\x0einstance_label\x18\x02 \x01(\tR\rinstanceLabel\"J\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"J\n" +
 	"\aOrphans\x12\x12\n" +
 	"\x04warn\x18\x01 \x01(\bR\x04warn\x12+\n" +
 	"\x06ignore\x18\x02 \x03(\v2\x13.link.v1.OrphanRuleR\x06ignore\"J\n" +
@@ -275,15 +219,14 @@ func file_link_v1_compare_proto_rawDescGZIP() []byte {
 	return file_link_v1_compare_proto_rawDescData
 }
 
-var file_link_v1_compare_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_link_v1_compare_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_link_v1_compare_proto_goTypes = []any{
 	(*Note)(nil),       // 0: link.v1.Note
-	(*Tracking)(nil),   // 1: link.v1.Tracking
-	(*Orphans)(nil),    // 2: link.v1.Orphans
-	(*OrphanRule)(nil), // 3: link.v1.OrphanRule
+	(*Orphans)(nil),    // 1: link.v1.Orphans
+	(*OrphanRule)(nil), // 2: link.v1.OrphanRule
 }
 var file_link_v1_compare_proto_depIdxs = []int32{
-	3, // 0: link.v1.Orphans.ignore:type_name -> link.v1.OrphanRule
+	2, // 0: link.v1.Orphans.ignore:type_name -> link.v1.OrphanRule
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -302,7 +245,7 @@ func file_link_v1_compare_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_compare_proto_rawDesc), len(file_link_v1_compare_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1033,7 +1033,6 @@ type AppState struct {
 	Policy        *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
 	Tombstones    []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
 	Orphans       *Orphans               `protobuf:"bytes,55,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	Tracking      *Tracking              `protobuf:"bytes,56,opt,name=tracking,proto3" json:"tracking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1134,13 +1133,6 @@ func (x *AppState) GetTombstones() []*Tombstone {
 func (x *AppState) GetOrphans() *Orphans {
 	if x != nil {
 		return x.Orphans
-	}
-	return nil
-}
-
-func (x *AppState) GetTracking() *Tracking {
-	if x != nil {
-		return x.Tracking
 	}
 	return nil
 }
@@ -1361,18 +1353,15 @@ func (x *ObjectRef) GetHook() string {
 }
 
 type Policy struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Automated       bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
-	SelfHeal        bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
-	Prune           bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
-	SyncOptions     []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
-	Ignore          []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	Limits          *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	MaskAnnotations []string               `protobuf:"bytes,55,rep,name=mask_annotations,json=maskAnnotations,proto3" json:"mask_annotations,omitempty"` // of Secrets, hidden like their values
-	NodeLabels      []string               `protobuf:"bytes,56,rep,name=node_labels,json=nodeLabels,proto3" json:"node_labels,omitempty"`                // labels that are shown of each object
-	IgnoreStatus    string                 `protobuf:"bytes,57,opt,name=ignore_status,json=ignoreStatus,proto3" json:"ignore_status,omitempty"`          // whose status in manifests does not count: all (or empty), crd, none
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Automated     bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
+	SelfHeal      bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
+	Prune         bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
+	SyncOptions   []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
+	Ignore        []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
@@ -1445,27 +1434,6 @@ func (x *Policy) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
-}
-
-func (x *Policy) GetMaskAnnotations() []string {
-	if x != nil {
-		return x.MaskAnnotations
-	}
-	return nil
-}
-
-func (x *Policy) GetNodeLabels() []string {
-	if x != nil {
-		return x.NodeLabels
-	}
-	return nil
-}
-
-func (x *Policy) GetIgnoreStatus() string {
-	if x != nil {
-		return x.IgnoreStatus
-	}
-	return ""
 }
 
 type IgnoreRule struct {
@@ -2280,7 +2248,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
 	"\x06app_id\x18\x03 \x01(\tR\x05appId\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"\xb3\x03\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"\x84\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +
@@ -2295,8 +2263,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
 	"tombstones\x18\t \x03(\v2\x12.link.v1.TombstoneR\n" +
 	"tombstones\x12*\n" +
-	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\x12-\n" +
-	"\btracking\x188 \x01(\v2\x11.link.v1.TrackingR\btracking\"{\n" +
+	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\"{\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12,\n" +
@@ -2313,18 +2280,14 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04wave\x18\a \x01(\x11R\x04wave\x12\x12\n" +
-	"\x04hook\x18\b \x01(\tR\x04hook\"\xc3\x02\n" +
+	"\x04hook\x18\b \x01(\tR\x04hook\"\xd2\x01\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tautomated\x18\x01 \x01(\bR\tautomated\x12\x1b\n" +
 	"\tself_heal\x18\x02 \x01(\bR\bselfHeal\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12!\n" +
 	"\fsync_options\x18\x04 \x03(\tR\vsyncOptions\x12+\n" +
 	"\x06ignore\x18\x05 \x03(\v2\x13.link.v1.IgnoreRuleR\x06ignore\x12'\n" +
-	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12)\n" +
-	"\x10mask_annotations\x187 \x03(\tR\x0fmaskAnnotations\x12\x1f\n" +
-	"\vnode_labels\x188 \x03(\tR\n" +
-	"nodeLabels\x12#\n" +
-	"\rignore_status\x189 \x01(\tR\fignoreStatus\"\xb9\x01\n" +
+	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\"\xb9\x01\n" +
 	"\n" +
 	"IgnoreRule\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
@@ -2459,7 +2422,6 @@ var file_link_v1_desired_proto_goTypes = []any{
 	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
 	(*Cursor)(nil),       // 31: link.v1.Cursor
 	(*Orphans)(nil),      // 32: link.v1.Orphans
-	(*Tracking)(nil),     // 33: link.v1.Tracking
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
 	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
@@ -2481,30 +2443,29 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	18, // 16: link.v1.AppState.policy:type_name -> link.v1.Policy
 	22, // 17: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
 	32, // 18: link.v1.AppState.orphans:type_name -> link.v1.Orphans
-	33, // 19: link.v1.AppState.tracking:type_name -> link.v1.Tracking
-	17, // 20: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
-	17, // 21: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
-	19, // 22: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
-	20, // 23: link.v1.Policy.limits:type_name -> link.v1.Limits
-	21, // 24: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 25: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 27: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 28: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 29: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 30: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 31: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 32: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 33: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 34: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 35: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 36: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 37: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	36, // [36:38] is the sub-list for method output_type
-	34, // [34:36] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	17, // 19: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
+	17, // 20: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
+	19, // 21: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
+	20, // 22: link.v1.Policy.limits:type_name -> link.v1.Limits
+	21, // 23: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 24: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 25: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 26: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 27: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 28: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 29: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 30: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 31: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 32: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 33: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 34: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 35: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 36: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	35, // [35:37] is the sub-list for method output_type
+	33, // [33:35] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
