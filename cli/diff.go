@@ -2,24 +2,20 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
-	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // externalDiff names the program that shows differences, as kubectl does.
@@ -27,9 +23,9 @@ const externalDiff = "KUBECTL_EXTERNAL_DIFF"
 
 // diffing is what was asked for of a comparison.
 type diffing struct {
-	predict, exit, refresh, hard, three bool
-	code                                int
-	local                               string
+	predict, exit, three bool
+	code                 int
+	local                string
 }
 
 func (a *app) appDiff() *cobra.Command {
@@ -43,8 +39,6 @@ func (a *app) appDiff() *cobra.Command {
 	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
 	f.BoolVar(&d.three, "three-way", false, "show what was applied last, too")
 	f.StringVar(&d.local, "local", "", "compare the cluster with these manifests instead: a file, a folder, or - for the input")
-	f.BoolVar(&d.refresh, "refresh", false, "look at the sources again first")
-	f.BoolVar(&d.hard, "hard-refresh", false, "render anew first")
 	f.BoolVar(&d.exit, "exit-code", true, "end with an exit code of its own if there is a difference")
 	f.IntVar(&d.code, "diff-exit-code", exitDiffers, "that exit code")
 	return c
@@ -56,11 +50,6 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	}
 	if d.local != "" && d.predict {
 		return usageError{errors.New("--local and --server-side-diff do not go together")}
-	}
-	if d.refresh || d.hard {
-		if err := a.refreshed(cmd.Context(), api, namespace, name, d.hard); err != nil {
-			return err
-		}
 	}
 	got, raw, err := call[struct {
 		Items []client.ObjectDiff `json:"items"`
@@ -90,43 +79,6 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		return differs(d.code)
 	}
 	return nil
-}
-
-const (
-	refreshTime  = 2 * time.Minute // a diff waits for a refresh that it asked for
-	refreshPause = 300 * time.Millisecond
-)
-
-// refreshed has the sources looked at again and waits until that was done.
-func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool) error {
-	before, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
-	if err != nil {
-		return err
-	}
-	since := deref(deref(deref(before.Status).Capstan).RefreshedAt)
-	if _, err := read(api.RefreshApplication(ctx, namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)})); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, refreshTime, errTimeout)
-	defer cancel()
-	again := time.NewTicker(refreshPause) // a refresh that changes nothing makes no event
-	defer again.Stop()
-	for {
-		now, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return err
-		case deref(deref(deref(now.Status).Capstan).RefreshedAt).After(since):
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 func diffNames(items []client.ObjectDiff) table {
@@ -212,85 +164,112 @@ func lines(object *client.AnyObject) (string, error) {
 	return string(b), err
 }
 
+// localObject is a manifest on this machine.
+type localObject map[string]any
+
+func (o localObject) text(path ...string) string {
+	var v any = map[string]any(o)
+	for _, step := range path {
+		m, _ := v.(map[string]any)
+		v = m[step]
+	}
+	s, _ := v.(string)
+	return s
+}
+
+func (o localObject) group() string {
+	group, _, ok := strings.Cut(o.text("apiVersion"), "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+func (o localObject) is(d client.ObjectDiff) bool {
+	namespace := o.text("metadata", "namespace")
+	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == deref(d.Namespace))
+}
+
+// secret says whether the values of a kind are not shown here.
+func secret(group, kind string) bool { return group == "" && kind == "Secret" }
+
 // againstLocal compares what is live with manifests on this machine. Secrets
-// are left out: their values are not shown here.
+// are left out.
 func (a *app) againstLocal(all []client.ObjectDiff, from string) ([]client.ObjectDiff, error) {
 	local, err := a.localManifests(from)
 	if err != nil {
 		return nil, err
 	}
 	var out []client.ObjectDiff
-	for _, o := range all {
-		i := slices.IndexFunc(local, func(m *manifest.Object) bool { return same(m, o) })
-		var mine *manifest.Object
-		if i >= 0 {
+	for _, d := range all {
+		var mine localObject
+		if i := slices.IndexFunc(local, func(o localObject) bool { return o.is(d) }); i >= 0 {
 			mine = local[i]
 			local = slices.Delete(local, i, i+1)
 		}
-		if o.Kind == "Secret" && o.Group == "" {
+		if secret(d.Group, d.Kind) {
 			continue
 		}
-		changed, err := replaced(&o, mine)
+		changed, err := replaced(&d, mine)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
-			out = append(out, o)
+			out = append(out, d)
 		}
 	}
-	for _, m := range local {
-		if m.GetKind() == "Secret" {
+	for _, o := range local {
+		if secret(o.group(), o.text("kind")) {
 			continue
 		}
-		key := manifest.KeyOf(m)
-		o := client.ObjectDiff{Group: key.Group, Version: manifest.Version(m), Kind: key.Kind, Namespace: ref(key.Namespace), Name: key.Name, Status: "OutOfSync"}
-		if _, err := replaced(&o, m); err != nil {
+		version := o.text("apiVersion")
+		if _, after, ok := strings.Cut(version, "/"); ok {
+			version = after
+		}
+		d := client.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
+		if ns := o.text("metadata", "namespace"); ns != "" {
+			d.Namespace = &ns
+		}
+		if _, err := replaced(&d, o); err != nil {
 			return nil, err
 		}
-		out = append(out, o)
+		out = append(out, d)
 	}
 	return out, nil
 }
 
-func same(m *manifest.Object, o client.ObjectDiff) bool {
-	key := manifest.KeyOf(m)
-	return key.Group == o.Group && key.Kind == o.Kind && key.Name == o.Name && (key.Namespace == "" || key.Namespace == deref(o.Namespace))
-}
-
 // replaced puts a local manifest in the place of the desired object, and says
 // whether live differs from it.
-func replaced(o *client.ObjectDiff, mine *manifest.Object) (bool, error) {
-	o.Desired, o.NormalizedLive, o.Summary, o.Predicted = nil, nil, nil, nil
+func replaced(d *client.ObjectDiff, mine localObject) (bool, error) {
+	d.Desired, d.NormalizedLive, d.Predicted = nil, nil, nil
 	if mine == nil {
-		o.Status, o.Summary = "OutOfSync", ref("not among the local manifests")
+		d.Status, d.Summary = "OutOfSync", ref("not among the local manifests")
 		return true, nil
 	}
-	o.Summary = ref("local manifest")
-	wish := mine.DeepCopy()
-	if ns := deref(o.Namespace); ns != "" {
-		wish.SetNamespace(ns)
+	d.Summary = ref("local manifest")
+	delete(mine, "status")
+	if meta, ok := mine["metadata"].(map[string]any); ok && deref(d.Namespace) != "" {
+		meta["namespace"] = *d.Namespace
 	}
-	text, err := manifest.Canonical(wish)
+	desired, err := json.Marshal(mine)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("write %s %s: %w", d.Kind, d.Name, err)
 	}
-	desired := client.AnyObject(text)
-	o.Desired = &desired
-	if o.Live == nil {
-		o.Summary = ref("not in the cluster")
+	d.Desired = (*client.AnyObject)(&desired)
+	if d.Live == nil {
+		d.Summary = ref("not in the cluster")
 		return true, nil
 	}
-	live, err := manifest.FromCanonical(*o.Live)
-	if err != nil {
-		return false, err
+	var live any
+	if err := json.Unmarshal(*d.Live, &live); err != nil {
+		return false, fmt.Errorf("read the live %s %s: %w", d.Kind, d.Name, err)
 	}
-	slim, err := manifest.Canonical(&manifest.Object{Object: restricted(live.Object, wish.Object).(map[string]any)})
+	normal, err := json.Marshal(restricted(live, map[string]any(mine)))
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("write the live %s %s: %w", d.Kind, d.Name, err)
 	}
-	normal := client.AnyObject(slim)
-	o.NormalizedLive = &normal
-	return !bytes.Equal(slim, text), nil
+	d.NormalizedLive = (*client.AnyObject)(&normal)
+	return !bytes.Equal(normal, desired), nil
 }
 
 // restricted gives of a live value what a wish speaks of. Items of lists are
@@ -324,42 +303,30 @@ func restricted(live, wish any) any {
 }
 
 // localManifests reads a file, all files of a folder, or the input.
-func (a *app) localManifests(from string) ([]*manifest.Object, error) {
-	var out []*manifest.Object
-	add := func(name string, data []byte) error {
-		objects, err := manifest.Parse(name, data, manifest.Limits{})
-		if err != nil {
-			return usageError{err}
-		}
-		for _, o := range objects {
-			if err := manifest.Normalize(o); err != nil {
-				return usageError{err}
-			}
-		}
-		out = append(out, objects...)
-		return nil
+func (a *app) localManifests(from string) ([]localObject, error) {
+	all, err := a.gather([]string{from})
+	if err != nil {
+		return nil, usageError{err}
 	}
-	if from == "-" {
-		data, err := io.ReadAll(a.streams.In)
-		if err != nil {
-			return nil, fmt.Errorf("read the input: %w", err)
+	var out []localObject
+	var part []string
+	for line := range strings.SplitSeq(string(all)+"\n---", "\n") {
+		if trimmed := strings.TrimRight(line, " \t\r"); trimmed != "---" {
+			part = append(part, line)
+			continue
 		}
-		err = add("input.yaml", data)
-		return out, err
+		var o localObject
+		if err := yaml.Unmarshal([]byte(strings.Join(part, "\n")), &o); err != nil {
+			return nil, usageError{fmt.Errorf("a document of %s is not YAML: %w", from, err)}
+		}
+		part = nil
+		if len(o) == 0 {
+			continue
+		}
+		if o.text("kind") == "" || o.text("metadata", "name") == "" {
+			return nil, usageError{fmt.Errorf("a document of %s has no kind or no name", from)}
+		}
+		out = append(out, o)
 	}
-	err := filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return usageError{err}
-		}
-		ext := strings.ToLower(filepath.Ext(path))
-		if e.IsDir() || (path != from && ext != ".yaml" && ext != ".yml" && ext != ".json") {
-			return nil
-		}
-		data, err := os.ReadFile(path) //nolint:gosec // the user names the files
-		if err != nil {
-			return usageError{err}
-		}
-		return add(path, data)
-	})
-	return out, err
+	return out, nil
 }

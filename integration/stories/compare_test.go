@@ -136,7 +136,7 @@ spec:
 		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", "compare"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := s.API.CLI(within(t, time.Minute), "", "app", "diff", "compare", "--refresh"); err != nil {
+		if out, err := s.API.CLI(within(t, time.Minute), "", "app", "diff", "compare"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
