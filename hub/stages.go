@@ -27,6 +27,7 @@ type Unchanged struct {
 	Revision    string
 	Revisions   []string
 	RefreshedAt time.Time
+	Lease       int64 // of the work that it came from; 0: none guards it
 }
 
 // A Rendered is the complete, error-free result of rendering one application,
@@ -39,6 +40,8 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
+	Trace       string // what it continues; empty: nothing
+	Lease       int64  // of the work that it came from; 0: none guards it
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -48,6 +51,7 @@ type RefreshFailure struct {
 	Generation  int64
 	Condition   string // InvalidSpecError or ComparisonError
 	Message     string // one sentence for people
+	Lease       int64  // of the work that it came from; 0: none guards it
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds
@@ -60,6 +64,9 @@ type WorkItem struct {
 	Token  int64 // tells a later enqueueing apart from the one that was claimed
 	// Attempts counts the earlier claims that did not end in Done.
 	Attempts int
+	// Trace continues what asked for the work; it is known on the replica that
+	// was asked, and empty elsewhere.
+	Trace string
 }
 
 // A SealedObject is one stored object body: sealed with the tenant's object

@@ -81,6 +81,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	Custom   func() Custom        // what the tenant's settings say; nil: nothing
+	Meter    Meter                // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
@@ -127,6 +128,9 @@ func New(c Config) *Engine {
 	if c.Offset == nil {
 		c.Offset = func() time.Duration { return 0 }
 	}
+	if c.Meter == nil {
+		c.Meter = uncounted{}
+	}
 	if c.Parallel <= 0 {
 		c.Parallel = 32
 	}
@@ -162,7 +166,10 @@ func (e *Engine) Strays() *Strays { return e.strays }
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
+	ctx, done := run.Watch(ctx, "engine", loopLimit)
+	defer done()
 	for {
+		run.Beat(ctx)
 		served := e.Mapper.Changed()
 		tick, stop := e.Clock.After(time.Minute)
 		select {
@@ -400,7 +407,9 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 		return false
 	}
 	ctx := e.life
-	e.workers.Go(func() { work(ctx) })
+	e.workers.Go(func() {
+		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
+	})
 	return true
 }
 

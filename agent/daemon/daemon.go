@@ -43,6 +43,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
+	t, err := newTold(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.close(ctx)
+	ctx = t.tracer.With(t.monitor.With(ctx))
+	conf.Wrap(t.meter.Wrap)
 	k, err := connect(conf)
 	if err != nil {
 		return err
@@ -62,8 +69,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, guard, store, secret)
-	return run.Run(ctx, a.parts()...)
+	a := assemble(c, k, guard, store, secret, t)
+	a.figures()
+	return run.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
 
 // openSecret reads the agent's Secret, and waits for an API server that is
@@ -122,6 +130,7 @@ func connect(conf *rest.Config) (kubernetes, error) {
 // agent is the assembled parts.
 type agent struct {
 	Config
+	told    *told
 	kube    kubernetes
 	store   *inventory.Store
 	secret  *inventory.Secret
@@ -137,17 +146,17 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 }
 
-func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
-	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
+	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
-		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
+	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
 }
@@ -203,6 +212,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
+		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 		},

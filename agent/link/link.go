@@ -45,6 +45,8 @@ type Config struct {
 
 	// Serve adds the services that the hub may call.
 	Serve func(grpc.ServiceRegistrar)
+	// Unary runs around every call of the hub.
+	Unary []grpc.UnaryServerInterceptor
 	// Version is the agent's.
 	Version string
 	// Features are the names of what this agent can do beyond the first release.
@@ -96,6 +98,8 @@ type Client struct {
 	bulk   *bulk
 	learnt tunnel.Learnt // about the networks on the way to the hub
 
+	lingering sync.WaitGroup // sessions that the agent has moved away from
+
 	mu     sync.Mutex
 	id     Identity
 	next   int // index of the address to dial
@@ -133,7 +137,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, outbox: newOutbox(), opened: make(chan struct{})}
 	c.bulk = newBulk(c)
 	c.state = State{Since: cfg.Clock.Now(), Problem: fault.New(fault.Offline, "the agent has not connected yet")}
-	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Log: cfg.Log})
+	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Unary: cfg.Unary, Log: cfg.Log})
 	if cfg.Serve != nil {
 		cfg.Serve(c.ops)
 	}
@@ -161,6 +165,7 @@ func (c *Client) Run(ctx context.Context) error {
 
 // stay attaches again and again.
 func (c *Client) stay(ctx context.Context) error {
+	defer c.lingering.Wait()
 	wait := run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
 	for ctx.Err() == nil {
 		began := c.cfg.Clock.Now()

@@ -246,6 +246,7 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		w.note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
 		w.wakes = append(w.wakes, cl.ID)
 		w.due = append(w.due, hub.WorkRefresh)
+		w.revoked = true
 		// Applications that lost it wait for a person, even if one cluster is
 		// left that their destination could stand for now.
 		return w.Tx.DeleteCluster(ctx, cl.ID)

@@ -1,19 +1,27 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/gather"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -27,7 +35,11 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		err := do(ctx, t)
+		s.queue.continued(ctx, t)
+		return err
+	})
 	if err == nil {
 		s.queue.hint(hub.WorkRefresh, hub.WorkRetry)
 	}
@@ -66,15 +78,103 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	return out, err
 }
 
-// observations is the store as observe sees it.
-type observations struct{ db *store.DB }
+// observations is the store as observe sees it. Reports that come at the same
+// time are stored in one transaction; those that only tell of live state may
+// be lost with the database and come again, so they are apart from the others.
+type observations struct {
+	lasting, passing *gather.Gatherer[report, hub.Observed]
+	queue            *queue
+	meter            *meter.Meter
+}
 
-func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (out hub.Observed, err error) {
-	err = o.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		out, err = t.PutObservation(ctx, cluster, seen)
-		return err
+// report is what one agent has seen.
+type report struct {
+	cluster hub.ClusterID
+	seen    hub.Observation
+}
+
+// first is the first application that the report tells of.
+func (r report) first() (id hub.ApplicationID) {
+	for _, a := range r.seen.Applications {
+		if id == "" || a.Application < id {
+			id = a.Application
+		}
+	}
+	return id
+}
+
+func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
+	put := func(ctx context.Context, tenant string, reports []report) ([]hub.Observed, error) {
+		// In the order in which others lock applications, so that no two
+		// transactions wait for each other.
+		order := make([]int, len(reports))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(reports[a].first(), reports[b].first()) })
+		out := make([]hub.Observed, len(reports))
+		err := db.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, t *store.Tenant) (err error) {
+			for _, i := range order {
+				if out[i], err = t.PutObservation(ctx, reports[i].cluster, reports[i].seen); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return out, err
+	}
+	return observations{lasting: gather.New(put), passing: gather.New(put), queue: q, meter: m}
+}
+
+func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
+	began := time.Now()
+	to := o.lasting
+	if seen.Passing() {
+		to = o.passing
+	}
+	ends := o.resume(ctx, tenant, seen)
+	out, err := to.Ask(ctx, string(tenant), report{cluster, seen})
+	for _, end := range ends {
+		end(err)
+	}
+	o.meter.Stored(err, out.Repeated, time.Since(began), map[string]int{
+		"application": len(seen.Applications), "resource": len(seen.Resources), "gone": len(seen.Gone),
+		"tombstone": len(seen.Closed), "operation": len(seen.Operations),
 	})
+	o.count(tenant, seen, out)
 	return out, err
+}
+
+// resume makes a span of each operation that a report ends, and lets what
+// follows from it continue the trace.
+func (o observations) resume(ctx context.Context, tenant hub.TenantID, seen hub.Observation) []func(error) {
+	if !trace.Enabled(ctx) {
+		return nil
+	}
+	var ends []func(error)
+	for _, op := range seen.Operations {
+		if !op.Phase.Over() || op.Trace == "" {
+			continue
+		}
+		own, end := trace.Start(trace.Resume(ctx, op.Trace), "report", logkey.Operation, string(op.Operation), logkey.Phase, string(op.Phase))
+		ends = append(ends, end)
+		o.queue.follow(trace.Parent(own), hub.WorkOutcome, tenant, string(op.Operation))
+	}
+	return ends
+}
+
+// count counts the operations that became over with a report.
+func (o observations) count(tenant hub.TenantID, seen hub.Observation, out hub.Observed) {
+	for _, op := range seen.Operations {
+		if !slices.Contains(out.Over, op.Operation) {
+			continue
+		}
+		var took time.Duration
+		if op.StartedAt != nil && op.FinishedAt != nil {
+			took = max(0, op.FinishedAt.Sub(*op.StartedAt))
+		}
+		o.meter.Ended(string(tenant), string(op.Application), string(op.Phase), took)
+	}
 }
 
 // linkKeys are what Hello gives to an agent.
@@ -86,6 +186,13 @@ func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub
 		return object, mask, err
 	}
 	return keys.Object, seal.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
+}
+
+// attached are the agents of this replica, as the others see them.
+type attached struct{ p *parts }
+
+func (a attached) Holds(cluster hub.ClusterID) (grpc.ClientConnInterface, hub.TenantID, string, bool) {
+	return a.p.fleet.Holds(cluster)
 }
 
 // caller says which cluster an agent's call comes from: its certificate does.
@@ -206,7 +313,8 @@ type hints struct{ p *parts }
 
 func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
-func (h hints) Due(kind string)             { h.p.queue.hint(kind) }
+func (h hints) Due(kind string)             { h.p.due(kind) }
+func (h hints) Revoked()                    { h.p.revoked() }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {
@@ -239,15 +347,29 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
 	failpoint.Here(failpoint.HubSourceListed)
+	if w.queue.meter != nil {
+		w.queue.meter.Fetched(sentence == "")
+	}
+	ctx = trace.Resume(ctx, item.Trace)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
-		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
+		if err == nil && !held[item.Key] {
+			// What this replica saw may be older than what is stored now.
+			err = fault.New(fault.Conflict, "another replica has taken the repository over")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		w.queue.continued(ctx, t)
 		return err
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
-	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
+		w.queue.drop([]hub.WorkItem{item})
 		return err
 	}
+	w.queue.hint(hub.WorkRefresh)
 	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
 }
 

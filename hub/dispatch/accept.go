@@ -12,13 +12,19 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Unchanged records that applications stand at new commits without a change.
 func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.Unchanged(ctx, apps)
+		good, err := stillOurs(ctx, d, tx, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.Unchanged(ctx, good)
 	})
 }
 
@@ -26,7 +32,11 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.SetFailures(ctx, failures)
+		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.SetFailures(ctx, good)
 	})
 }
 
@@ -43,7 +53,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wakes.wake(c)
+		d.Wake(c)
 	}
 	d.changed(tenant)
 	return nil
@@ -58,7 +68,11 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 	}
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.rendered(ctx, results, sealed); err != nil {
+		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		if err := c.rendered(ctx, good, sealed); err != nil {
 			return nil, err
 		}
 		return c.touched(), nil
@@ -77,9 +91,18 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		return nil, err
 	}
 	var out []hub.SealedObject
+	seen := map[hub.Digest]bool{}
 	add := func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
+		if seen[digest] {
+			return digest, nil // as another application has it
+		}
+		seen[digest] = true
+		body, sealed := d.recent.get(tenant, digest)
+		var err error
+		if !sealed {
+			body, err = seal.SealBlob(keys.Object, digest, plain)
+		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
 	}
@@ -253,7 +276,10 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	}
 	failpoint.Here(failpoint.HubSnapshotsAfter)
 	for _, r := range results {
-		if err := c.candidate(ctx, r); err != nil {
+		own, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
+		err := c.candidate(own, r)
+		end(err)
+		if err != nil {
 			return err
 		}
 	}
@@ -391,7 +417,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	st.generation = generation
 	if m.app.Cluster != "" && !known {
 		if m.op != nil {
-			m.op.Fence = generation
+			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
 		}
 		c.moved = append(c.moved, moved{st, opened, m.op})
 	}

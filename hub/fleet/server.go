@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -34,10 +35,13 @@ type Server struct {
 	cfg     Config
 	agents  *registry
 	revoked revoked
+	traffic traffic
+	recheck chan struct{} // capacity 1
 	session *session
 	control *tunnel.Server
 	bulk    *tunnel.Server
 
+	draining  atomic.Bool
 	admission *admission
 	refusals  refusals
 }
@@ -49,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, agents: newRegistry(), admission: newAdmission(cfg.Admit, cfg.AdmitBurst)}
+	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1), admission: newAdmission(cfg.Admit, cfg.AdmitBurst)}
 	s.session = newSession(s)
 	s.control, s.bulk = s.lane(tunnel.Control()), s.lane(tunnel.Bulk())
 	linkv1.RegisterSessionServer(s.control, s.session)
@@ -67,8 +71,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
 	return tunnel.NewServer(tunnel.ServerConfig{
 		Lane: l, Log: s.cfg.Log,
-		Unary:  []grpc.UnaryServerInterceptor{s.guardUnary},
-		Stream: []grpc.StreamServerInterceptor{s.guardStream},
+		Unary:  append(slices.Clone(s.cfg.Unary), s.guardUnary),
+		Stream: append(slices.Clone(s.cfg.Stream), s.guardStream),
 	})
 }
 
@@ -80,9 +84,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	g.Go(s.control.Serve)
 	g.Go(s.bulk.Serve)
 	g.Go(func(ctx context.Context) error { return s.accept(ctx, ln) })
-	g.Go(func(ctx context.Context) error {
-		return run.Every(ctx, s.cfg.Clock, s.cfg.Revocation, 0, s.warn(ctx, "revocations are not known anew"), s.revoke)
-	})
+	g.Go(s.revocations)
 	g.Go(func(ctx context.Context) error {
 		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.seen)
 	})
@@ -138,7 +140,9 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		if err != nil {
 			break
 		}
-		live.Go(func() { s.serve(ctx, raw) })
+		live.Go(func() {
+			_ = run.Safely(ctx, "agent connection", func(ctx context.Context) error { s.serve(ctx, raw); return nil })
+		})
 	}
 	_ = ln.Close()
 	err := ctx.Err()
@@ -200,11 +204,12 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now()}, nil
+	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now(), life: lifeOf()}, nil
 }
 
 // closed does the books of a connection that has ended.
 func (s *Server) closed(ctx context.Context, c *conn, why error) {
+	s.traffic.add(c.session)
 	wait := bookkeeping
 	if ctx.Err() != nil {
 		wait, why = leaving, errStopping()

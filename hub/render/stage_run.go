@@ -2,11 +2,15 @@ package render
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	loop "github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -66,17 +70,21 @@ func (s *Stage) end(tenant hub.TenantID) {
 // lookAll finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
 func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
+	loop.Rest(ctx) // others look, and are watched themselves
 	select {
 	case r.looks <- struct{}{}:
 		defer func() { <-r.looks }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	loop.Beat(ctx)
 	ids := make([]hub.ApplicationID, len(items))
 	forced := map[hub.ApplicationID]bool{}
+	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
+		forced[ids[i]], r.leases[ids[i]] = item.Forced, item.Token
+		traces[ids[i]] = item.Trace
 	}
 	found, err := r.work.Load(ctx, r.tenant, ids)
 	if err != nil {
@@ -85,7 +93,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	var jobs, last []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
-		j := r.look(ctx, f)
+		j := r.lookSafely(ctx, f, traces[f.Application.ID])
 		switch {
 		case j == nil:
 			continue
@@ -97,6 +105,26 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 		j.refresh.Recent = nil // large, and of no more use
 	}
 	return append(jobs, last...), ctx.Err()
+}
+
+// lookSafely looks at one application in its own trace. A defect is the failure
+// of that application, which is looked at again later.
+func (r *round) lookSafely(ctx context.Context, f hub.Refresh, parent string) (j *job) {
+	loop.Beat(ctx)
+	err := loop.Safely(trace.Resume(ctx, parent), "render", func(ctx context.Context) error {
+		j = r.look(ctx, f)
+		return nil
+	})
+	if err != nil {
+		r.trees = nil // whatever was half done with them
+		r.passing[f.Application.ID] = true
+		r.fail(f, hub.ComparisonError, err)
+		return nil
+	}
+	if j != nil {
+		j.trace = parent
+	}
+	return j
 }
 
 type outcome struct {
@@ -123,7 +151,7 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 		wg.Go(func() {
 			var trees treeSet
 			for j := range queue {
-				results <- r.render(ctx, j, &trees)
+				results <- r.safely(ctx, j, &trees)
 			}
 		})
 	}
@@ -141,7 +169,9 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 	var failed error
 	for o := range results {
 		batch := drain(o, results, r.cfg.Flush)
-		if err := r.flush(ctx, batch); err != nil && failed == nil {
+		loop.Beat(ctx)
+		err := loop.Safely(ctx, "render", func(ctx context.Context) error { return r.flush(ctx, batch) })
+		if err != nil && failed == nil {
 			failed = err
 		}
 	}
@@ -201,10 +231,35 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 	return first
 }
 
+// safely renders one job in its own trace, and is watched by itself: others of
+// the batch that go on must not hide it. A defect is the failure of that
+// application, which is looked at again later.
+func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome) {
+	ctx, done := loop.Watch(ctx, "render", loopLimit)
+	defer done()
+	loop.Beat(ctx)
+	ctx, end := trace.Start(trace.Resume(ctx, j.trace), "render", logkey.Tenant, string(r.tenant), logkey.Application, string(j.refresh.Application.ID))
+	err := loop.Safely(ctx, "render", func(ctx context.Context) error {
+		out = r.render(ctx, j, trees)
+		return out.err
+	})
+	var defect *loop.PanicError
+	if errors.As(err, &defect) {
+		*trees = nil // whatever was half done with them
+		out = r.failure(j, defect)
+	}
+	if out.rendered != nil {
+		out.rendered.Trace = trace.Parent(ctx)
+	}
+	end(err)
+	loop.Beat(ctx)
+	return out
+}
+
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Lease: r.leases[app.ID]}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -213,7 +268,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
 	var res Result
 	if err == nil {
-		res, err = r.renderer.Render(ctx, j.request(r.tenant, opened))
+		res, err = r.renderOrShare(ctx, j, opened)
 	}
 	if ctx.Err() != nil {
 		return outcome{err: ctx.Err()}
@@ -221,7 +276,6 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if err != nil {
 		return r.failure(j, err)
 	}
-	r.count(func(c *Counters) { c.Rendered++ })
 	out.Snapshot = hub.Snapshot{
 		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
@@ -234,8 +288,26 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	return outcome{rendered: &out}
 }
 
+// renderOrShare renders, unless another application of the round has given the
+// very same result already. A person who asks for a render gets one.
+func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
+	req := j.request(r.tenant, opened)
+	if !j.refresh.Forced {
+		if res, ok := r.shared.get(req, j.commits); ok {
+			r.count(func(c *Counters) { c.Reused++ })
+			return res, nil
+		}
+	}
+	res, err := r.renderer.Render(ctx, req)
+	if err == nil {
+		r.count(func(c *Counters) { c.Rendered++ })
+		r.shared.put(req, j.commits, res)
+	}
+	return res, err
+}
+
 func (r *round) failure(j *job, err error) outcome {
-	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
 	one.fail(j.refresh, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}

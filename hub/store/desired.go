@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,17 +20,23 @@ const (
 		ORDER  BY cluster_id
 		FOR UPDATE`
 	selectHead = `SELECT incarnation, seq, chain, directory.held() FROM log_head WHERE tenant_id = $1 AND cluster_id = $2`
-	moveHead   = `UPDATE log_head SET seq = $3, chain = $4 WHERE tenant_id = $1 AND cluster_id = $2`
+	moveHeads  = `
+		UPDATE log_head h SET seq = u.seq, chain = u.chain
+		FROM   unnest($2::uuid[], $3::bigint[], $4::bytea[]) AS u (cluster, seq, chain)
+		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster`
 	insertRows = `
 		INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, operation_id, body, chain)
-		SELECT $1, $2, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
-		FROM   unnest($3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[]) AS u (seq, kind, app, operation, body, chain)`
+		SELECT $1, u.cluster, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
+		FROM   unnest($2::uuid[], $3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[])
+		       AS u (cluster, seq, kind, app, operation, body, chain)`
 	putLeaves = `
 		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf)
-		SELECT $1, $2, u.app, u.seq, u.leaf FROM unnest($3::uuid[], $4::bigint[], $5::bytea[]) AS u (app, seq, leaf)
+		SELECT $1, u.cluster, u.app, u.seq, u.leaf FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[]) AS u (cluster, app, seq, leaf)
 		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf
 		WHERE  h.seq < excluded.seq`
-	dropLeaves = `DELETE FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2 AND application_id = ANY ($3::uuid[])`
+	dropLeaves = `
+		DELETE FROM desired_head h USING unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
+		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster AND h.application_id = u.app`
 
 	// Only what still matters: the newest state of each application, the
 	// operations that are not over with what ends them, and what to forget.
@@ -52,12 +59,6 @@ const (
 		LIMIT  1`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
 	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
-
-	setAcked   = `UPDATE log_ack SET acked_seq = $3 WHERE tenant_id = $1 AND cluster_id = $2 AND acked_seq < $3`
-	putReceipt = `
-		UPDATE log_ack SET receipt_seq = $3, receipt_root = $4, receipt_at = $5
-		WHERE  tenant_id = $1 AND cluster_id = $2
-		  AND  (receipt_seq, receipt_root) IS DISTINCT FROM ($3, $4)`
 
 	openTombstones = `
 		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
@@ -93,26 +94,78 @@ func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// AppendRows adds rows to the desired log of a cluster. They must continue it:
-// numbers without a gap after the head, and a chain that follows from it. The
-// error is fault.Conflict if they do not, because someone else appended.
+// AppendRows adds rows to the desired log of a cluster, as AppendLogs does.
 func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error {
-	if len(rows) == 0 {
+	return t.AppendLogs(ctx, map[hub.ClusterID][]hub.LogRow{cluster: rows})
+}
+
+// AppendLogs adds rows to the desired logs of clusters. They must continue
+// them: numbers without a gap after the head, and a chain that follows from
+// it. The error is fault.Conflict if they do not, because someone else
+// appended.
+func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error {
+	var clusters []hub.ClusterID
+	for id, rows := range logs {
+		if len(rows) > 0 {
+			clusters = append(clusters, id)
+		}
+	}
+	if len(clusters) == 0 {
 		return nil
 	}
-	heads, err := t.LockClusters(ctx, []hub.ClusterID{cluster})
+	slices.Sort(clusters)
+	heads, err := t.LockClusters(ctx, clusters)
 	if err != nil {
 		return err
 	}
-	head, ok := heads[cluster]
-	if !ok {
-		return noCluster()
+	var a appended
+	for _, id := range clusters {
+		head, ok := heads[id]
+		if !ok {
+			return noCluster()
+		}
+		if err := a.add(id, head, logs[id]); err != nil {
+			return err
+		}
 	}
-	leaves := map[hub.ApplicationID]*leaf{}
-	var seq []int64
-	var kind []int16
-	var app, operation []string
-	var body, links [][]byte
+	b := &pgx.Batch{}
+	b.Queue(insertRows, t.id, a.cluster, a.seq, a.kind, a.app, a.operation, a.body, a.links)
+	b.Queue(moveHeads, t.id, a.of, a.heads, a.chains)
+	if len(a.put.cluster) > 0 {
+		b.Queue(putLeaves, t.id, a.put.cluster, a.put.app, a.put.seq, a.put.hash)
+	}
+	if len(a.drop.cluster) > 0 {
+		b.Queue(dropLeaves, t.id, a.drop.cluster, a.drop.app)
+	}
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("append %d rows to the desired logs of %d clusters: %w", len(a.seq), len(clusters), err)
+	}
+	return nil
+}
+
+// appended is what an append writes, column by column.
+type appended struct {
+	cluster, app, operation []string
+	seq                     []int64
+	kind                    []int16
+	body, links             [][]byte
+
+	of     []string // clusters whose heads move
+	heads  []int64
+	chains [][]byte
+
+	put, drop leaves
+}
+
+type leaves struct {
+	cluster, app []string
+	seq          []int64
+	hash         [][]byte
+}
+
+// add checks that rows continue the log of a cluster.
+func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRow) error {
+	newest := map[hub.ApplicationID]*leaf{}
 	for i := range rows {
 		r := &rows[i]
 		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
@@ -122,19 +175,22 @@ func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []h
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
 		case hub.RowState:
-			leaves[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
+			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
 		case hub.RowForget:
-			leaves[r.Application] = nil
+			newest[r.Application] = nil
 		}
-		seq, kind, app = append(seq, r.Seq), append(kind, int16(r.Kind)), append(app, string(r.Application))
-		operation, body, links = append(operation, string(r.Operation)), append(body, nonNil(r.Body)), append(links, r.Chain)
+		a.cluster, a.seq, a.kind = append(a.cluster, string(cluster)), append(a.seq, r.Seq), append(a.kind, int16(r.Kind))
+		a.app, a.operation = append(a.app, string(r.Application)), append(a.operation, string(r.Operation))
+		a.body, a.links = append(a.body, nonNil(r.Body)), append(a.links, r.Chain)
 	}
-	b := &pgx.Batch{}
-	b.Queue(insertRows, t.id, cluster, seq, kind, app, operation, body, links)
-	b.Queue(moveHead, t.id, cluster, head.Seq, head.Chain)
-	queueLeaves(b, t.id, cluster, leaves)
-	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("append %d rows to the desired log of cluster %q: %w", len(rows), cluster, err)
+	a.of, a.heads, a.chains = append(a.of, string(cluster)), append(a.heads, head.Seq), append(a.chains, head.Chain)
+	for app, l := range newest { // a nil leaf means forgotten
+		to := &a.put
+		if l == nil {
+			to, l = &a.drop, &leaf{}
+		}
+		to.cluster, to.app = append(to.cluster, string(cluster)), append(to.app, string(app))
+		to.seq, to.hash = append(to.seq, l.seq), append(to.hash, l.hash[:])
 	}
 	return nil
 }
@@ -143,26 +199,6 @@ func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []h
 type leaf struct {
 	seq  int64
 	hash [32]byte
-}
-
-// queueLeaves moves the newest states on; a nil leaf means forgotten.
-func queueLeaves(b *pgx.Batch, tenant hub.TenantID, cluster hub.ClusterID, leaves map[hub.ApplicationID]*leaf) {
-	var put, drop []string
-	var seqs []int64
-	var hashes [][]byte
-	for app, l := range leaves {
-		if l == nil {
-			drop = append(drop, string(app))
-			continue
-		}
-		put, seqs, hashes = append(put, string(app)), append(seqs, l.seq), append(hashes, l.hash[:])
-	}
-	if len(put) > 0 {
-		b.Queue(putLeaves, tenant, cluster, put, seqs, hashes)
-	}
-	if len(drop) > 0 {
-		b.Queue(dropLeaves, tenant, cluster, drop)
-	}
 }
 
 // RowsAfter gives the rows after seq that still matter, oldest first, and the
@@ -232,27 +268,6 @@ func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]
 		return nil, noApp()
 	}
 	return list(ctx, t.tx, "clusters of application", pgx.RowTo[hub.ClusterID], selectHolders, t.id, app)
-}
-
-// Acked notes how far the agent has stored the log. It never goes back.
-func (t *Tenant) Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error {
-	if !hub.ValidID(string(cluster)) {
-		return noCluster()
-	}
-	_, err := exec(ctx, t.tx, "store acknowledgement", setAcked, t.id, cluster, seq)
-	return err
-}
-
-// PutReceipt stores the proof that hub and agent held the same desired state.
-func (t *Tenant) PutReceipt(ctx context.Context, cluster hub.ClusterID, r hub.Receipt) error {
-	if !hub.ValidID(string(cluster)) {
-		return noCluster()
-	}
-	n, err := exec(ctx, t.tx, "store receipt", putReceipt, t.id, cluster, r.Seq, r.Root, micro(r.At))
-	if n > 0 {
-		t.changed(changeCluster, string(cluster))
-	}
-	return err
 }
 
 // OpenTombstones asks for the deletion of objects. One that is open already
