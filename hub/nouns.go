@@ -213,9 +213,10 @@ const (
 	ComparisonError  = "ComparisonError"  // sources could not be resolved or rendered
 	SyncError        = "SyncError"        // automation stopped after a failed operation
 	DeletionError    = "DeletionError"
-	ImpureWarning    = "ImpureWarning" // templates use random or time functions
-	RenderWarning    = "RenderWarning" // what a renderer wants people to know
-	AgentWarning     = "AgentWarning"  // what an agent wants people to know, such as a field that is fought over
+	ImpureWarning    = "ImpureWarning"           // templates use random or time functions
+	RenderWarning    = "RenderWarning"           // what a renderer wants people to know
+	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
+	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind that the application holds
 )
 
 // An ObjectRef is one object of a snapshot, without its body.
@@ -483,6 +484,7 @@ const (
 	RowOperation RowKind = 2
 	RowTerminate RowKind = 3
 	RowForget    RowKind = 4
+	RowSettings  RowKind = 5 // of no application: it carries SettingsRow in its place
 )
 
 // A LogRow is one row of a cluster's desired log.
@@ -543,6 +545,7 @@ type ApplicationObservation struct {
 	HealthCause string
 	ComparedAt  time.Time
 	Warnings    []string
+	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
 	Stamp       []byte // the agent's own hash of it; empty: it gives none

@@ -29,6 +29,7 @@ type app struct {
 	ignore     *diff.Ignore
 	target     *snapshot
 	accepted   *snapshot
+	recount    bool // other kinds are excluded than when objects were taken up
 	unserved   bool // some kind of the snapshots is not served yet
 	objects    map[manifest.Key]*object
 	problem    string                  // why the application cannot be compared; empty: it can
@@ -74,7 +75,9 @@ func (a *app) adoptAll() {
 	records := a.e.Inventory.Owned(a.id)
 	a.rebuild = a.e.lost && len(records) == 0 && a.generation > 0
 	for _, r := range records {
-		a.adopt(r)
+		if !a.e.Excluded(r.Key.Group, r.Key.Kind) {
+			a.adopt(r)
+		}
 	}
 }
 
@@ -224,6 +227,11 @@ func (a *app) take(ctx context.Context) {
 	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	if a.recount {
+		a.recount = false
+		a.takeBack()
+		a.leaveAlone()
+	}
 	a.align()
 	if a.rebuild {
 		a.reclaimed, a.stale = false, true

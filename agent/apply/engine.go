@@ -78,12 +78,13 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
-	Guard    Guard                // rules that the hub cannot change; zero: none
-	Manager  string               // field manager; empty: the default
-	Offset   func() time.Duration // the hub's time minus ours; nil: none
-	Clock    run.Clock            // nil: the real one
-	Parallel int                  // requests at a time; 0: 32
-	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
+	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
+	Guard    Guard                         // rules that the hub cannot change; zero: none
+	Manager  string                        // field manager; empty: the default
+	Offset   func() time.Duration          // the hub's time minus ours; nil: none
+	Clock    run.Clock                     // nil: the real one
+	Parallel int                           // requests at a time; 0: 32
+	Poll     time.Duration                 // how often waited-for objects are looked at without a hint; 0: 5 s
 }
 
 // An Engine runs the applications of one cluster.
@@ -115,6 +116,9 @@ type Engine struct {
 func New(c Config) *Engine {
 	if c.Manager == "" {
 		c.Manager = Manager
+	}
+	if c.Excluded == nil {
+		c.Excluded = func(string, string) bool { return false }
 	}
 	if c.Clock == nil {
 		c.Clock = run.System{}

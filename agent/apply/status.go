@@ -48,7 +48,7 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Error: a.problem,
+		Warnings: a.sentences(), Excluded: a.excludedKinds(), Error: a.problem,
 	}
 	known := a.fold(r)
 	if !known && a.told == nil {
@@ -204,6 +204,7 @@ func (a *app) stones() {
 	for _, t := range a.state.GetTombstones() {
 		key := a.stoneKey(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
+			a.excludedStone(key)
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -115,32 +116,42 @@ func connect(conf *rest.Config) (kubernetes, error) {
 // agent is the assembled parts.
 type agent struct {
 	Config
-	kube    kubernetes
-	store   *inventory.Store
-	secret  *inventory.Secret
-	mapper  *watch.Mapper
-	outbox  *report.Outbox
-	tree    *watch.Tree
-	engine  *apply.Engine
-	watcher *watch.Watcher
-	lease   *apply.Lease
-	epoch   string
-	link    atomic.Pointer[link.Client]
-	caught  atomic.Bool // the first barrier was reached
+	kube     kubernetes
+	store    *inventory.Store
+	secret   *inventory.Secret
+	mapper   *watch.Mapper
+	outbox   *report.Outbox
+	tree     *watch.Tree
+	engine   *apply.Engine
+	watcher  *watch.Watcher
+	settings *settings.Current
+	lease    *apply.Lease
+	epoch    string
+	link     atomic.Pointer[link.Client]
+	caught   atomic.Bool // the first barrier was reached
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
-	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api), settings: settings.New(store.Settings())}
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
-		Offset: a.offset, Guard: guard, Manager: c.FieldManager,
+		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
+		Offset:   a.offset, Guard: guard, Manager: c.FieldManager,
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
 	return a
+}
+
+// reconsider acts on settings that have changed.
+func (a *agent) reconsider(ctx context.Context) {
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
+	a.engine.Reconsider(ctx)
+	a.watcher.Reconsider()
 }
 
 // parts are what runs, in the order in which it starts.

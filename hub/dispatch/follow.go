@@ -53,7 +53,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	go f.receive()
@@ -70,6 +70,7 @@ type follower struct {
 	sums     chan *linkv1.Sums
 	key      []byte          // of proofs
 	compares bool            // the agent can say which states it holds
+	settings bool            // the agent keeps settings
 	seq      int64           // last row sent
 	seen     int64           // last row read; what lies between is held by the agent already
 	barrier  *linkv1.Barrier // last one sent
@@ -181,7 +182,7 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 				return err
 			}
 			if len(rows) < pageRows && (len(rows) > 0 || f.barrier == nil || f.barrier.Seq != uint64(f.head.Seq)) {
-				leaves, err = tx.Leaves(ctx, f.cluster)
+				leaves, err = f.leaves(ctx, tx)
 			}
 			return err
 		})
@@ -260,9 +261,7 @@ func (f *follower) send(rows []hub.LogRow) error {
 				return err
 			}
 		}
-		batch.Rows = append(batch.Rows, &linkv1.Row{
-			Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain,
-		})
+		batch.Rows = append(batch.Rows, rowOf(row))
 		batch.Blobs = append(batch.Blobs, blobs...)
 		size += len(row.Body) + extra + 64
 		f.seq = row.Seq
@@ -273,9 +272,23 @@ func (f *follower) send(rows []hub.LogRow) error {
 	return flush()
 }
 
+func rowOf(row hub.LogRow) *linkv1.Row {
+	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
+}
+
+// leaves are the states that the agent should hold. One that is too old to
+// know of settings is not asked for them.
+func (f *follower) leaves(ctx context.Context, tx Tx) (map[string][32]byte, error) {
+	leaves, err := tx.Leaves(ctx, f.cluster)
+	if !f.settings {
+		delete(leaves, string(hub.SettingsRow))
+	}
+	return leaves, err
+}
+
 // equal says whether the agent was found to hold the state of a row already.
 func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && row.Kind == hub.RowState && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored lately

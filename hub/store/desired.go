@@ -3,7 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,20 +22,25 @@ const (
 		ORDER  BY cluster_id
 		FOR UPDATE`
 	selectHead = `SELECT incarnation, seq, chain, directory.held() FROM log_head WHERE tenant_id = $1 AND cluster_id = $2`
-	moveHead   = `UPDATE log_head SET seq = $3, chain = $4 WHERE tenant_id = $1 AND cluster_id = $2`
+	moveHeads  = `
+		UPDATE log_head h SET seq = u.seq, chain = u.chain
+		FROM   unnest($2::uuid[], $3::bigint[], $4::bytea[]) AS u (cluster, seq, chain)
+		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster`
 	insertRows = `
 		INSERT INTO log_row (tenant_id, cluster_id, seq, kind, application_id, operation_id, body, chain)
-		SELECT $1, $2, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
-		FROM   unnest($3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[]) AS u (seq, kind, app, operation, body, chain)`
+		SELECT $1, u.cluster, u.seq, u.kind, u.app, nullif(u.operation, '')::uuid, u.body, u.chain
+		FROM   unnest($2::uuid[], $3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[])
+		       AS u (cluster, seq, kind, app, operation, body, chain)`
 	putLeaves = `
 		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf)
-		SELECT $1, $2, u.app, u.seq, u.leaf FROM unnest($3::uuid[], $4::bigint[], $5::bytea[]) AS u (app, seq, leaf)
+		SELECT $1, u.cluster, u.app, u.seq, u.leaf FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[]) AS u (cluster, app, seq, leaf)
 		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf
 		WHERE  h.seq < excluded.seq`
 	dropLeaves = `DELETE FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2 AND application_id = ANY ($3::uuid[])`
 
-	// Only what still matters: the newest state of each application, the
-	// operations that are not over with what ends them, and what to forget.
+	// Only what still matters: the newest state of each application and the
+	// newest settings, the operations that are not over with what ends them,
+	// and what to forget.
 	selectRows = `
 		SELECT r.seq, r.kind, r.application_id, coalesce(r.operation_id::text, ''), r.body, r.chain
 		FROM   log_row r
@@ -41,6 +49,7 @@ const (
 		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.seq > $3
 		  AND  CASE r.kind
 		         WHEN 1 THEN h.seq = r.seq
+		         WHEN 5 THEN h.seq = r.seq
 		         WHEN 4 THEN h.seq IS NULL
 		         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
 		ORDER  BY r.seq
@@ -50,6 +59,11 @@ const (
 		UNION ALL
 		SELECT chain FROM log_checkpoint WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3
 		LIMIT  1`
+	selectSettingsRow = `
+		SELECT r.seq, r.kind, r.application_id, '', r.body, r.chain
+		FROM   desired_head h
+		JOIN   log_row r ON r.tenant_id = h.tenant_id AND r.cluster_id = h.cluster_id AND r.seq = h.seq
+		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
 	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
 
@@ -97,22 +111,59 @@ func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hu
 // numbers without a gap after the head, and a chain that follows from it. The
 // error is fault.Conflict if they do not, because someone else appended.
 func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error {
-	if len(rows) == 0 {
+	return t.AppendToLogs(ctx, map[hub.ClusterID][]hub.LogRow{cluster: rows})
+}
+
+// AppendToLogs is AppendRows for many clusters at once, in as many statements
+// as for one.
+func (t *Tenant) AppendToLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error {
+	maps.DeleteFunc(logs, func(_ hub.ClusterID, rows []hub.LogRow) bool { return len(rows) == 0 })
+	if len(logs) == 0 {
 		return nil
 	}
-	heads, err := t.LockClusters(ctx, []hub.ClusterID{cluster})
+	clusters := slices.Sorted(maps.Keys(logs))
+	heads, err := t.LockClusters(ctx, clusters)
 	if err != nil {
 		return err
 	}
-	head, ok := heads[cluster]
-	if !ok {
-		return noCluster()
+	var c rowColumns
+	for _, cluster := range clusters {
+		head, ok := heads[cluster]
+		if !ok {
+			return noCluster()
+		}
+		if err := c.add(cluster, head, logs[cluster]); err != nil {
+			return err
+		}
 	}
-	leaves := map[hub.ApplicationID]*leaf{}
-	var seq []int64
-	var kind []int16
-	var app, operation []string
-	var body, links [][]byte
+	b := &pgx.Batch{}
+	b.Queue(insertRows, t.id, c.cluster, c.seq, c.kind, c.app, c.operation, c.body, c.links)
+	b.Queue(moveHeads, t.id, c.heads, c.ends, c.chains)
+	c.leaves.queue(b, t.id)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("append %d rows to the desired logs of %d clusters: %w", len(c.seq), len(clusters), err)
+	}
+	return nil
+}
+
+// rowColumns are rows of logs as the statements take them.
+type rowColumns struct {
+	cluster     []string
+	seq         []int64
+	kind        []int16
+	app         []string
+	operation   []string
+	body, links [][]byte
+
+	heads  []string // clusters, each once
+	ends   []int64
+	chains [][]byte
+	leaves leaves
+}
+
+// add takes the rows of one cluster, whose log ends at head.
+func (c *rowColumns) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRow) error {
+	states := map[hub.ApplicationID]*leaf{}
 	for i := range rows {
 		r := &rows[i]
 		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
@@ -121,21 +172,17 @@ func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []h
 		}
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
-		case hub.RowState:
-			leaves[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
+		case hub.RowState, hub.RowSettings:
+			states[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
 		case hub.RowForget:
-			leaves[r.Application] = nil
+			states[r.Application] = nil
 		}
-		seq, kind, app = append(seq, r.Seq), append(kind, int16(r.Kind)), append(app, string(r.Application))
-		operation, body, links = append(operation, string(r.Operation)), append(body, nonNil(r.Body)), append(links, r.Chain)
+		c.cluster, c.seq, c.kind = append(c.cluster, string(cluster)), append(c.seq, r.Seq), append(c.kind, int16(r.Kind))
+		c.app, c.operation = append(c.app, string(r.Application)), append(c.operation, string(r.Operation))
+		c.body, c.links = append(c.body, nonNil(r.Body)), append(c.links, r.Chain)
 	}
-	b := &pgx.Batch{}
-	b.Queue(insertRows, t.id, cluster, seq, kind, app, operation, body, links)
-	b.Queue(moveHead, t.id, cluster, head.Seq, head.Chain)
-	queueLeaves(b, t.id, cluster, leaves)
-	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("append %d rows to the desired log of cluster %q: %w", len(rows), cluster, err)
-	}
+	c.heads, c.ends, c.chains = append(c.heads, string(cluster)), append(c.ends, head.Seq), append(c.chains, head.Chain)
+	c.leaves.add(cluster, states)
 	return nil
 }
 
@@ -145,23 +192,35 @@ type leaf struct {
 	hash [32]byte
 }
 
-// queueLeaves moves the newest states on; a nil leaf means forgotten.
-func queueLeaves(b *pgx.Batch, tenant hub.TenantID, cluster hub.ClusterID, leaves map[hub.ApplicationID]*leaf) {
-	var put, drop []string
-	var seqs []int64
-	var hashes [][]byte
-	for app, l := range leaves {
-		if l == nil {
-			drop = append(drop, string(app))
+// leaves are newest states that move on.
+type leaves struct {
+	clusters, apps []string
+	seqs           []int64
+	hashes         [][]byte
+	dropped        map[hub.ClusterID][]string
+}
+
+// add takes the states of one cluster; a nil leaf means forgotten.
+func (l *leaves) add(cluster hub.ClusterID, states map[hub.ApplicationID]*leaf) {
+	for app, s := range states {
+		if s == nil {
+			if l.dropped == nil {
+				l.dropped = map[hub.ClusterID][]string{}
+			}
+			l.dropped[cluster] = append(l.dropped[cluster], string(app))
 			continue
 		}
-		put, seqs, hashes = append(put, string(app)), append(seqs, l.seq), append(hashes, l.hash[:])
+		l.clusters, l.apps = append(l.clusters, string(cluster)), append(l.apps, string(app))
+		l.seqs, l.hashes = append(l.seqs, s.seq), append(l.hashes, s.hash[:])
 	}
-	if len(put) > 0 {
-		b.Queue(putLeaves, tenant, cluster, put, seqs, hashes)
+}
+
+func (l *leaves) queue(b *pgx.Batch, tenant hub.TenantID) {
+	if len(l.apps) > 0 {
+		b.Queue(putLeaves, tenant, l.clusters, l.apps, l.seqs, l.hashes)
 	}
-	if len(drop) > 0 {
-		b.Queue(dropLeaves, tenant, cluster, drop)
+	for _, cluster := range slices.Sorted(maps.Keys(l.dropped)) {
+		b.Queue(dropLeaves, tenant, cluster, l.dropped[cluster])
 	}
 }
 
@@ -177,6 +236,19 @@ func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64
 		return r, err
 	}, selectRows, t.id, cluster, seq, limit)
 	return rows, head, err
+}
+
+// SettingsRow gives the newest row with settings of a cluster's log, if there
+// is one.
+func (t *Tenant) SettingsRow(ctx context.Context, cluster hub.ClusterID) (r hub.LogRow, found bool, err error) {
+	err = t.tx.QueryRow(ctx, selectSettingsRow, t.id, cluster, hub.SettingsRow).Scan(&r.Seq, &r.Kind, &r.Application, &r.Operation, &r.Body, &r.Chain)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return hub.LogRow{}, false, nil
+	}
+	if err != nil {
+		return hub.LogRow{}, false, fmt.Errorf("read the settings in the log of cluster %q: %w", cluster, err)
+	}
+	return r, true, nil
 }
 
 func (t *Tenant) head(ctx context.Context, cluster hub.ClusterID) (h hub.LogHead, err error) {

@@ -462,8 +462,11 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 		for _, w := range a.Warnings {
 			now = append(now, said{a.Application, hub.AgentWarning, w})
 		}
+		for _, w := range a.Excluded {
+			now = append(now, said{a.Application, hub.ExcludedWarning, w})
+		}
 	}
-	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning}, all, now)
+	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning, hub.ExcludedWarning}, all, now)
 }
 
 // Resources gives the tree of an application as its agents last saw it.

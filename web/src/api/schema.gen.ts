@@ -867,6 +867,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives the settings of the tenant; values of secrets are left out */
+        get: operations["getSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets keys, and takes away those whose value is null; all that is not named stays */
+        patch: operations["patchSettings"];
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1573,6 +1591,41 @@ export interface components {
             prev?: string;
             hash: string;
         };
+        Settings: {
+            /**
+             * Format: int64
+             * @description Grows with every change; 0 before the first.
+             */
+            version: number;
+            /** @description In order of map and key. */
+            items: components["schemas"]["Setting"][];
+            /** @description Keys that this release knows. */
+            known: components["schemas"]["KnownSetting"][];
+            /** @description What to know about the change. */
+            warnings?: string[];
+        };
+        Setting: {
+            /** @description The name of the ConfigMap or Secret that Argo CD keeps it in. */
+            map: string;
+            key: string;
+            /** @description Absent for a secret. */
+            value?: string;
+            secret: boolean;
+            /** @description Something acts on it; otherwise it is kept and changes nothing yet. */
+            used: boolean;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string;
+        };
+        KnownSetting: {
+            map: string;
+            /** @description A key, or the beginning of keys if it ends in a dot: `group_Kind` follows. */
+            key: string;
+            about: string;
+            /** @description A value that is fine. */
+            sample: string;
+            used: boolean;
+        };
     };
     responses: {
         /** @description What went wrong. */
@@ -1630,6 +1683,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Application"];
+            };
+        };
+        /** @description The settings as they are now. */
+        SettingsAnswer: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Settings"];
             };
         };
         /** @description The operation; it is under way. */
@@ -3325,6 +3388,49 @@ export interface operations {
                     };
                 };
             };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchSettings: {
+        parameters: {
+            query?: {
+                /** @description Check everything, change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key. */
+                    values: {
+                        [key: string]: {
+                            [key: string]: string | null;
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };
