@@ -20,18 +20,20 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
-	"shared/fault":    {},
-	"shared/logkey":   {},
-	"shared/version":  {},
-	"shared/seal":     {"shared/fault"},
-	"shared/chain":    {"shared/fault"},
-	"shared/run":      {"shared/fault", "shared/logkey"},
-	"shared/run/*":    {"shared/run"},
-	"shared/manifest": {"shared/fault", "shared/logkey"},
-	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
-	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
-	"shared/wave":     {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
-	"proto/*/*":       {},
+	"shared/fault":     {},
+	"shared/logkey":    {},
+	"shared/version":   {},
+	"shared/seal":      {"shared/fault"},
+	"shared/chain":     {"shared/fault"},
+	"shared/run":       {"shared/fault", "shared/logkey"},
+	"shared/run/*":     {"shared/run"},
+	"shared/manifest":  {"shared/fault", "shared/logkey"},
+	"shared/*":         {"shared/fault", "shared/logkey", "shared/manifest"},
+	"shared/tunnel":    {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
+	"shared/trace":     {"shared/fault", "shared/logkey", "shared/version"},
+	"shared/telemetry": {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
+	"shared/wave":      {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"proto/*/*":        {},
 
 	"shared/failpoint": {},
 
@@ -79,6 +81,8 @@ var homes = map[string][]string{
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
 	"github.com/google/go-containerregistry": {"integration/image"},
+	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/meter", "hub/daemon", "agent/meter", "agent/daemon", "integration/..."},
+	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
