@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -198,6 +199,8 @@ type ApplicationStatus struct {
 	// PlannedGeneration is the generation that the newest desired state was
 	// planned for; behind Generation means that a change of spec waits.
 	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
+	// PlannedProject is the version of the project that it was planned for.
+	PlannedProject int64 `json:"plannedProject,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.
@@ -508,6 +511,30 @@ type LogHead struct {
 	Held        bool // the hub as a whole waits for an admin, so nothing may be deleted anywhere
 }
 
+// A LogPlace is how far a stream has read the desired log of a cluster.
+type LogPlace struct {
+	Cluster ClusterID
+	After   int64   // rows after this one are wanted
+	Known   LogHead // end of the log as the stream last saw it; zero: it saw none
+}
+
+// A LogPage is what follows a place, and the end of the log at that moment. A
+// log may have lost the end that was known, and hold other rows with the same
+// numbers: a database that failed over to a standby may lack the last commits.
+type LogPage struct {
+	Head LogHead
+	Rows []LogRow
+	Lost bool
+}
+
+// A LogAck says how far an agent has stored its log, and with a receipt that
+// it holds the very same states.
+type LogAck struct {
+	Cluster ClusterID
+	Seq     int64
+	Receipt *Receipt
+}
+
 // A Tombstone asks for the deletion of one object. Only a complete snapshot
 // that no longer has the object, or the deletion of its application, makes one.
 type Tombstone struct {
@@ -536,6 +563,13 @@ type Observation struct {
 	Bounded      bool  // only Buckets were compared, and only they are swept
 	Buckets      []uint16
 	Sums         *Sums // what the agent holds; nil: it does not ask for a comparison
+}
+
+// Passing says whether the report tells of live state alone, which the agent
+// can tell again. What ended cannot be told again.
+func (o Observation) Passing() bool {
+	return len(o.Operations) == 0 && len(o.Closed) == 0 &&
+		!slices.ContainsFunc(o.Applications, func(a ApplicationObservation) bool { return a.Gone })
 }
 
 // An ApplicationObservation is what an agent says of a whole application.

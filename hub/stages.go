@@ -27,6 +27,7 @@ type Unchanged struct {
 	Revision    string
 	Revisions   []string
 	RefreshedAt time.Time
+	Lease       int64 // of the work that it came from; 0: none guards it
 }
 
 // A Rendered is the complete, error-free result of rendering one application,
@@ -40,6 +41,7 @@ type Rendered struct {
 	Revision    string   // commit that it stands for now
 	Revisions   []string
 	Trace       string // what it continues; empty: nothing
+	Lease       int64  // of the work that it came from; 0: none guards it
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -49,6 +51,7 @@ type RefreshFailure struct {
 	Generation  int64
 	Condition   string // InvalidSpecError or ComparisonError
 	Message     string // one sentence for people
+	Lease       int64  // of the work that it came from; 0: none guards it
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds
@@ -88,5 +91,6 @@ type TargetChange struct {
 	Unpin       bool
 	Hold        string
 	Generation  int64 // becomes both the generation and the planned generation
+	Project     int64 // version of the project that it was planned for
 	Warnings    []string
 }

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 
 	"shared/failpoint": {},
 
-	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
+	"hub":          {"shared/fault", "shared/manifest", "shared/health", "shared/window"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "shared/*", "proto/*/*"},

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -28,6 +29,7 @@ type app struct {
 	state      *linkv1.AppState // newest that was resolved; nil: none was
 	generation uint64           // highest that was seen
 	ignore     *diff.Ignore
+	windows    window.Set // of the state
 	target     *snapshot
 	accepted   *snapshot
 	recount    bool // other kinds are excluded than when objects were taken up
@@ -52,8 +54,9 @@ type app struct {
 	namespaces map[string]struct{} // made sure of by this process
 	told       *linkv1.AppReport   // newest report; nil: none yet
 	toldAt     time.Time
-	telling    bool // a report is planned
-	comparing  bool // a comparison is planned
+	telling    bool   // a report is planned
+	comparing  bool   // a comparison is planned
+	waits      string // the operation that was said to wait for its windows
 }
 
 // running is the operation under way.
@@ -180,7 +183,7 @@ func (a *app) next() func(ctx context.Context) {
 		return a.take
 	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
 		return a.reclaimAll
-	case len(a.queue) > 0 && !a.untaken:
+	case len(a.queue) > 0 && !a.untaken && a.mayBegin():
 		id := a.queue[0]
 		return func(ctx context.Context) { a.turn(ctx, id) }
 	case a.stale && a.state != nil && !a.deleting:
@@ -239,6 +242,8 @@ func (a *app) take(ctx context.Context) {
 	a.mu.Lock()
 	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
+	a.windows = windowsOf(state)
+	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
 	if a.recount {
 		a.recount = false
@@ -361,6 +366,7 @@ func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
 	}

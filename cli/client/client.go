@@ -448,7 +448,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History *[]HistoryEntry `json:"history,omitempty"`
 
 	// OperationState The newest operation.
@@ -462,6 +462,23 @@ type ApplicationStatus struct {
 		Revisions *[]string      `json:"revisions,omitempty"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -1144,6 +1161,34 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool      `json:"active"`
+	AndOperator  *bool     `json:"andOperator,omitempty"`
+	Applications *[]string `json:"applications,omitempty"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      *time.Time `json:"closes,omitempty"`
+	Clusters    *[]string  `json:"clusters,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	Duration    string     `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      *string   `json:"error,omitempty"`
+	Kind       string    `json:"kind"`
+	ManualSync *bool     `json:"manualSync,omitempty"`
+	Namespaces *[]string `json:"namespaces,omitempty"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    *time.Time `json:"opens,omitempty"`
+	Schedule string     `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    *bool   `json:"selfHeal,omitempty"`
+	SyncOverrun *bool   `json:"syncOverrun,omitempty"`
+	TimeZone    *string `json:"timeZone,omitempty"`
+}
+
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt   time.Time `json:"createdAt"`
@@ -1186,6 +1231,17 @@ type User struct {
 
 // Username defines model for Username.
 type Username = string
+
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns *time.Time `json:"turns,omitempty"`
+
+	// Why Why it is closed, with the next opening.
+	Why *string `json:"why,omitempty"`
+}
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -2225,6 +2281,11 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetApplicationWindows Says how the sync windows of an application stand
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// TerminateOperation Ends the operation that runs
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/terminate (the `TerminateOperation` operationId).
@@ -2428,6 +2489,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProject(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProjectWindows Says how the sync windows of a project stand
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRepositories Lists the repositories with the state of their last fetch
 	//
@@ -2938,6 +3004,21 @@ func (c *Client) SyncApplicationWithBody(ctx context.Context, namespace PathName
 // Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 func (c *Client) SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSyncApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetApplicationWindows Says how the sync windows of an application stand
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *Client) GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApplicationWindowsRequest(c.Server, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -3472,6 +3553,21 @@ func (c *Client) UpdateProjectWithBody(ctx context.Context, name PathName, param
 // Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 func (c *Client) UpdateProject(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateProjectRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProjectWindows Says how the sync windows of a project stand
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *Client) GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProjectWindowsRequest(c.Server, name)
 	if err != nil {
 		return nil, err
 	}
@@ -5169,6 +5265,47 @@ func NewSyncApplicationRequestWithBody(server string, namespace PathNamespace, n
 	return req, nil
 }
 
+// NewGetApplicationWindowsRequest constructs an http.Request for the GetApplicationWindows method
+func NewGetApplicationWindowsRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/syncwindows", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewTerminateOperationRequest constructs an http.Request for the TerminateOperation method
 func NewTerminateOperationRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
 	var err error
@@ -6227,6 +6364,40 @@ func NewUpdateProjectRequestWithBody(server string, name PathName, params *Updat
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGetProjectWindowsRequest constructs an http.Request for the GetProjectWindows method
+func NewGetProjectWindowsRequest(server string, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/projects/%s/syncwindows", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -7569,6 +7740,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncApplicationResponse, error)
 
+	// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error)
+
 	// TerminateOperationWithResponse Ends the operation that runs
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7804,6 +7982,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProjectWithResponse(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateProjectResponse, error)
+
+	// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error)
 
 	// ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
 	//
@@ -8756,6 +8941,54 @@ func (r SyncApplicationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SyncApplicationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetApplicationWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationWindows
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetApplicationWindowsResponse) GetJSON200() *ApplicationWindows {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetApplicationWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetApplicationWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetApplicationWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetApplicationWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetApplicationWindowsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10006,6 +10239,64 @@ func (r UpdateProjectResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateProjectResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProjectWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		All []SyncWindow `json:"all"`
+
+		// Windows Those that are active now.
+		Windows []SyncWindow `json:"windows"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProjectWindowsResponse) GetJSON200() *struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProjectWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProjectWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProjectWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProjectWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProjectWindowsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11683,6 +11974,19 @@ func (c *ClientWithResponses) SyncApplicationWithResponse(ctx context.Context, n
 	return ParseSyncApplicationResponse(rsp)
 }
 
+// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *ClientWithResponses) GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error) {
+	rsp, err := c.GetApplicationWindows(ctx, namespace, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetApplicationWindowsResponse(rsp)
+}
+
 // TerminateOperationWithResponse Ends the operation that runs
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12115,6 +12419,19 @@ func (c *ClientWithResponses) UpdateProjectWithResponse(ctx context.Context, nam
 		return nil, err
 	}
 	return ParseUpdateProjectResponse(rsp)
+}
+
+// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *ClientWithResponses) GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error) {
+	rsp, err := c.GetProjectWindows(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProjectWindowsResponse(rsp)
 }
 
 // ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
@@ -13139,6 +13456,39 @@ func ParseSyncApplicationResponse(rsp *http.Response) (*SyncApplicationResponse,
 	return response, nil
 }
 
+// ParseGetApplicationWindowsResponse parses an HTTP response from a GetApplicationWindowsWithResponse call
+func ParseGetApplicationWindowsResponse(rsp *http.Response) (*GetApplicationWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetApplicationWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationWindows
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseTerminateOperationResponse parses an HTTP response from a TerminateOperationWithResponse call
 func ParseTerminateOperationResponse(rsp *http.Response) (*TerminateOperationResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -14039,6 +14389,44 @@ func ParseUpdateProjectResponse(rsp *http.Response) (*UpdateProjectResponse, err
 			headers.ETag = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetProjectWindowsResponse parses an HTTP response from a GetProjectWindowsWithResponse call
+func ParseGetProjectWindowsResponse(rsp *http.Response) (*GetProjectWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProjectWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			All []SyncWindow `json:"all"`
+
+			// Windows Those that are active now.
+			Windows []SyncWindow `json:"windows"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil

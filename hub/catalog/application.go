@@ -271,7 +271,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 }
 
 func (w *writer) putApplication(ctx context.Context, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
-	all, err := w.Tx.Clusters(ctx)
+	all, err := w.candidates(ctx, spec.Destination)
 	if err != nil {
 		return a, nil, "", err
 	}

@@ -178,13 +178,14 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
 		}
 	}
+	if err := checkWindows(spec); err != nil {
+		return spec, nil, err
+	}
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
 	warnings := unknown(p.Spec, spec)
-	if len(spec.SyncWindows) > 0 {
-		warnings = append(warnings, "spec.syncWindows is kept but has no effect: this release does not serve sync windows")
-	}
+	warnings = append(warnings, windowWarnings(spec)...)
 	if len(spec.OrphanedResources) > 0 && string(spec.OrphanedResources) != "null" {
 		warnings = append(warnings, "spec.orphanedResources is kept but has no effect: this release does not look for orphaned resources")
 	}

@@ -86,6 +86,8 @@ type repositories interface {
 type clusters interface {
 	Cluster(ctx context.Context, name string) (hub.Cluster, error)
 	Clusters(ctx context.Context) ([]hub.Cluster, error)
+	// ClusterNames gives all clusters with id, name and server alone.
+	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
 	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
@@ -169,6 +171,7 @@ type Hints interface {
 	Wake(cluster hub.ClusterID)  // its desired log grew
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
+	Revoked()                    // agents are no longer good, or good again
 }
 
 // An Inviter makes join tokens.

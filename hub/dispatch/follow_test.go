@@ -372,9 +372,9 @@ func (r racer) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.
 	return r.db.ReadTenant(ctx, id, func(ctx context.Context, tx dispatch.Tx) error { return do(ctx, racingTx{tx, r.between}) })
 }
 
-func (r racingTx) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error) {
+func (r racingTx) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error) {
 	r.between()
-	return r.Tx.Leaves(ctx, cluster)
+	return r.Tx.LeavesOf(ctx, clusters)
 }
 
 func TestBarrierIsOfOneMoment(t *testing.T) {

@@ -37,21 +37,21 @@ func (c *change) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
 		for _, cluster := range clusters {
 			head, there := heads[cluster]
 			if !there {
 				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
 			}
-			rows, err := c.rows(cluster, head)
-			if err != nil {
+			if logs[cluster], err = c.rows(cluster, head); err != nil {
 				return err
 			}
-			failpoint.Here(failpoint.HubRowsBefore)
-			if err := c.tx.AppendRows(ctx, cluster, rows); err != nil {
-				return err
-			}
-			failpoint.Here(failpoint.HubRowsAfter)
 		}
+		failpoint.Here(failpoint.HubRowsBefore)
+		if err := c.tx.AppendLogs(ctx, logs); err != nil {
+			return err
+		}
+		failpoint.Here(failpoint.HubRowsAfter)
 	}
 	if len(c.opened) > 0 {
 		if err := c.tx.OpenTombstones(ctx, c.opened); err != nil {

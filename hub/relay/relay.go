@@ -17,9 +17,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Agents knows the agents that are attached to this replica.
+// Agents knows the way to an agent, to whichever replica it is attached.
 type Agents interface {
-	Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool)
+	// Conn waits, not for long, until the agent is there. The error is
+	// fault.Offline if it does not come.
+	Conn(ctx context.Context, cluster hub.Cluster) (grpc.ClientConnInterface, error)
 }
 
 const (
@@ -105,11 +107,15 @@ func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.Applic
 }
 
 func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
-	conn, ok := r.agents.Conn(cluster.ID)
-	if !ok {
-		return nil, ctx, nil, away(cluster)
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
+	conn, err := r.agents.Conn(ctx, cluster)
+	if fault.KindOf(err) == fault.Offline {
+		err = away(cluster)
+	}
+	if err != nil {
+		cancel()
+		return nil, ctx, nil, err
+	}
 	return linkv1.NewOpsClient(conn), ctx, cancel, nil
 }
 

@@ -190,7 +190,10 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		commits: map[resolveKey]resolved{}, now: time.Now(),
+	}
 	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
 		return nil, err
@@ -227,8 +230,10 @@ type round struct {
 	*Stage
 	tenant    hub.TenantID
 	now       time.Time
+	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
+	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
@@ -282,11 +287,12 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		return nil
 	case old == nil:
 		return j
-	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f.Application, spec, old.ID):
+	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
 				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+				Lease: r.leases[f.Application.ID],
 			})
 		}
 		return nil
@@ -303,9 +309,11 @@ func passes(err error) bool {
 }
 
 // waits says whether the application has a target that automation should
-// take up though no input changed: after a change of policy, for instance.
-func waits(app hub.Application, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
-	return app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
+// take up though no input changed: after a change of policy or of the project,
+// for instance.
+func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
+	app := f.Application
+	return f.Project != nil && f.Project.Version != app.Status.PlannedProject || app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
 		app.Status.PlannedGeneration != app.Generation
 }
 
@@ -407,7 +415,7 @@ func (r *round) fail(f hub.Refresh, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err),
+		Condition: condition, Message: fault.Sentence(err), Lease: r.leases[f.Application.ID],
 	})
 }
 

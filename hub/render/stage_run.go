@@ -83,7 +83,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
+		forced[ids[i]], r.leases[ids[i]] = item.Forced, item.Token
 		traces[ids[i]] = item.Trace
 	}
 	found, err := r.work.Load(ctx, r.tenant, ids)
@@ -259,7 +259,7 @@ func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Lease: r.leases[app.ID]}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -268,7 +268,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
 	var res Result
 	if err == nil {
-		res, err = r.renderer.Render(ctx, j.request(r.tenant, opened))
+		res, err = r.renderOrShare(ctx, j, opened)
 	}
 	if ctx.Err() != nil {
 		return outcome{err: ctx.Err()}
@@ -276,7 +276,6 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if err != nil {
 		return r.failure(j, err)
 	}
-	r.count(func(c *Counters) { c.Rendered++ })
 	out.Snapshot = hub.Snapshot{
 		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
@@ -289,8 +288,26 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	return outcome{rendered: &out}
 }
 
+// renderOrShare renders, unless another application of the round has given the
+// very same result already. A person who asks for a render gets one.
+func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
+	req := j.request(r.tenant, opened)
+	if !j.refresh.Forced {
+		if res, ok := r.shared.get(req, j.commits); ok {
+			r.count(func(c *Counters) { c.Reused++ })
+			return res, nil
+		}
+	}
+	res, err := r.renderer.Render(ctx, req)
+	if err == nil {
+		r.count(func(c *Counters) { c.Rendered++ })
+		r.shared.put(req, j.commits, res)
+	}
+	return res, err
+}
+
 func (r *round) failure(j *job, err error) outcome {
-	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
 	one.fail(j.refresh, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}

@@ -18,11 +18,13 @@ const (
 		       o.phase, o.message, o.results, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.application_id
 		FROM   operation o
 		WHERE  o.tenant_id = $1`
-	operationByID    = selectOperations + ` AND o.id = $2`
-	operationsOpen   = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
-	operationsOfApp  = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
+	operationByID   = selectOperations + ` AND o.id = $2`
+	operationsOpen  = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
+	operationsOfApp = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
+	// The ids come first, whatever the database believes of the sizes: tables
+	// that have grown since it looked last would be read whole.
 	operationsNewest = selectOperations + `
-		  AND  o.id IN (SELECT s.operation_id FROM application_status s WHERE s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[]))`
+		  AND  o.id = ANY (ARRAY(SELECT s.operation_id FROM application_status s WHERE s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[])))`
 
 	insertOperations = `
 		INSERT INTO operation (tenant_id, id, application_id, cluster_id, kind, snapshot_id, revision, fence, options, initiator, reason,

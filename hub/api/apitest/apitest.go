@@ -124,6 +124,7 @@ type hints struct{ feed *feed.Feed }
 
 func (hints) Wake(hub.ClusterID)            {}
 func (hints) Due(string)                    {}
+func (hints) Revoked()                      {}
 func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
 
 // inviter makes join tokens that begin with "join-".
@@ -136,7 +137,9 @@ func (inviter) Invite() (token, prefix string, hash [32]byte, err error) {
 
 type noAgents struct{}
 
-func (noAgents) Conn(hub.ClusterID) (grpc.ClientConnInterface, bool) { return nil, false }
+func (noAgents) Conn(context.Context, hub.Cluster) (grpc.ClientConnInterface, error) {
+	return nil, fault.New(fault.Offline, "there are no agents")
+}
 
 // pushes is a webhook receiver for which the signature "right" is right.
 type pushes struct{}

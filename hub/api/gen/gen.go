@@ -444,7 +444,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty,omitzero"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History []HistoryEntry `json:"history,omitempty,omitzero"`
 
 	// OperationState The newest operation.
@@ -458,6 +458,23 @@ type ApplicationStatus struct {
 		Revisions []string       `json:"revisions,omitempty,omitzero"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty,omitzero"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -1140,6 +1157,34 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool     `json:"active"`
+	AndOperator  bool     `json:"andOperator,omitempty,omitzero"`
+	Applications []string `json:"applications,omitempty,omitzero"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      time.Time `json:"closes,omitempty,omitzero"`
+	Clusters    []string  `json:"clusters,omitempty,omitzero"`
+	Description string    `json:"description,omitempty,omitzero"`
+	Duration    string    `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      string   `json:"error,omitempty,omitzero"`
+	Kind       string   `json:"kind"`
+	ManualSync bool     `json:"manualSync,omitempty,omitzero"`
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    time.Time `json:"opens,omitempty,omitzero"`
+	Schedule string    `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    bool   `json:"selfHeal,omitempty,omitzero"`
+	SyncOverrun bool   `json:"syncOverrun,omitempty,omitzero"`
+	TimeZone    string `json:"timeZone,omitempty,omitzero"`
+}
+
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt   time.Time `json:"createdAt"`
@@ -1182,6 +1227,17 @@ type User struct {
 
 // Username defines model for Username.
 type Username = string
+
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns time.Time `json:"turns,omitempty,omitzero"`
+
+	// Why Why it is closed, with the next opening.
+	Why string `json:"why,omitempty,omitzero"`
+}
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -2038,6 +2094,9 @@ type ServerInterface interface {
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx echo.Context, namespace PathNamespace, name PathName, params SyncApplicationParams) error
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -2110,6 +2169,9 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx echo.Context, name PathName) error
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx echo.Context) error
@@ -2765,6 +2827,30 @@ func (w *ServerInterfaceWrapper) SyncApplication(ctx echo.Context) error {
 	return err
 }
 
+// GetApplicationWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationWindows(ctx, namespace, name)
+	return err
+}
+
 // TerminateOperation converts echo context to params.
 func (w *ServerInterfaceWrapper) TerminateOperation(ctx echo.Context) error {
 	var err error
@@ -3203,6 +3289,22 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateProject(ctx, name, params)
+	return err
+}
+
+// GetProjectWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetProjectWindows(ctx, name)
 	return err
 }
 
@@ -3739,6 +3841,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 
 }
 
@@ -4347,6 +4451,46 @@ type SyncApplicationdefaultJSONResponse struct {
 }
 
 func (response SyncApplicationdefaultJSONResponse) VisitSyncApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationWindowsResponseObject interface {
+	VisitGetApplicationWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationWindows200JSONResponse ApplicationWindows
+
+func (response GetApplicationWindows200JSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationWindowsdefaultJSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5301,6 +5445,50 @@ type UpdateProjectdefaultJSONResponse struct {
 }
 
 func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectWindowsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetProjectWindowsResponseObject interface {
+	VisitGetProjectWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetProjectWindows200JSONResponse struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+}
+
+func (response GetProjectWindows200JSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetProjectWindowsdefaultJSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6356,6 +6544,9 @@ type StrictServerInterface interface {
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx context.Context, request SyncApplicationRequestObject) (SyncApplicationResponseObject, error)
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx context.Context, request GetApplicationWindowsRequestObject) (GetApplicationWindowsResponseObject, error)
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx context.Context, request TerminateOperationRequestObject) (TerminateOperationResponseObject, error)
@@ -6428,6 +6619,9 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx context.Context, request ListRepositoriesRequestObject) (ListRepositoriesResponseObject, error)
@@ -6952,6 +7146,32 @@ func (sh *strictHandler) SyncApplication(ctx echo.Context, namespace PathNamespa
 		return err
 	} else if validResponse, ok := response.(SyncApplicationResponseObject); ok {
 		return validResponse.VisitSyncApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationWindows operation middleware
+func (sh *strictHandler) GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationWindowsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationWindows(ctx.Request().Context(), request.(GetApplicationWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationWindowsResponseObject); ok {
+		return validResponse.VisitGetApplicationWindowsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -7724,6 +7944,31 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 		return err
 	} else if validResponse, ok := response.(UpdateProjectResponseObject); ok {
 		return validResponse.VisitUpdateProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetProjectWindows operation middleware
+func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
+	var request GetProjectWindowsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetProjectWindows(ctx.Request().Context(), request.(GetProjectWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetProjectWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetProjectWindowsResponseObject); ok {
+		return validResponse.VisitGetProjectWindowsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -1367,6 +1367,7 @@ type Policy struct {
 	SyncOptions   []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
 	Ignore        []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	Windows       []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"` // those that concern the application
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,6 +1440,13 @@ func (x *Policy) GetIgnore() []*IgnoreRule {
 func (x *Policy) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Policy) GetWindows() []*SyncWindow {
+	if x != nil {
+		return x.Windows
 	}
 	return nil
 }
@@ -2204,7 +2212,7 @@ var File_link_v1_desired_proto protoreflect.FileDescriptor
 
 const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\"\x85\x01\n" +
+	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
 	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ack\x12#\n" +
@@ -2295,14 +2303,15 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04wave\x18\a \x01(\x11R\x04wave\x12\x12\n" +
-	"\x04hook\x18\b \x01(\tR\x04hook\"\xd2\x01\n" +
+	"\x04hook\x18\b \x01(\tR\x04hook\"\x81\x02\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tautomated\x18\x01 \x01(\bR\tautomated\x12\x1b\n" +
 	"\tself_heal\x18\x02 \x01(\bR\bselfHeal\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12!\n" +
 	"\fsync_options\x18\x04 \x03(\tR\vsyncOptions\x12+\n" +
 	"\x06ignore\x18\x05 \x03(\v2\x13.link.v1.IgnoreRuleR\x06ignore\x12'\n" +
-	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\"\xb9\x01\n" +
+	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12-\n" +
+	"\awindows\x182 \x03(\v2\x13.link.v1.SyncWindowR\awindows\"\xb9\x01\n" +
 	"\n" +
 	"IgnoreRule\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
@@ -2438,6 +2447,7 @@ var file_link_v1_desired_proto_goTypes = []any{
 	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
 	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
 	(*Cursor)(nil),       // 31: link.v1.Cursor
+	(*SyncWindow)(nil),   // 32: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
 	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
@@ -2463,25 +2473,26 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	17, // 20: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
 	19, // 21: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
 	20, // 22: link.v1.Policy.limits:type_name -> link.v1.Limits
-	21, // 23: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 24: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 25: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 27: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 28: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 29: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 30: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 31: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 32: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 33: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 34: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 35: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 36: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	35, // [35:37] is the sub-list for method output_type
-	33, // [33:35] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	32, // 23: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	21, // 24: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 25: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 26: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 27: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 28: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 29: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 30: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 31: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 32: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 33: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 34: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 35: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 36: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 37: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	36, // [36:38] is the sub-list for method output_type
+	34, // [34:36] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2490,6 +2501,7 @@ func file_link_v1_desired_proto_init() {
 		return
 	}
 	file_link_v1_session_proto_init()
+	file_link_v1_window_proto_init()
 	file_link_v1_desired_proto_msgTypes[0].OneofWrappers = []any{
 		(*FollowUp_Start)(nil),
 		(*FollowUp_Ack)(nil),
