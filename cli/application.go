@@ -300,28 +300,6 @@ func (a *app) appWait() *cobra.Command {
 	return c
 }
 
-func (a *app) appHistory() *cobra.Command {
-	return a.one("history NAME", "List what was deployed, newest first", "  capstan app history shop\n  capstan app history shop -o json",
-		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			h, raw, err := call[struct {
-				Items []client.HistoryEntry `json:"items"`
-			}](api.GetHistory(cmd.Context(), namespace, name, nil))
-			if err != nil {
-				return err
-			}
-			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
-			for _, e := range h.Items {
-				by := deref(deref(e.InitiatedBy).Username)
-				if deref(deref(e.InitiatedBy).Automated) {
-					by = "automation"
-				}
-				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
-				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
-			}
-			return a.print(raw, t)
-		})
-}
-
 func (a *app) appRollback() *cobra.Command {
 	var reason string
 	var prune, async bool

@@ -199,6 +199,8 @@ type ApplicationStatus struct {
 	// PlannedGeneration is the generation that the newest desired state was
 	// planned for; behind Generation means that a change of spec waits.
 	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
+	// PlannedProject is the version of the project that it was planned for.
+	PlannedProject int64 `json:"plannedProject,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.
@@ -219,6 +221,7 @@ const (
 	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
 	SharedWarning    = "SharedResourceWarning"   // an object that others track or manage, too
 	OrphanedWarning  = "OrphanedResourceWarning" // objects in its namespace that no application manages
+	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind that the application holds
 )
 
 // An ObjectRef is one object of a snapshot, without its body.
@@ -490,6 +493,7 @@ const (
 	RowOperation RowKind = 2
 	RowTerminate RowKind = 3
 	RowForget    RowKind = 4
+	RowSettings  RowKind = 5 // of no application: it carries SettingsRow in its place
 )
 
 // A LogRow is one row of a cluster's desired log.
@@ -581,7 +585,8 @@ type ApplicationObservation struct {
 	HealthCause string
 	ComparedAt  time.Time
 	Warnings    []string
-	Notes       []Note // of types of their own
+	Notes       []Note   // of types of their own
+	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
 	Stamp       []byte // the agent's own hash of it; empty: it gives none

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // The types of this file mirror the fields of argoproj.io/v1alpha1 that
@@ -254,16 +255,16 @@ type Info struct {
 
 // A ProjectSpec is the spec of an AppProject as users write it.
 type ProjectSpec struct {
-	Description                string            `json:"description,omitempty"`
-	SourceRepos                []string          `json:"sourceRepos,omitempty"`
-	Destinations               []Destination     `json:"destinations,omitempty"`
-	ClusterResourceWhitelist   []GroupKind       `json:"clusterResourceWhitelist,omitempty"`
-	ClusterResourceBlacklist   []GroupKind       `json:"clusterResourceBlacklist,omitempty"`
-	NamespaceResourceWhitelist []GroupKind       `json:"namespaceResourceWhitelist,omitempty"`
-	NamespaceResourceBlacklist []GroupKind       `json:"namespaceResourceBlacklist,omitempty"`
-	Roles                      []ProjectRole     `json:"roles,omitempty"`
-	SyncWindows                []json.RawMessage `json:"syncWindows,omitempty"`
-	OrphanedResources          *OrphanedMonitor  `json:"orphanedResources,omitempty"`
+	Description                string           `json:"description,omitempty"`
+	SourceRepos                []string         `json:"sourceRepos,omitempty"`
+	Destinations               []Destination    `json:"destinations,omitempty"`
+	ClusterResourceWhitelist   []GroupKind      `json:"clusterResourceWhitelist,omitempty"`
+	ClusterResourceBlacklist   []GroupKind      `json:"clusterResourceBlacklist,omitempty"`
+	NamespaceResourceWhitelist []GroupKind      `json:"namespaceResourceWhitelist,omitempty"`
+	NamespaceResourceBlacklist []GroupKind      `json:"namespaceResourceBlacklist,omitempty"`
+	Roles                      []ProjectRole    `json:"roles,omitempty"`
+	SyncWindows                []window.Window  `json:"syncWindows,omitempty"`
+	OrphanedResources          *OrphanedMonitor `json:"orphanedResources,omitempty"`
 }
 
 // An OrphanedMonitor asks for the objects in a project's namespaces that no

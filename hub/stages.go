@@ -91,5 +91,6 @@ type TargetChange struct {
 	Unpin       bool
 	Hold        string
 	Generation  int64 // becomes both the generation and the planned generation
+	Project     int64 // version of the project that it was planned for
 	Warnings    []string
 }

@@ -37,12 +37,12 @@ var mayImport = map[string][]string{
 
 	"shared/failpoint": {},
 
-	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
+	"hub":          {"shared/fault", "shared/manifest", "shared/health", "shared/window"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "shared/*", "proto/*/*"},
-	"hub/catalog":  {"hub", "hub/access", "hub/audit", "shared/*"},
-	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
+	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
+	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
 	"hub/store":    {"hub", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
 	"hub/render":   {"hub", "hub/render/sandbox", "hub/render/wire", "shared/*"},

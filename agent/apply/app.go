@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -28,8 +29,10 @@ type app struct {
 	state      *linkv1.AppState // newest that was resolved; nil: none was
 	generation uint64           // highest that was seen
 	ignore     *diff.Ignore
+	windows    window.Set // of the state
 	target     *snapshot
 	accepted   *snapshot
+	recount    bool // other kinds are excluded than when objects were taken up
 	unserved   bool // some kind of the snapshots is not served yet
 	objects    map[manifest.Key]*object
 	orphans    map[manifest.Key]*linkv1.Resource // that were reported
@@ -54,8 +57,9 @@ type app struct {
 	namespaces map[string]struct{} // made sure of by this process
 	told       *linkv1.AppReport   // newest report; nil: none yet
 	toldAt     time.Time
-	telling    bool // a report is planned
-	comparing  bool // a comparison is planned
+	telling    bool   // a report is planned
+	comparing  bool   // a comparison is planned
+	waits      string // the operation that was said to wait for its windows
 }
 
 // running is the operation under way.
@@ -78,7 +82,9 @@ func (a *app) adoptAll() {
 	records := a.e.Inventory.Owned(a.id)
 	a.rebuild = a.e.lost && len(records) == 0 && a.generation > 0
 	for _, r := range records {
-		a.adopt(r)
+		if !a.e.Excluded(r.Key.Group, r.Key.Kind) {
+			a.adopt(r)
+		}
 	}
 }
 
@@ -180,7 +186,7 @@ func (a *app) next() func(ctx context.Context) {
 		return a.take
 	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
 		return a.reclaimAll
-	case len(a.queue) > 0 && !a.untaken:
+	case len(a.queue) > 0 && !a.untaken && a.mayBegin():
 		id := a.queue[0]
 		return func(ctx context.Context) { a.turn(ctx, id) }
 	case a.stale && a.state != nil && !a.deleting:
@@ -240,7 +246,14 @@ func (a *app) take(ctx context.Context) {
 	again := a.recustom || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.recustom = false
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
+	a.windows = windowsOf(state)
+	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	if a.recount {
+		a.recount = false
+		a.takeBack()
+		a.leaveAlone()
+	}
 	a.align()
 	if a.rebuild {
 		a.reclaimed, a.stale = false, true
@@ -361,6 +374,7 @@ func (a *app) close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	a.e.withdraw(a)
+	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
 	}

@@ -80,7 +80,9 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
-	Custom   func() Custom        // what the tenant's settings say; nil: nothing
+	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
+	Custom   func() Custom                 // what else the tenant's settings say; nil: nothing
+
 	Meter    Meter                // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
@@ -101,6 +103,7 @@ type Engine struct {
 	watches Watches
 	wake    chan struct{}
 	strays  *Strays
+	turns   turns // when windows of applications open or close
 
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
@@ -121,6 +124,9 @@ type Engine struct {
 func New(c Config) *Engine {
 	if c.Manager == "" {
 		c.Manager = Manager
+	}
+	if c.Excluded == nil {
+		c.Excluded = func(string, string) bool { return false }
 	}
 	if c.Clock == nil {
 		c.Clock = run.System{}
@@ -171,7 +177,7 @@ func (e *Engine) Run(ctx context.Context, w Watches) error {
 	for {
 		run.Beat(ctx)
 		served := e.Mapper.Changed()
-		tick, stop := e.Clock.After(time.Minute)
+		tick, stop := e.Clock.After(e.turns.wait(e.now(), time.Minute))
 		select {
 		case <-ctx.Done():
 			stop()
@@ -187,6 +193,7 @@ func (e *Engine) Run(ctx context.Context, w Watches) error {
 		case <-tick:
 		}
 		stop()
+		e.turn(ctx)
 		if now := e.Clock.Now(); now.Sub(collect) >= time.Minute {
 			collect = now
 			e.Inventory.Expire(now)

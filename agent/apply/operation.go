@@ -79,7 +79,7 @@ func (a *app) deadline(o inventory.Operation) time.Time {
 	if at <= 0 {
 		return a.e.Clock.Now().Add(longest)
 	}
-	return time.Unix(at, 0).Add(-a.e.Offset())
+	return a.extended(o, time.Unix(at, 0).Add(-a.e.Offset()))
 }
 
 // refuses says why an operation must not begin.
@@ -140,7 +140,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	g := &guarded{task: t, kinds: map[string]*stretch{}}
 	defer g.record(outer)
 	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
-		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
+		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update, Gate: a.gate(o),
 	})
 	a.mu.Lock()
 	a.running.stop = func(actor string) {

@@ -48,7 +48,10 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Notes: a.notes(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem,
+	}
+	if why := a.unhealed(); why != "" {
+		r.Warnings = append(r.Warnings, why)
 	}
 	known := a.fold(r)
 	if !known && a.told == nil {
@@ -213,6 +216,7 @@ func (a *app) stones() {
 	for _, t := range a.state.GetTombstones() {
 		key := a.stoneKey(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
+			a.excludedStone(key)
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})

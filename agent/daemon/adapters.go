@@ -30,7 +30,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares = d.a.secret.Highest(), true
+	at.Generation, at.Compares, at.Settings = d.a.secret.Highest(), true, true
 	return at
 }
 
@@ -41,6 +41,9 @@ func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
 		return err
+	}
+	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are judged
+		d.a.reconsider(ctx)
 	}
 	d.a.engine.Changed(ctx, changes)
 	if err := commit.Wait(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -144,21 +145,34 @@ type agent struct {
 	epoch   string
 	link    atomic.Pointer[link.Client]
 	caught  atomic.Bool // the first barrier was reached
+
+	settings *settings.Current
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
 	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+	a.settings = settings.New(store.Settings())
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
+
+		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
+}
+
+// reconsider acts on settings that have changed.
+func (a *agent) reconsider(ctx context.Context) {
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
+	a.engine.Reconsider(ctx)
+	a.watcher.Reconsider()
 }
 
 // parts are what runs, in the order in which it starts.

@@ -48,8 +48,9 @@ type Watcher struct {
 	wake   chan struct{}
 	spaces []string // that are watched, one by one; [""]: the whole cluster at once
 
-	mu     sync.Mutex
-	wanted map[schema.GroupVersionKind]struct{}
+	mu      sync.Mutex
+	managed []schema.GroupVersionKind // as Want was told last
+	wanted  map[schema.GroupVersionKind]struct{}
 }
 
 // New makes a watcher that wants nothing yet. It watches the namespaces given
@@ -69,17 +70,26 @@ func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *s
 // Want replaces the kinds that are watched. Kinds that objects of these kinds
 // own are added.
 func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
+	w.mu.Lock()
+	w.managed = kinds
+	w.mu.Unlock()
+	w.Reconsider()
+}
+
+// Reconsider looks again at which kinds are watched, because the tree shows
+// others than before.
+func (w *Watcher) Reconsider() {
+	w.mu.Lock()
 	next := map[schema.GroupVersionKind]struct{}{}
-	for _, k := range kinds {
+	for _, k := range w.managed {
 		next[k] = struct{}{}
 		if w.tree == nil {
 			continue
 		}
-		for _, child := range childrenOf(k.GroupKind()) {
+		for _, child := range w.tree.childrenOf(k.GroupKind()) {
 			next[child] = struct{}{}
 		}
 	}
-	w.mu.Lock()
 	w.wanted = next
 	w.mu.Unlock()
 	select {

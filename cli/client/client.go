@@ -448,7 +448,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History *[]HistoryEntry `json:"history,omitempty"`
 
 	// OperationState The newest operation.
@@ -462,6 +462,23 @@ type ApplicationStatus struct {
 		Revisions *[]string      `json:"revisions,omitempty"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -757,6 +774,19 @@ type InitiatedBy struct {
 	Username  *string `json:"username,omitempty"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   *time.Time   `json:"expiresAt,omitempty"`
@@ -1038,6 +1068,38 @@ type Rewind struct {
 // Roles defines model for Roles.
 type Roles = []string
 
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value *string `json:"value,omitempty"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings *[]string `json:"warnings,omitempty"`
+}
+
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
 
@@ -1111,6 +1173,34 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool      `json:"active"`
+	AndOperator  *bool     `json:"andOperator,omitempty"`
+	Applications *[]string `json:"applications,omitempty"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      *time.Time `json:"closes,omitempty"`
+	Clusters    *[]string  `json:"clusters,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	Duration    string     `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      *string   `json:"error,omitempty"`
+	Kind       string    `json:"kind"`
+	ManualSync *bool     `json:"manualSync,omitempty"`
+	Namespaces *[]string `json:"namespaces,omitempty"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    *time.Time `json:"opens,omitempty"`
+	Schedule string     `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    *bool   `json:"selfHeal,omitempty"`
+	SyncOverrun *bool   `json:"syncOverrun,omitempty"`
+	TimeZone    *string `json:"timeZone,omitempty"`
+}
+
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt   time.Time `json:"createdAt"`
@@ -1154,6 +1244,17 @@ type User struct {
 // Username defines model for Username.
 type Username = string
 
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns *time.Time `json:"turns,omitempty"`
+
+	// Why Why it is closed, with the next opening.
+	Why *string `json:"why,omitempty"`
+}
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1183,6 +1284,9 @@ type ErrorAnswer = Error
 
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
+
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
 
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
@@ -1451,6 +1555,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1581,6 +1700,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -2174,6 +2296,11 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetApplicationWindows Says how the sync windows of an application stand
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// TerminateOperation Ends the operation that runs
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/terminate (the `TerminateOperation` operationId).
@@ -2378,6 +2505,11 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProject(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetProjectWindows Says how the sync windows of a project stand
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListRepositories Lists the repositories with the state of their last fetch
 	//
 	// Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
@@ -2421,6 +2553,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetupWithBody Makes the first account of a tenant with a one-time setup token
 	//
@@ -2868,6 +3019,21 @@ func (c *Client) SyncApplicationWithBody(ctx context.Context, namespace PathName
 // Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 func (c *Client) SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSyncApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetApplicationWindows Says how the sync windows of an application stand
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *Client) GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApplicationWindowsRequest(c.Server, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -3412,6 +3578,21 @@ func (c *Client) UpdateProject(ctx context.Context, name PathName, params *Updat
 	return c.Client.Do(req)
 }
 
+// GetProjectWindows Says how the sync windows of a project stand
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *Client) GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProjectWindowsRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListRepositories Lists the repositories with the state of their last fetch
 //
 // Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
@@ -3526,6 +3707,55 @@ func (c *Client) ListRepositoryCredentials(ctx context.Context, reqEditors ...Re
 // Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteRepositoryCredentialRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSettings Gives the settings of the tenant; values of secrets are left out
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSettingsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5062,6 +5292,47 @@ func NewSyncApplicationRequestWithBody(server string, namespace PathNamespace, n
 	return req, nil
 }
 
+// NewGetApplicationWindowsRequest constructs an http.Request for the GetApplicationWindows method
+func NewGetApplicationWindowsRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/syncwindows", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewTerminateOperationRequest constructs an http.Request for the TerminateOperation method
 func NewTerminateOperationRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
 	var err error
@@ -6125,6 +6396,40 @@ func NewUpdateProjectRequestWithBody(server string, name PathName, params *Updat
 	return req, nil
 }
 
+// NewGetProjectWindowsRequest constructs an http.Request for the GetProjectWindows method
+func NewGetProjectWindowsRequest(server string, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/projects/%s/syncwindows", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListRepositoriesRequest constructs an http.Request for the ListRepositories method
 func NewListRepositoriesRequest(server string) (*http.Request, error) {
 	var err error
@@ -6365,6 +6670,115 @@ func NewDeleteRepositoryCredentialRequest(server string, id PathID) (*http.Reque
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSettingsRequest constructs an http.Request for the GetSettings method
+func NewGetSettingsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPatchSettingsRequest calls the generic PatchSettings builder with application/json body
+func NewPatchSettingsRequest(server string, params *PatchSettingsParams, body PatchSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPatchSettingsRequestWithBody constructs an http.Request for the PatchSettings method, with any body, and a specified content type
+func NewPatchSettingsRequestWithBody(server string, params *PatchSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -7353,6 +7767,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncApplicationResponse, error)
 
+	// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error)
+
 	// TerminateOperationWithResponse Ends the operation that runs
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7589,6 +8010,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProjectWithResponse(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateProjectResponse, error)
 
+	// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error)
+
 	// ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7644,6 +8072,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredentialWithResponse(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*DeleteRepositoryCredentialResponse, error)
+
+	// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
+
+	// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
+
+	// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
 
 	// SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
 	//
@@ -8519,6 +8968,54 @@ func (r SyncApplicationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SyncApplicationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetApplicationWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationWindows
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetApplicationWindowsResponse) GetJSON200() *ApplicationWindows {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetApplicationWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetApplicationWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetApplicationWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetApplicationWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetApplicationWindowsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9775,6 +10272,64 @@ func (r UpdateProjectResponse) ContentType() string {
 	return ""
 }
 
+type GetProjectWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		All []SyncWindow `json:"all"`
+
+		// Windows Those that are active now.
+		Windows []SyncWindow `json:"windows"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProjectWindowsResponse) GetJSON200() *struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProjectWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProjectWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProjectWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProjectWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProjectWindowsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListRepositoriesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10096,6 +10651,116 @@ func (r DeleteRepositoryCredentialResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeleteRepositoryCredentialResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
+type GetSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type GetSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PatchSettingsResponse200Headers the declared response headers of an HTTP 200 response for PatchSettings
+type PatchSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type PatchSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PatchSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PatchSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PatchSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PatchSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PatchSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PatchSettingsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11336,6 +12001,19 @@ func (c *ClientWithResponses) SyncApplicationWithResponse(ctx context.Context, n
 	return ParseSyncApplicationResponse(rsp)
 }
 
+// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *ClientWithResponses) GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error) {
+	rsp, err := c.GetApplicationWindows(ctx, namespace, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetApplicationWindowsResponse(rsp)
+}
+
 // TerminateOperationWithResponse Ends the operation that runs
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11770,6 +12448,19 @@ func (c *ClientWithResponses) UpdateProjectWithResponse(ctx context.Context, nam
 	return ParseUpdateProjectResponse(rsp)
 }
 
+// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *ClientWithResponses) GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error) {
+	rsp, err := c.GetProjectWindows(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProjectWindowsResponse(rsp)
+}
+
 // ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11872,6 +12563,45 @@ func (c *ClientWithResponses) DeleteRepositoryCredentialWithResponse(ctx context
 		return nil, err
 	}
 	return ParseDeleteRepositoryCredentialResponse(rsp)
+}
+
+// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error) {
+	rsp, err := c.GetSettings(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSettingsResponse(rsp)
+}
+
+// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
+}
+
+// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
 }
 
 // SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
@@ -12740,6 +13470,39 @@ func ParseSyncApplicationResponse(rsp *http.Response) (*SyncApplicationResponse,
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetApplicationWindowsResponse parses an HTTP response from a GetApplicationWindowsWithResponse call
+func ParseGetApplicationWindowsResponse(rsp *http.Response) (*GetApplicationWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetApplicationWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationWindows
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest ErrorAnswer
@@ -13658,6 +14421,44 @@ func ParseUpdateProjectResponse(rsp *http.Response) (*UpdateProjectResponse, err
 	return response, nil
 }
 
+// ParseGetProjectWindowsResponse parses an HTTP response from a GetProjectWindowsWithResponse call
+func ParseGetProjectWindowsResponse(rsp *http.Response) (*GetProjectWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProjectWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			All []SyncWindow `json:"all"`
+
+			// Windows Those that are active now.
+			Windows []SyncWindow `json:"windows"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListRepositoriesResponse parses an HTTP response from a ListRepositoriesWithResponse call
 func ParseListRepositoriesResponse(rsp *http.Response) (*ListRepositoriesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -13878,6 +14679,98 @@ func ParseDeleteRepositoryCredentialResponse(rsp *http.Response) (*DeleteReposit
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
+func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePatchSettingsResponse parses an HTTP response from a PatchSettingsWithResponse call
+func ParsePatchSettingsResponse(rsp *http.Response) (*PatchSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PatchSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

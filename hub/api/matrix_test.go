@@ -28,17 +28,18 @@ func rights() map[string]string {
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
 		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
+		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
-		"getManifests": reads, "getHistory": reads, "listOperations": reads, "refreshApplication": reads,
+		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
 		"rollbackApplication": writes, "terminateOperation": writes,
 		"listAudit": writes, "verifyAudit": writes,
+		"getSettings": writes, "patchSettings": writes,
 	}
 }
 
@@ -52,6 +53,7 @@ func bodies() map[string]any {
 		"createUser": map[string]any{"name": "newcomer", "password": password}, "updateUser": map[string]any{"disabled": false},
 		"createProject": project, "updateProject": project, "putRepository": map[string]any{"url": "https://git.example.com/a/b"},
 		"addCertificates": map[string]any{"knownHosts": hostKey},
+		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
 		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"},
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",

@@ -181,14 +181,13 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	if err := checkOrphans(spec.OrphanedResources); err != nil {
 		return spec, nil, err
 	}
+	if err := checkWindows(spec); err != nil {
+		return spec, nil, err
+	}
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
-	warnings := unknown(p.Spec, spec)
-	if len(spec.SyncWindows) > 0 {
-		warnings = append(warnings, "spec.syncWindows is kept but has no effect: this release does not serve sync windows")
-	}
-	return spec, warnings, nil
+	return spec, append(unknown(p.Spec, spec), windowWarnings(spec)...), nil
 }
 
 // checkOrphans validates what a project's monitor of orphaned objects leaves out.

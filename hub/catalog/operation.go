@@ -36,6 +36,9 @@ func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name s
 	r.Initiator = initiator(by)
 	return c.operate(ctx, by, namespace, name, access.Rollback, r.Reason, map[string]any{"entry": r.Entry, "prune": r.Prune},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+			if err := w.remembered(ctx, a, r.Entry); err != nil {
+				return hub.Operation{}, err
+			}
 			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r)
 		})
 }
@@ -169,7 +172,7 @@ func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.Opera
 func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name string, before int64, limit int) ([]hub.HistoryEntry, error) {
 	var out []hub.HistoryEntry
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
-		out, err = r.HistoryPage(ctx, a.ID, before, limit)
+		out, err = r.historyPage(ctx, a, before, limit)
 		return err
 	})
 	return out, err

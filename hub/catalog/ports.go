@@ -39,6 +39,7 @@ type Tx interface {
 	repositories
 	clusters
 	applications
+	settingsTx
 	records
 }
 
@@ -124,6 +125,15 @@ type applications interface {
 	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
 }
 
+type settingsTx interface {
+	// Settings gives no value of a secret.
+	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
+	// LockSettings comes before any lock on a desired log.
+	LockSettings(ctx context.Context) error
+	ChangeSettings(ctx context.Context, put, drop []hub.Setting) error
+	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
+}
+
 type records interface {
 	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
 	AppendAudit(ctx context.Context, r hub.AuditRecord) error
@@ -143,6 +153,8 @@ type Deployer interface {
 	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest) (hub.Operation, error)
 	Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
 	Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error)
+	// Settings gives settings to the agents of clusters.
+	Settings(ctx context.Context, tx Tx, bodies map[hub.ClusterID][]byte) error
 }
 
 // A RollbackRequest is a person's wish to go back.

@@ -285,6 +285,14 @@ func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID
 	return dispatch.Delete(ctx, t, app, cascade, by)
 }
 
+func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Settings(ctx, t, bodies)
+}
+
 func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
 	t, ok := tx.(*store.Tenant)
 	if !ok {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/plan"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -140,6 +139,7 @@ type change struct {
 	now      time.Time
 	apps     map[hub.ApplicationID]hub.Application
 	projects map[string]hub.ProjectSpec
+	versions map[string]int64 // of the projects
 	clusters map[hub.ClusterID]hub.Cluster
 	open     map[hub.ApplicationID]hub.Operation
 	newest   map[hub.ApplicationID]hub.Operation
@@ -212,8 +212,9 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if err != nil {
 		return err
 	}
-	c.projects = map[string]hub.ProjectSpec{}
+	c.projects, c.versions = map[string]hub.ProjectSpec{}, map[string]int64{}
 	for name, p := range projects {
+		c.versions[name] = p.Version
 		if c.projects[name], err = projectSpec(p); err != nil {
 			return err
 		}
@@ -294,76 +295,6 @@ func (c *change) live(snaps []hub.Snapshot) []hub.Snapshot {
 	})
 }
 
-// candidate decides about one rendered application.
-func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
-	app, there := c.apps[r.Application]
-	if !there || app.DeletingAt != nil {
-		return nil
-	}
-	if app.Generation != r.Generation {
-		// Somebody changed it while it was rendered: look at it anew.
-		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
-	}
-	spec, err := hub.DecodeSpec(app.Spec)
-	if err != nil {
-		return err
-	}
-	candidate := c.snaps[r.Snapshot.ID]
-	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
-	s := plan.Situation{
-		Application: app, Spec: spec, Candidate: candidate,
-		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now,
-	}
-	if op, ok := c.open[app.ID]; ok {
-		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
-	}
-	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
-		s.Failed = &op
-	}
-	if err := c.moveAway(ctx, app); err != nil {
-		return err
-	}
-	d := plan.Next(s)
-	if d.Supersede {
-		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
-			return err
-		}
-	}
-	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
-	if d.Target != candidate.ID {
-		// A pin keeps the target: the candidate's commit is not what it is.
-		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
-			return err
-		}
-		kept := c.snaps[d.Target]
-		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
-	}
-	return c.move(ctx, m)
-}
-
-// moveAway makes clusters that an application no longer goes to forget it;
-// its objects there stay. Only a change of its spec can have moved it.
-func (c *change) moveAway(ctx context.Context, app hub.Application) error {
-	if app.Status.PlannedGeneration == app.Generation || app.Status.PlannedGeneration == 0 {
-		return nil
-	}
-	held, err := c.tx.DesiredClusters(ctx, app.ID)
-	if err != nil {
-		return err
-	}
-	for _, cluster := range held {
-		if cluster != app.Cluster {
-			c.leave(app.ID, cluster)
-		}
-	}
-	return nil
-}
-
-func hasHooks(s hub.Snapshot) bool {
-	return slices.ContainsFunc(s.Objects, func(o hub.ObjectRef) bool { return o.Hook != "" })
-}
-
 // A move is a decided change of one application's desired state.
 type move struct {
 	app        hub.Application
@@ -423,7 +354,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: target.Warnings,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
 	}
 	if m.accept {
 		change.Accepted = m.target

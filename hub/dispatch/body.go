@@ -36,7 +36,7 @@ func (s state) body() ([]byte, error) {
 		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
+		Policy: policyOf(s.app.Name, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
 	}
 	return marshal(m)
 }
@@ -74,10 +74,16 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 	return out
 }
 
-func policyOf(spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
+func policyOf(app string, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
 	p := &linkv1.Policy{Automated: spec.Automated(), SelfHeal: spec.SelfHeal(), Prune: spec.Prune(), Limits: limitsOf(cluster, project)}
 	if spec.SyncPolicy != nil {
 		p.SyncOptions = spec.SyncPolicy.SyncOptions
+	}
+	for _, w := range project.WindowsOf(app, spec.Destination) {
+		p.Windows = append(p.Windows, &linkv1.SyncWindow{
+			Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
+			ManualSync: w.ManualSync, SyncOverrun: w.SyncOverrun, SelfHeal: w.SelfHeal,
+		})
 	}
 	for _, d := range spec.IgnoreDifferences {
 		p.Ignore = append(p.Ignore, &linkv1.IgnoreRule{

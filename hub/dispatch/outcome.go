@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // settle does what follows from an operation that is over: history, a retry,
@@ -182,7 +183,11 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 	if op.RetryAt != nil {
 		return nil // settled before
 	}
-	if at, again := plan.RetryAt(op, c.now); again {
+	spec, err := hub.DecodeSpec(app.Spec)
+	if err != nil {
+		return err
+	}
+	if at, again := plan.RetryAt(op, c.windows(app, spec), c.now); again {
 		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
 			return err
 		}
@@ -232,6 +237,10 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 	if err != nil {
 		return err
 	}
+	if use, windows := window.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
+		// They were changed since the time was set.
+		return c.postpone(ctx, op, windows, use)
+	}
 	target := op.Snapshot
 	if op.Kind == hub.SyncOperation {
 		target = app.Status.Target
@@ -253,4 +262,17 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return err
 	}
 	return c.write(ctx)
+}
+
+// postpone moves the next attempt of an operation to the opening of its
+// application; without one in sight it is looked for again in a day.
+func (c *change) postpone(ctx context.Context, op hub.Operation, windows window.Set, use window.Use) error {
+	at, ok := windows.Opening(use, c.now)
+	if !ok {
+		at = c.now.Add(24 * time.Hour)
+	}
+	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
+		return err
+	}
+	return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 }

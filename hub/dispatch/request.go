@@ -196,7 +196,7 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	c.moved = append(c.moved, moved{st, opened, &op})
 	c.targets = append(c.targets, hub.TargetChange{
 		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,
-		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Unpin: a.Pin != nil,
+		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Project: c.versions[a.Project], Unpin: a.Pin != nil,
 	})
 	return nil
 }
@@ -214,11 +214,11 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 	if op, ok := c.open[id]; ok {
 		running = &op
 	}
-	if err := plan.Check(a, running); err != nil {
-		return a, hub.ApplicationSpec{}, err
-	}
 	spec, err := hub.DecodeSpec(a.Spec)
-	return a, spec, err
+	if err != nil {
+		return a, spec, err
+	}
+	return a, spec, plan.Check(a, running, c.windows(a, spec), c.now)
 }
 
 func (c *change) operation(a hub.Application, kind hub.OperationKind, s hub.Snapshot, by hub.Initiator) hub.Operation {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // DefaultDeadline is how long an operation may take unless its options say
@@ -32,7 +33,11 @@ type Situation struct {
 	RunningHasHooks bool
 	// Failed is the newest operation if it failed; nil otherwise.
 	Failed *hub.Operation
-	Now    time.Time
+	// Changed says that the project was changed since the last decision.
+	Changed bool
+	// Windows are the sync windows that concern the application.
+	Windows window.Set
+	Now     time.Time
 }
 
 // A Decision is what becomes of the candidate.
@@ -43,6 +48,7 @@ type Decision struct {
 	Supersede bool           // the running operation ends in favour of this one
 	Unpin     bool           // a newer snapshot ends the rollback's pin
 	Hold      string         // why automation waits, as a sentence; empty: it does not
+	Again     *time.Time     // when to decide anew although nothing has changed; nil: no such time
 }
 
 // Next decides about a new candidate under the automation policy.
@@ -62,6 +68,13 @@ func Next(s Situation) Decision {
 		return d
 	}
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
+		return d
+	}
+	if why := s.Windows.Why(window.Automated, s.Now); why != "" {
+		d.Hold = fmt.Sprintf("revision %s waits: %s", short(s.Candidate.Revision), why)
+		if at, ok := s.Windows.Opening(window.Automated, s.Now); ok {
+			d.Again = &at
+		}
 		return d
 	}
 	if len(s.Candidate.Objects) == 0 && s.AcceptedObjects > 0 && !s.Spec.AllowEmpty() {
@@ -86,12 +99,13 @@ func Next(s Situation) Decision {
 }
 
 // retriable says whether an equal snapshot deserves another try: its last
-// operation failed, nothing retries it, and the specification was changed
-// since the last decision. Without a change a failed target is not tried again
+// operation failed, nothing retries it, and specification or project changed
+// since the last decision, or waited since then. Without a change a failed target is not tried again
 // (AUTO-04), however often the sources are looked at.
 func retriable(s Situation) bool {
 	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
-		s.Failed.Snapshot == s.Candidate.ID && s.Application.Status.PlannedGeneration != s.Application.Generation
+		s.Failed.Snapshot == s.Candidate.ID &&
+		(s.Application.Status.PlannedGeneration != s.Application.Generation || s.Application.Status.Hold != "" || s.Changed)
 }
 
 func automatic(s Situation) *hub.Operation {
@@ -129,9 +143,10 @@ func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
 	return nil
 }
 
-// RetryAt says when a failed operation is tried again; ok is false when it is
-// not: no tries are left, or it was terminated by a person.
-func RetryAt(op hub.Operation, now time.Time) (at time.Time, ok bool) {
+// RetryAt says when a failed operation is tried again, which is not before the
+// windows let it; ok is false when it is not: no tries are left, or it was
+// terminated by a person.
+func RetryAt(op hub.Operation, windows window.Set, now time.Time) (at time.Time, ok bool) {
 	r := op.Options.Retry
 	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored || op.Kind == hub.DeleteOperation {
 		return time.Time{}, false
@@ -139,7 +154,7 @@ func RetryAt(op hub.Operation, now time.Time) (at time.Time, ok bool) {
 	if r.Limit >= 0 && int64(op.Attempt) >= r.Limit {
 		return time.Time{}, false
 	}
-	return now.Add(delay(r.Backoff, op.Attempt)), true
+	return windows.Opening(window.Of(op.Initiator.Automated), now.Add(delay(r.Backoff, op.Attempt)))
 }
 
 // delay is duration × factor^attempt, at most maxDuration (SYNC-28: 5 s, 2, 3 m).
@@ -181,8 +196,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Check says whether a person may start an operation now (SYNC-07).
-func Check(app hub.Application, running *hub.Operation) error {
+// Check says whether a person may start an operation now (SYNC-07, WIN-09).
+func Check(app hub.Application, running *hub.Operation, windows window.Set, now time.Time) error {
 	object := "application " + app.Name
 	if app.DeletingAt != nil {
 		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), object, "wait for the deletion to end")
@@ -193,6 +208,10 @@ func Check(app hub.Application, running *hub.Operation) error {
 	if running != nil {
 		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", running.ID), object,
 			"wait for it, or end it with `capstan app terminate "+app.Name+"`")
+	}
+	if why := windows.Why(window.Manual, now); why != "" {
+		return fault.With(fault.New(fault.Conflict, "sync is %s", why), object,
+			"wait for the opening, or have the windows of project "+app.Project+" changed; `capstan project windows list "+app.Project+"` shows them")
 	}
 	return nil
 }

@@ -287,7 +287,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		return nil
 	case old == nil:
 		return j
-	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f.Application, spec, old.ID):
+	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
@@ -309,9 +309,11 @@ func passes(err error) bool {
 }
 
 // waits says whether the application has a target that automation should
-// take up though no input changed: after a change of policy, for instance.
-func waits(app hub.Application, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
-	return app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
+// take up though no input changed: after a change of policy or of the project,
+// for instance.
+func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
+	app := f.Application
+	return f.Project != nil && f.Project.Version != app.Status.PlannedProject || app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
 		app.Status.PlannedGeneration != app.Generation
 }
 

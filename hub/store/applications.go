@@ -21,7 +21,7 @@ const (
 	selectApplications = `
 		SELECT a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
-		       s.generation, s.planned_generation, s.pin, s.revision, s.revisions, s.source_type,
+		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
 		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold,
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
@@ -105,7 +105,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 	dest := []any{
 		&a.ID, &a.Tenant, &a.Namespace, &a.Name, &a.Labels, &a.Annotations, &a.Finalizers, &a.Version, &a.CreatedAt, &a.UpdatedAt,
 		&a.Project, (*rawJSON)(&a.Spec), &cluster, &a.DeletingAt, &a.Cascade,
-		&a.Generation, &s.PlannedGeneration, &pin, &s.Revision, &s.Revisions, &s.SourceType,
+		&a.Generation, &s.PlannedGeneration, &s.PlannedProject, &pin, &s.Revision, &s.Revisions, &s.SourceType,
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
 		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &conditions,
 	}

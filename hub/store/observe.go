@@ -466,8 +466,12 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 		for _, n := range a.Notes {
 			now = append(now, said{a.Application, n.Type, n.Message})
 		}
+		for _, w := range a.Excluded {
+			now = append(now, said{a.Application, hub.ExcludedWarning, w})
+		}
 	}
-	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning}, all, now)
+	types := []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning, hub.ExcludedWarning}
+	return t.replaceConditions(ctx, byAgent, types, all, now)
 }
 
 // Resources gives the tree of an application as its agents last saw it.

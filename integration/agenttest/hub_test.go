@@ -58,7 +58,8 @@ type fakeHub struct {
 	told        map[string]int // final results that came, by operation
 	closed      []string
 	receipts    int
-	offers      int // resets that were sent
+	ack         uint64 // newest row that the agent has stored
+	offers      int    // resets that were sent
 	snapshots   int
 	epochs      map[string]uint64
 }
@@ -281,6 +282,7 @@ func (h *fakeHub) acks(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.F
 			return
 		}
 		h.change(func() {
+			h.ack = max(h.ack, up.GetAck().GetSeq())
 			if b := up.GetAck().GetBarrier(); b > 0 && bytes.Equal(up.GetAck().GetRoot(), rootOf(h.rows[:b])) {
 				h.receipts++
 			}

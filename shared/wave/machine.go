@@ -17,6 +17,11 @@ type Config struct {
 	Poll      time.Duration // how often waited-for objects are looked at without a hint; default 5 s
 	Deadline  time.Time     // when the operation is given up; zero: never
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
+	// Gate is asked before each step but the first, and waits while the next
+	// one must not begin; why tells people meanwhile. An error ends the
+	// operation without running anything more. The time of waiting does not
+	// count towards the deadline. May be nil.
+	Gate func(ctx context.Context, why func(string)) error
 }
 
 // leastPause keeps a target that hints all the time from being asked all the time.
@@ -80,19 +85,48 @@ func (m *Machine) Terminate(why string) {
 func (m *Machine) Run(ctx context.Context) Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !m.config.Deadline.IsZero() {
-		var done context.CancelFunc
-		late := &Terminated{Why: "the operation's deadline has passed"}
-		ctx, done = context.WithDeadlineCause(ctx, m.config.Deadline, late)
-		defer done()
-	}
+	limit := newLimit(m.config.Deadline, func() { cancel(&Terminated{Why: "the operation's deadline has passed"}) })
+	defer limit.stop()
 	m.mu.Lock()
 	m.cancel = cancel
 	if m.terminated != nil {
 		cancel(m.terminated)
 	}
 	m.mu.Unlock()
-	return newRun(m).all(ctx)
+	r := newRun(m)
+	r.limit = limit
+	return r.all(ctx)
+}
+
+// A limit ends a run at its deadline; it can be held up.
+type limit struct {
+	timer *time.Timer // nil: there is no deadline
+	at    time.Time
+}
+
+func newLimit(at time.Time, end func()) *limit {
+	if at.IsZero() {
+		return &limit{}
+	}
+	return &limit{timer: time.AfterFunc(time.Until(at), end), at: at}
+}
+
+func (l *limit) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// during runs something whose time does not count.
+func (l *limit) during(do func() error) error {
+	if l.timer == nil || !l.timer.Stop() {
+		return do()
+	}
+	left := time.Until(l.at)
+	err := do()
+	l.at = time.Now().Add(left)
+	l.timer.Reset(left)
+	return err
 }
 
 // A run is the state of one Run. Only its own goroutine touches it.
@@ -104,6 +138,7 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
+	limit    *limit
 }
 
 func newRun(m *Machine) *run {

@@ -98,6 +98,9 @@ func (r *run) steps(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := r.gate(ctx, i); err != nil {
+			return err
+		}
 		failpoint.Here(failpoint.WaveStepBefore)
 		if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
 			return err
@@ -110,6 +113,19 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	return r.prune(ctx, left, &[]Item{})
+}
+
+// gate waits until the step with a number may begin.
+func (r *run) gate(ctx context.Context, step int) error {
+	if step == 0 || r.config.Gate == nil {
+		return nil
+	}
+	err := r.limit.during(func() error { return r.config.Gate(ctx, r.say) })
+	r.say("")
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &failure{message: fault.Sentence(err), final: true}
 }
 
 // complete says whether a step was done before a restart.

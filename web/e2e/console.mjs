@@ -251,6 +251,23 @@ async function rest(page) {
     await heading(page, 'Applications');
     expected = [];
   });
+  await step('sync windows show when they open, on the application and its project', async () => {
+    await ask('freeze');
+    await open(page, manual);
+    await fact(page, 'Sync windows').getByText('Closed').first().waitFor();
+    await fact(page, 'Sync windows')
+      .getByText(/opens \w+ \d+ \w+, \d\d:\d\d/)
+      .waitFor();
+    await page.getByRole('button', { name: /^Sync windows/ }).click();
+    await page.getByRole('table', { name: 'Sync windows of the application' }).getByText('freeze').waitFor();
+    await look(page, 'windows');
+    await page.keyboard.press('Escape');
+    await place(page, 'Projects');
+    await page.getByRole('table', { name: 'Sync windows of default' }).getByText('Active', { exact: true }).waitFor();
+    await look(page, 'projects');
+    await ask('thaw');
+    await page.getByText('No sync windows: its applications may be synchronised at any time.').first().waitFor();
+  });
   await step('the clusters show their agents', async () => {
     await place(page, 'Clusters');
     await page.getByRole('row').filter({ hasText: 'in-cluster' }).getByText('Connected').waitFor();
@@ -278,6 +295,27 @@ async function rest(page) {
     await look(page, 'repository-wrong');
     await page.keyboard.press('Escape');
     expected = [];
+  });
+  await step('a setting that is wrong says where, and one that is right is kept', async () => {
+    await place(page, 'Settings');
+    await page.getByRole('button', { name: 'Set resource.exclusions' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('textbox', { name: 'Value' }).fill('- apiGroups: [velero.io]\n  kind: [Backup]\n');
+    expected = ['status of 4'];
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.getByRole('alert').getByText('line 2').waitFor();
+    await look(page, 'setting-wrong');
+    expected = [];
+    await dialog.getByRole('textbox', { name: 'Value' }).fill('- apiGroups: [velero.io]\n  kinds: [Backup]\n');
+    await dialog.getByRole('button', { name: 'Check' }).click();
+    await dialog.getByText('The value is fine.').waitFor();
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByRole('row').filter({ hasText: 'resource.exclusions' }).getByText('In use').waitFor();
+    await look(page, 'settings');
+    await page.getByRole('button', { name: 'Edit resource.exclusions' }).click();
+    await dialog.getByRole('button', { name: 'Remove' }).click();
+    await page.getByRole('button', { name: 'Set resource.exclusions' }).waitFor();
   });
 }
 

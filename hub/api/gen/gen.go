@@ -444,7 +444,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty,omitzero"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History []HistoryEntry `json:"history,omitempty,omitzero"`
 
 	// OperationState The newest operation.
@@ -458,6 +458,23 @@ type ApplicationStatus struct {
 		Revisions []string       `json:"revisions,omitempty,omitzero"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty,omitzero"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -753,6 +770,19 @@ type InitiatedBy struct {
 	Username  string `json:"username,omitempty,omitzero"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
@@ -1034,6 +1064,38 @@ type Rewind struct {
 // Roles defines model for Roles.
 type Roles = []string
 
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
+
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
 
@@ -1107,6 +1169,34 @@ type SyncRequest struct {
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
 
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool     `json:"active"`
+	AndOperator  bool     `json:"andOperator,omitempty,omitzero"`
+	Applications []string `json:"applications,omitempty,omitzero"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      time.Time `json:"closes,omitempty,omitzero"`
+	Clusters    []string  `json:"clusters,omitempty,omitzero"`
+	Description string    `json:"description,omitempty,omitzero"`
+	Duration    string    `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      string   `json:"error,omitempty,omitzero"`
+	Kind       string   `json:"kind"`
+	ManualSync bool     `json:"manualSync,omitempty,omitzero"`
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    time.Time `json:"opens,omitempty,omitzero"`
+	Schedule string    `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    bool   `json:"selfHeal,omitempty,omitzero"`
+	SyncOverrun bool   `json:"syncOverrun,omitempty,omitzero"`
+	TimeZone    string `json:"timeZone,omitempty,omitzero"`
+}
+
 // Tenant defines model for Tenant.
 type Tenant struct {
 	CreatedAt   time.Time `json:"createdAt"`
@@ -1150,6 +1240,17 @@ type User struct {
 // Username defines model for Username.
 type Username = string
 
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns time.Time `json:"turns,omitempty,omitzero"`
+
+	// Why Why it is closed, with the next opening.
+	Why string `json:"why,omitempty,omitzero"`
+}
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1179,6 +1280,9 @@ type ErrorAnswer = Error
 
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
+
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
 
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
@@ -1438,6 +1542,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1552,6 +1671,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -1987,6 +2109,9 @@ type ServerInterface interface {
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx echo.Context, namespace PathNamespace, name PathName, params SyncApplicationParams) error
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -2059,6 +2184,9 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx echo.Context, name PathName) error
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx echo.Context) error
@@ -2080,6 +2208,12 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx echo.Context) error
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -2715,6 +2849,30 @@ func (w *ServerInterfaceWrapper) SyncApplication(ctx echo.Context) error {
 	return err
 }
 
+// GetApplicationWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationWindows(ctx, namespace, name)
+	return err
+}
+
 // TerminateOperation converts echo context to params.
 func (w *ServerInterfaceWrapper) TerminateOperation(ctx echo.Context) error {
 	var err error
@@ -3156,6 +3314,22 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 	return err
 }
 
+// GetProjectWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetProjectWindows(ctx, name)
+	return err
+}
+
 // ListRepositories converts echo context to params.
 func (w *ServerInterfaceWrapper) ListRepositories(ctx echo.Context) error {
 	var err error
@@ -3264,6 +3438,50 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteRepositoryCredential(ctx, id)
+	return err
+}
+
+// GetSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSettings(ctx)
+	return err
+}
+
+// PatchSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchSettings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchSettingsParams
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchSettings(ctx, params)
 	return err
 }
 
@@ -3643,6 +3861,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
+	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 
 }
 
@@ -3667,6 +3889,15 @@ type ApplicationAnswerJSONResponse struct {
 type ErrorAnswerJSONResponse Error
 
 type OperationAnswerJSONResponse Operation
+
+type SettingsAnswerResponseHeaders struct {
+	ETag string
+}
+type SettingsAnswerJSONResponse struct {
+	Body Settings
+
+	Headers SettingsAnswerResponseHeaders
+}
 
 type SignedInAnswerResponseHeaders struct {
 	SetCookie string
@@ -4242,6 +4473,46 @@ type SyncApplicationdefaultJSONResponse struct {
 }
 
 func (response SyncApplicationdefaultJSONResponse) VisitSyncApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationWindowsResponseObject interface {
+	VisitGetApplicationWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationWindows200JSONResponse ApplicationWindows
+
+func (response GetApplicationWindows200JSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationWindowsdefaultJSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5207,6 +5478,50 @@ func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w ht
 	return err
 }
 
+type GetProjectWindowsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetProjectWindowsResponseObject interface {
+	VisitGetProjectWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetProjectWindows200JSONResponse struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+}
+
+func (response GetProjectWindows200JSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetProjectWindowsdefaultJSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListRepositoriesRequestObject struct {
 }
 
@@ -5456,6 +5771,86 @@ type DeleteRepositoryCredentialdefaultJSONResponse struct {
 }
 
 func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteRepositoryCredentialResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsRequestObject struct {
+}
+
+type GetSettingsResponseObject interface {
+	VisitGetSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSettingsdefaultJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsRequestObject struct {
+	Params PatchSettingsParams
+	Body   *PatchSettingsJSONRequestBody
+}
+
+type PatchSettingsResponseObject interface {
+	VisitPatchSettingsResponse(w http.ResponseWriter) error
+}
+
+type PatchSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response PatchSettings200JSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PatchSettingsdefaultJSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6171,6 +6566,9 @@ type StrictServerInterface interface {
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx context.Context, request SyncApplicationRequestObject) (SyncApplicationResponseObject, error)
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx context.Context, request GetApplicationWindowsRequestObject) (GetApplicationWindowsResponseObject, error)
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx context.Context, request TerminateOperationRequestObject) (TerminateOperationResponseObject, error)
@@ -6243,6 +6641,9 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx context.Context, request ListRepositoriesRequestObject) (ListRepositoriesResponseObject, error)
@@ -6264,6 +6665,12 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -6761,6 +7168,32 @@ func (sh *strictHandler) SyncApplication(ctx echo.Context, namespace PathNamespa
 		return err
 	} else if validResponse, ok := response.(SyncApplicationResponseObject); ok {
 		return validResponse.VisitSyncApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationWindows operation middleware
+func (sh *strictHandler) GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationWindowsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationWindows(ctx.Request().Context(), request.(GetApplicationWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationWindowsResponseObject); ok {
+		return validResponse.VisitGetApplicationWindowsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -7539,6 +7972,31 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 	return nil
 }
 
+// GetProjectWindows operation middleware
+func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
+	var request GetProjectWindowsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetProjectWindows(ctx.Request().Context(), request.(GetProjectWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetProjectWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetProjectWindowsResponseObject); ok {
+		return validResponse.VisitGetProjectWindowsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListRepositories operation middleware
 func (sh *strictHandler) ListRepositories(ctx echo.Context) error {
 	var request ListRepositoriesRequestObject
@@ -7727,6 +8185,77 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSettings operation middleware
+func (sh *strictHandler) GetSettings(ctx echo.Context) error {
+	var request GetSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSettings(ctx.Request().Context(), request.(GetSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
+		return validResponse.VisitGetSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PatchSettings operation middleware
+func (sh *strictHandler) PatchSettings(ctx echo.Context, params PatchSettingsParams) error {
+	var request PatchSettingsRequestObject
+
+	request.Params = params
+
+	var body PatchSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchSettings(ctx.Request().Context(), request.(PatchSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchSettingsResponseObject); ok {
+		return validResponse.VisitPatchSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -884,6 +884,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives the settings of the tenant; values of secrets are left out */
+        get: operations["getSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets keys, and takes away those whose value is null; all that is not named stays */
+        patch: operations["patchSettings"];
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/syncwindows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says how the sync windows of an application stand */
+        get: operations["getApplicationWindows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/syncwindows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says how the sync windows of a project stand */
+        get: operations["getProjectWindows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1146,7 +1198,7 @@ export interface components {
             reconciledAt?: string;
             conditions?: components["schemas"]["Condition"][];
             operationState?: components["schemas"]["OperationState"];
-            /** @description Oldest first, the last ten; not in lists. */
+            /** @description Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own. */
             history?: components["schemas"]["HistoryEntry"][];
             capstan?: components["schemas"]["HubStatus"];
         };
@@ -1596,6 +1648,95 @@ export interface components {
             prev?: string;
             hash: string;
         };
+        Settings: {
+            /**
+             * Format: int64
+             * @description Grows with every change; 0 before the first.
+             */
+            version: number;
+            /** @description In order of map and key. */
+            items: components["schemas"]["Setting"][];
+            /** @description Keys that this release knows. */
+            known: components["schemas"]["KnownSetting"][];
+            /** @description What to know about the change. */
+            warnings?: string[];
+        };
+        Setting: {
+            /** @description The name of the ConfigMap or Secret that Argo CD keeps it in. */
+            map: string;
+            key: string;
+            /** @description Absent for a secret. */
+            value?: string;
+            secret: boolean;
+            /** @description Something acts on it; otherwise it is kept and changes nothing yet. */
+            used: boolean;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string;
+        };
+        KnownSetting: {
+            map: string;
+            /** @description A key, or the beginning of keys if it ends in a dot: `group_Kind` follows. */
+            key: string;
+            about: string;
+            /** @description A value that is fine. */
+            sample: string;
+            used: boolean;
+        };
+        /** @description A sync window of a project, with how it stands now. */
+        SyncWindow: {
+            kind: string;
+            schedule: string;
+            duration: string;
+            timeZone?: string;
+            description?: string;
+            applications?: string[];
+            namespaces?: string[];
+            clusters?: string[];
+            manualSync?: boolean;
+            andOperator?: boolean;
+            syncOverrun?: boolean;
+            /** @description Live state is kept equal to what was accepted while it closes the application. */
+            selfHeal?: boolean;
+            active: boolean;
+            /**
+             * Format: date-time
+             * @description When it becomes active the next time; absent if never.
+             */
+            opens?: string;
+            /**
+             * Format: date-time
+             * @description When it ends, if it is active; absent: not within a year.
+             */
+            closes?: string;
+            /** @description Why it cannot be read; it closes its applications then. */
+            error?: string;
+        };
+        WindowDoor: {
+            open: boolean;
+            /** @description Why it is closed, with the next opening. */
+            why?: string;
+            /**
+             * Format: date-time
+             * @description When that changes; absent if no change is in sight.
+             */
+            turns?: string;
+        };
+        ApplicationWindows: {
+            /** @description A person may sync now. */
+            canSync: boolean;
+            activeWindows: components["schemas"]["SyncWindow"][];
+            /** @description All that concern the application. */
+            assignedWindows: components["schemas"]["SyncWindow"][];
+            automated: components["schemas"]["WindowDoor"];
+            manual: components["schemas"]["WindowDoor"];
+            selfHeal: components["schemas"]["WindowDoor"];
+            /**
+             * Format: date-time
+             * @description The hub's time.
+             */
+            at: string;
+        };
     };
     responses: {
         /** @description What went wrong. */
@@ -1653,6 +1794,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Application"];
+            };
+        };
+        /** @description The settings as they are now. */
+        SettingsAnswer: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Settings"];
             };
         };
         /** @description The operation; it is under way. */
@@ -3369,6 +3520,101 @@ export interface operations {
                          */
                         firstBad?: number;
                         problem?: string;
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchSettings: {
+        parameters: {
+            query?: {
+                /** @description Check everything, change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key. */
+                    values: {
+                        [key: string]: {
+                            [key: string]: string | null;
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationWindows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The windows that concern it, and what they allow now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getProjectWindows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The windows that are active now, and all of them in their order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Those that are active now. */
+                        windows: components["schemas"]["SyncWindow"][];
+                        all: components["schemas"]["SyncWindow"][];
                     };
                 };
             };

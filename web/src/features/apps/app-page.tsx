@@ -17,6 +17,7 @@ import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Screen } from '../../ui/states';
+import { AppWindows } from '../projects/app-windows';
 import { appQuery, useRefresh, useTerminate } from './api';
 import { History } from './history';
 import { busy, conditionWords, isStale, operationWord } from './model';
@@ -179,6 +180,10 @@ function Facts({ app }: { app: Application }) {
             {hub?.automation ?? 'Manual'}
           </Badge>
         </Fact>
+        <AppWindows
+          appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
+          label="Sync windows"
+        />
         <Fact label="Agent">
           <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
             {stale ? `Disconnected, as of ${ago(hub?.asOf, now)}` : (hub?.connection ?? 'Unknown')}
