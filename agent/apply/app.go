@@ -226,6 +226,10 @@ func (a *app) take(ctx context.Context) {
 		return
 	}
 	state := row.State
+	a.mu.Lock()
+	again, recount := a.recustom, a.recount
+	a.recustom, a.recount = false, false // settings that change from here on are taken next
+	a.mu.Unlock()
 	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
 	accepted := target
 	if err == nil && state.GetAccepted().GetId() != state.GetTarget().GetId() {
@@ -236,21 +240,22 @@ func (a *app) take(ctx context.Context) {
 	}
 	var ignore *diff.Ignore
 	if err == nil {
-		ignore, err = diff.NewIgnore(append(slices.Clone(a.e.custom().Ignore), ignoreRules(state.GetPolicy().GetIgnore())...))
+		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.custom().Ignore, state.GetPolicy().GetIgnore())))
 	}
 	if err != nil {
+		a.mu.Lock()
+		a.recustom, a.recount = a.recustom || again, a.recount || recount
+		a.mu.Unlock()
 		a.failed(ctx, state, err)
 		return
 	}
 	a.mu.Lock()
-	again := a.recustom || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
-	a.recustom = false
+	again = again || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.windows = windowsOf(state)
 	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
-	if a.recount {
-		a.recount = false
+	if recount {
 		a.takeBack()
 		a.leaveAlone()
 	}
@@ -316,6 +321,9 @@ func (a *app) align() {
 				}
 			}
 			a.objects[key] = x
+			if !x.live.known && a.e.absent(x) {
+				x.live.known = true
+			}
 		}
 	}
 	for key, x := range a.objects {

@@ -1,18 +1,14 @@
 package apply
 
-import (
-	"context"
-
-	"github.com/capstan-cd/capstan/shared/diff"
-)
+import linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 
 // Custom is what a tenant's settings say about comparing and tracking. The
 // zero value is what holds without settings.
 type Custom struct {
-	Ignore         []diff.Rule // for all applications, before their own
-	InstallationID string      // written to each object; what carries another one is left alone
-	InstanceLabel  string      // by which Argo CD may name its applications; empty: the usual one
-	Hidden         []string    // annotations of Secrets that are masked like their values
+	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
+	InstallationID string               // written to each object; what carries another one is left alone
+	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
+	Hidden         []string             // annotations of Secrets that are masked like their values
 }
 
 // custom gives the settings as they are now.
@@ -21,16 +17,6 @@ func (e *Engine) custom() Custom {
 		return Custom{}
 	}
 	return e.Custom()
-}
-
-// Recustomize takes changed settings up: every application is judged anew.
-func (e *Engine) Recustomize(ctx context.Context) {
-	for _, a := range e.all() {
-		a.mu.Lock()
-		a.recustom = true
-		a.mu.Unlock()
-		a.stateChanged(ctx)
-	}
 }
 
 // Hidden gives the annotations of Secrets that people must not see.

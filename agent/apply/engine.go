@@ -100,6 +100,7 @@ type Engine struct {
 	plans   chan struct{} // operations that read all of their manifests
 	tries   chan struct{} // dry runs and reads of comparisons
 	lost    bool          // the state directory was lost: what is ours must be found again
+	present *presence     // what is in the cluster of the kinds that are watched
 	watches Watches
 	wake    chan struct{}
 	strays  *Strays
@@ -150,6 +151,7 @@ func New(c Config) *Engine {
 		plans:      make(chan struct{}, 8),
 		tries:      make(chan struct{}, 4),
 		lost:       c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
+		present:    newPresence(),
 		wake:       make(chan struct{}, 1),
 		apps:       map[string]*app{},
 		objects:    map[manifest.Key]*object{},
@@ -337,12 +339,7 @@ type scope struct {
 }
 
 // scopeOf is the watch that sees an object.
-func (e *Engine) scopeOf(x *object) scope {
-	if len(e.Guard.Scope) == 0 {
-		return scope{gvk: x.gvk}
-	}
-	return scope{x.gvk, x.key.Namespace}
-}
+func (e *Engine) scopeOf(x *object) scope { return e.watched(x.gvk, x.key) }
 
 // kindState says whether the kind of an object was listed since the start,
 // and why it is not watched now.
@@ -382,12 +379,6 @@ func (e *Engine) want() {
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
 	same := slices.Equal(kinds, e.wanted)
-	for s := range e.listed {
-		if _, ok := set[s.gvk]; !ok {
-			delete(e.listed, s)
-			delete(e.broken, s)
-		}
-	}
 	e.wanted = kinds
 	w := e.watches
 	e.mu.Unlock()

@@ -64,6 +64,9 @@ type live struct {
 	instance string         // of a hook: the operation and phase that made it
 	tracked  string         // tracking id
 	foreign  *tracking.Mark // of somebody else; nil: there is none
+	from     string         // installation id
+	argo     bool           // Argo CD has written some of it
+	seenBy   []string       // managers whose fields were noted
 	inherits bool           // others have applied it whole
 	applied  bool           // our manager has an entry
 }
@@ -109,8 +112,9 @@ func (x *object) observe(o *manifest.Object) {
 		a.e.Tree.Unroot(x.live.uid)
 	}
 	x.live = a.e.see(o, a.ignore.Managers(x.key))
-	x.live.foreign, x.live.inherits = a.foreign(o), inherits(o)
+	x.live.inherits = inherits(o)
 	x.judge(o)
+	x.live.foreign = x.stranger(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }
 
@@ -140,6 +144,8 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	}
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
+	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)
+	l.argo, l.seenBy = tracking.ByArgo(o), managers
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
 	}

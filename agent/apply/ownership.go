@@ -144,6 +144,26 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	return nil
 }
 
+// stranger is foreign for an object of ours that was judged: the id that this
+// installation had when it was applied is no other installation's.
+func (x *object) stranger(o *manifest.Object) *tracking.Mark {
+	a := x.app
+	m := a.foreign(o)
+	if m == nil || m.System != tracking.Own || m.App != a.name() || x.record == nil {
+		return m
+	}
+	if x.record.Owned.UID == string(o.GetUID()) && x.verdict.Void == "" && x.verdict.Equal {
+		return nil
+	}
+	return m
+}
+
+// marked says whether a live object names the installation as an apply would
+// now. The caller holds mu.
+func (x *object) marked() bool {
+	return x.key.Kind == "CustomResourceDefinition" || x.live.from == x.app.installation()
+}
+
 // sharedNotes gives what a person should know of objects that others have, too. The
 // caller holds mu.
 func (a *app) sharedNotes() []*linkv1.Note {

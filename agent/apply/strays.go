@@ -84,7 +84,7 @@ func (s *Strays) wants() []schema.GroupVersionKind {
 		case "Event", "Endpoints", "EndpointSlice", "Lease", "PodMetrics", "ControllerRevision":
 			return true // nobody applies them
 		}
-		return false
+		return s.e.Excluded(k.Group, k.Kind)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
 	return kinds
@@ -122,7 +122,7 @@ func (s *Strays) Seen(_ context.Context, o *manifest.Object) {
 		return
 	}
 	next := stray{uid: string(o.GetUID()), version: manifest.Version(o), created: o.GetCreationTimestamp().Unix()}
-	marks := tracking.Of(o, "")
+	marks := tracking.Of(o, s.e.custom().InstanceLabel)
 	next.owned = slices.ContainsFunc(marks, func(m tracking.Mark) bool { return m.System != tracking.Own })
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,6 +190,9 @@ func (s *Strays) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string
 	}
 	s.hint()
 }
+
+// Left changes nothing: what is watched no more was forgotten by keep.
+func (s *Strays) Left(context.Context, schema.GroupVersionKind) {}
 
 // in gives the objects of a namespace, and the kinds that cannot be seen.
 func (s *Strays) in(namespace string) (map[manifest.Key]stray, []string) {

@@ -147,11 +147,13 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 
 	settings *settings.Current
+	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
 	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.settings = settings.New(store.Settings())
+	a.customize()
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
@@ -162,17 +164,11 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
+		Custom:   func() apply.Custom { return *a.custom.Load() },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
-}
-
-// reconsider acts on settings that have changed.
-func (a *agent) reconsider(ctx context.Context) {
-	a.tree.Exclude(a.settings.Get().ExcludedChild)
-	a.engine.Reconsider(ctx)
-	a.watcher.Reconsider()
 }
 
 // parts are what runs, in the order in which it starts.

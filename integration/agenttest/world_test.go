@@ -60,7 +60,12 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, with func(*world)) *world {
 	t.Helper()
 	w := &world{fakeHub: newHub(t), t: t, state: filepath.Join(t.TempDir(), "state")}
-	id := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	id := strings.Map(func(r rune) rune { // as names of namespaces are
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(t.Name()))
 	w.namespace, w.home = cut(id+"-app"), cut(id+"-agent")
 	for _, ns := range []string{w.namespace, w.home} {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ns + "}\n")

@@ -7,7 +7,10 @@ package tracking
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -122,12 +125,28 @@ func labelled(o *manifest.Object, label string) string {
 	if app == "" {
 		return ""
 	}
-	for _, e := range o.GetManagedFields() {
-		if e.Manager == "argocd-controller" {
-			return app
-		}
+	if ByArgo(o) {
+		return app
 	}
 	return ""
+}
+
+// argoManager is the field manager of Argo CD.
+const argoManager = "argocd-controller"
+
+// ByArgo says whether Argo CD itself has written some of an object.
+func ByArgo(o *manifest.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == argoManager })
+}
+
+// WithArgo gives an object that was kept without its managedFields the trace
+// of Argo CD that it had, so that its marks can be read again. The object
+// given is changed.
+func WithArgo(o *manifest.Object, there bool) *manifest.Object {
+	if there {
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: argoManager}})
+	}
+	return o
 }
 
 // Names says whether a mark means an application of this name: a label holds
