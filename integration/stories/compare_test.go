@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/integration/stack"
 )
@@ -76,6 +77,17 @@ spec:
 			t.Errorf("%v\n%s", err, out)
 		}
 		settled(t, "compare")
+	})
+	t.Run("CMPR-11 CLU-13 an object of an excluded kind is no orphan", func(t *testing.T) {
+		t.Cleanup(func() { settings(t, "{resource.exclusions: null}") })
+		account := cluster.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace("compare")
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "nobody"}}}
+		if _, err := account.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		conditioned(t, "compare", "OrphanedResourceWarning", "ServiceAccount nobody")
+		settings(t, `{resource.exclusions: "- apiGroups: ['']\n  kinds: [ServiceAccount]\n"}`)
+		conditioned(t, "compare", "OrphanedResourceWarning", "one orphaned resource, which no application manages: ConfigMap stray")
 	})
 	t.Run("TRK-07 a second application that lists an object says so", func(t *testing.T) {
 		if _, err := s.API.Apply(within(t, time.Minute), app("compare2", "two", "")); err != nil {
