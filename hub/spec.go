@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -33,6 +34,18 @@ func (s ApplicationSpec) EffectiveSources() []Source {
 		return []Source{*s.Source}
 	}
 	return nil
+}
+
+// RepoURLs are the normal forms of its sources' repositories, each once. One
+// that has none is left out: the application's condition says so.
+func (s ApplicationSpec) RepoURLs() []string {
+	var out []string
+	for _, source := range s.EffectiveSources() {
+		if url, err := NormalizeRepoURL(source.RepoURL); err == nil && !slices.Contains(out, url) {
+			out = append(out, url)
+		}
+	}
+	return out
 }
 
 // Automated says whether new revisions are applied without being asked.
@@ -265,6 +278,9 @@ type ProjectSpec struct {
 	Roles                      []ProjectRole    `json:"roles,omitempty"`
 	SyncWindows                []window.Window  `json:"syncWindows,omitempty"`
 	OrphanedResources          *OrphanedMonitor `json:"orphanedResources,omitempty"`
+	// Prunes is what one operation of an application may delete without
+	// approval; it comes from an annotation of the project.
+	Prunes PruneLimit `json:"-"`
 }
 
 // An OrphanedMonitor asks for the objects in a project's namespaces that no

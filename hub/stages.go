@@ -40,8 +40,9 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
-	Trace       string // what it continues; empty: nothing
-	Lease       int64  // of the work that it came from; 0: none guards it
+	Operation   OperationID // it was rendered for this operation alone; empty: for the target
+	Trace       string      // what it continues; empty: nothing
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -49,9 +50,10 @@ type Rendered struct {
 type RefreshFailure struct {
 	Application ApplicationID
 	Generation  int64
-	Condition   string // InvalidSpecError or ComparisonError
-	Message     string // one sentence for people
-	Lease       int64  // of the work that it came from; 0: none guards it
+	Condition   string      // InvalidSpecError or ComparisonError
+	Message     string      // one sentence for people
+	Operation   OperationID // that alone has failed; empty: the application has
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds

@@ -65,6 +65,8 @@ type app struct {
 // running is the operation under way.
 type running struct {
 	id      string
+	seq     uint64 // of its row
+	hooks   bool   // it runs hooks, which are not broken off for a newer revision
 	stop    func(actor string)
 	changed chan struct{} // holds one hint that some object has changed
 }
@@ -110,6 +112,7 @@ func (a *app) stateChanged(ctx context.Context) {
 	a.mu.Lock()
 	a.generation = max(a.generation, row.State.GetGeneration())
 	a.fresh = true
+	a.nudge() // a person may have approved what an operation waits for
 	a.start()
 	a.mu.Unlock()
 }
@@ -122,7 +125,23 @@ func (a *app) enqueue(_ context.Context, id string) {
 		return
 	}
 	a.queue = append(a.queue, id)
+	a.supersede(id)
 	a.start()
+}
+
+// supersede ends the operation that runs in favour of a newer one: the hub has
+// one at a time, so the older one is over for it. Hooks are broken off for the
+// application's deletion alone. The caller holds mu.
+func (a *app) supersede(id string) {
+	r := a.running
+	o, ok := a.e.Inventory.Operation(id)
+	if r == nil || !ok || !o.Open() || o.Seq < r.seq {
+		return
+	}
+	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || !r.hooks {
+		stop := r.stop
+		a.e.do(func(context.Context) { stop("a newer operation") })
+	}
 }
 
 // terminate ends an operation that runs or waits.

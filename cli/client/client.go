@@ -244,6 +244,27 @@ func (e OperationStateKind) Valid() bool {
 	}
 }
 
+// Defines values for Propagation.
+const (
+	Background Propagation = "background"
+	Foreground Propagation = "foreground"
+	Orphan     Propagation = "orphan"
+)
+
+// Valid indicates whether the value is a known member of the Propagation enum.
+func (e Propagation) Valid() bool {
+	switch e {
+	case Background:
+		return true
+	case Foreground:
+		return true
+	case Orphan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadyStatus.
 const (
 	Ok ReadyStatus = "ok"
@@ -636,6 +657,18 @@ type Connection struct {
 // ConnectionStatus defines model for Connection.Status.
 type ConnectionStatus string
 
+// DeleteResource defines model for DeleteResource.
+type DeleteResource struct {
+	// Force Give it no time to end.
+	Force       *bool        `json:"force,omitempty"`
+	Group       *string      `json:"group,omitempty"`
+	Kind        string       `json:"kind"`
+	Name        string       `json:"name"`
+	Namespace   *string      `json:"namespace,omitempty"`
+	Propagation *Propagation `json:"propagation,omitempty"`
+	Version     string       `json:"version"`
+}
+
 // Destination defines model for Destination.
 type Destination struct {
 	Name                 *string                `json:"name,omitempty"`
@@ -733,15 +766,24 @@ type HubStatus struct {
 	AsOf       *time.Time          `json:"asOf,omitempty"`
 	Automation HubStatusAutomation `json:"automation"`
 
+	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
+	AwaitsApproval *bool `json:"awaitsApproval,omitempty"`
+
 	// Cluster Name of the cluster that the destination stands for; absent if none does.
 	Cluster    *string              `json:"cluster,omitempty"`
 	Connection *HubStatusConnection `json:"connection,omitempty"`
 	Deleting   *bool                `json:"deleting,omitempty"`
-	Generation int64                `json:"generation"`
+
+	// FollowsRevision New revisions are applied without being asked.
+	FollowsRevision *bool `json:"followsRevision,omitempty"`
+	Generation      int64 `json:"generation"`
 
 	// Hold Why automation waits.
 	Hold *string `json:"hold,omitempty"`
 	Id   *string `json:"id,omitempty"`
+
+	// KeepsLive Live objects are kept equal to what was accepted.
+	KeepsLive *bool `json:"keepsLive,omitempty"`
 
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
 	Pin *Pin `json:"pin,omitempty"`
@@ -936,6 +978,7 @@ type OperationState struct {
 	Kind      OperationStateKind `json:"kind"`
 	Message   *string            `json:"message,omitempty"`
 	Operation *struct {
+		Info        *[]Info        `json:"info,omitempty"`
 		InitiatedBy *InitiatedBy   `json:"initiatedBy,omitempty"`
 		Sync        *OperationSync `json:"sync,omitempty"`
 	} `json:"operation,omitempty"`
@@ -956,10 +999,14 @@ type OperationStateKind string
 
 // OperationSync defines model for OperationSync.
 type OperationSync struct {
-	DryRun      *bool               `json:"dryRun,omitempty"`
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Local The manifests came with the request.
+	Local       *bool               `json:"local,omitempty"`
 	Prune       *bool               `json:"prune,omitempty"`
 	Resources   *[]ResourceSelector `json:"resources,omitempty"`
 	Revision    *string             `json:"revision,omitempty"`
+	Revisions   *[]string           `json:"revisions,omitempty"`
 	SyncOptions *[]string           `json:"syncOptions,omitempty"`
 }
 
@@ -984,6 +1031,9 @@ type Pin struct {
 	Snapshot string    `json:"snapshot"`
 }
 
+// Propagation defines model for Propagation.
+type Propagation string
+
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
@@ -1004,6 +1054,11 @@ type Ready struct {
 
 // ReadyStatus defines model for Ready.Status.
 type ReadyStatus string
+
+// Reason defines model for Reason.
+type Reason struct {
+	Reason *string `json:"reason,omitempty"`
+}
 
 // RefusedAgent A second process with the same identity that was turned away last.
 type RefusedAgent struct {
@@ -1044,6 +1099,8 @@ type RepositoryCredential struct {
 
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
+	// Exclude All but this one.
+	Exclude   *bool   `json:"exclude,omitempty"`
 	Group     *string `json:"group,omitempty"`
 	Kind      string  `json:"kind"`
 	Name      string  `json:"name"`
@@ -1149,6 +1206,9 @@ type SyncRequest struct {
 	Force  *bool   `json:"force,omitempty"`
 	Infos  *[]Info `json:"infos,omitempty"`
 
+	// Manifests Manifests (YAML or JSON) to apply instead of the target. Refused while automation follows revisions, unless it is a dry run.
+	Manifests *[]string `json:"manifests,omitempty"`
+
 	// Prune Delete what is no longer in the target.
 	Prune  *bool   `json:"prune,omitempty"`
 	Reason *string `json:"reason,omitempty"`
@@ -1162,16 +1222,42 @@ type SyncRequest struct {
 			MaxDuration *string `json:"maxDuration,omitempty"`
 		} `json:"backoff,omitempty"`
 		Limit *int64 `json:"limit,omitempty"`
+
+		// Refresh Resolve the revision anew before each try.
+		Refresh *bool `json:"refresh,omitempty"`
 	} `json:"retry,omitempty"`
 
-	// Revision Refuse unless the target stands at this revision; the first digits are enough.
-	Revision    *string   `json:"revision,omitempty"`
-	SkipHooks   *bool     `json:"skipHooks,omitempty"`
-	SyncOptions *[]string `json:"syncOptions,omitempty"`
+	// Revision Apply this revision instead of the target's. Refused while automation follows revisions, unless it is a dry run.
+	Revision *string `json:"revision,omitempty"`
+
+	// Revisions Revisions for several sources: those at sourcePositions, or in order.
+	Revisions *[]string `json:"revisions,omitempty"`
+	SkipHooks *bool     `json:"skipHooks,omitempty"`
+
+	// Source Where manifests come from. Settings of renderers are as in Argo CD.
+	Source          *Source `json:"source,omitempty"`
+	SourcePositions *[]int  `json:"sourcePositions,omitempty"`
+
+	// Sources Sources for this operation alone.
+	Sources *[]Source `json:"sources,omitempty"`
+
+	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+	Strategy    *SyncStrategy `json:"strategy,omitempty"`
+	SyncOptions *[]string     `json:"syncOptions,omitempty"`
 }
 
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
+
+// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+type SyncStrategy struct {
+	Apply *struct {
+		Force *bool `json:"force,omitempty"`
+	} `json:"apply,omitempty"`
+	Hook *struct {
+		Force *bool `json:"force,omitempty"`
+	} `json:"hook,omitempty"`
+}
 
 // SyncWindow A sync window of a project, with how it stands now.
 type SyncWindow struct {
@@ -1341,6 +1427,9 @@ type CreateApplicationParams struct {
 type DeleteApplicationParams struct {
 	// Cascade Whether the objects in the cluster go too. Absent: they do if the application has the resources finalizer.
 	Cascade *bool `form:"cascade,omitempty" json:"cascade,omitempty"`
+
+	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
+	Propagation *Propagation `form:"propagation,omitempty" json:"propagation,omitempty"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -1667,6 +1756,15 @@ type CreateApplicationJSONRequestBody = Application
 
 // UpdateApplicationJSONRequestBody defines body for UpdateApplication for application/json ContentType.
 type UpdateApplicationJSONRequestBody = Application
+
+// AbandonApplicationJSONRequestBody defines body for AbandonApplication for application/json ContentType.
+type AbandonApplicationJSONRequestBody = Reason
+
+// ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
+type ApproveOperationJSONRequestBody = Reason
+
+// DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
+type DeleteLiveResourceJSONRequestBody = DeleteResource
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2238,6 +2336,34 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/applications/{namespace}/{name} (the `UpdateApplication` operationId).
 	UpdateApplication(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationParams, body UpdateApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveOperationWithBody Approves what the operation in progress deletes
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveOperation Approves what the operation in progress deletes
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperation(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DiffApplication Gives what differs between target and cluster
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
@@ -2267,6 +2393,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteLiveResourceWithBody Deletes one live object of the application
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteLiveResource Deletes one live object of the application
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
 	//
@@ -2871,6 +3011,74 @@ func (c *Client) UpdateApplication(ctx context.Context, namespace PathNamespace,
 	return c.Client.Do(req)
 }
 
+// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *Client) AbandonApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAbandonApplicationRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *Client) AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAbandonApplicationRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveOperationWithBody Approves what the operation in progress deletes
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *Client) ApproveOperationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveOperationRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveOperation Approves what the operation in progress deletes
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *Client) ApproveOperation(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveOperationRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DiffApplication Gives what differs between target and cluster
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
@@ -2951,6 +3159,40 @@ func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 func (c *Client) GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLiveResourceRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteLiveResourceWithBody Deletes one live object of the application
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *Client) DeleteLiveResourceWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLiveResourceRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteLiveResource Deletes one live object of the application
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *Client) DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLiveResourceRequest(c.Server, namespace, name, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4514,6 +4756,18 @@ func NewDeleteApplicationRequest(server string, namespace PathNamespace, name Pa
 
 		}
 
+		if params.Propagation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "propagation", *params.Propagation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -4634,6 +4888,114 @@ func NewUpdateApplicationRequestWithBody(server string, namespace PathNamespace,
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewAbandonApplicationRequest calls the generic AbandonApplication builder with application/json body
+func NewAbandonApplicationRequest(server string, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAbandonApplicationRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewAbandonApplicationRequestWithBody constructs an http.Request for the AbandonApplication method, with any body, and a specified content type
+func NewAbandonApplicationRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/abandon", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewApproveOperationRequest calls the generic ApproveOperation builder with application/json body
+func NewApproveOperationRequest(server string, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveOperationRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewApproveOperationRequestWithBody constructs an http.Request for the ApproveOperation method, with any body, and a specified content type
+func NewApproveOperationRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/approve", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5150,6 +5512,60 @@ func NewGetLiveResourceRequest(server string, namespace PathNamespace, name Path
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewDeleteLiveResourceRequest calls the generic DeleteLiveResource builder with application/json body
+func NewDeleteLiveResourceRequest(server string, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeleteLiveResourceRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewDeleteLiveResourceRequestWithBody constructs an http.Request for the DeleteLiveResource method, with any body, and a specified content type
+func NewDeleteLiveResourceRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/delete", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -7697,6 +8113,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/applications/{namespace}/{name} (the `UpdateApplication` operationId).
 	UpdateApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationParams, body UpdateApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateApplicationResponse, error)
 
+	// AbandonApplicationWithBodyWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error)
+
+	// AbandonApplicationWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error)
+
+	// ApproveOperationWithBodyWithResponse Approves what the operation in progress deletes
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error)
+
+	// ApproveOperationWithResponse Approves what the operation in progress deletes
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error)
+
 	// DiffApplicationWithResponse Gives what differs between target and cluster
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7738,6 +8182,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*GetLiveResourceResponse, error)
+
+	// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
+
+	// DeleteLiveResourceWithResponse Deletes one live object of the application
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
 
 	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
 	//
@@ -8573,6 +9031,106 @@ func (r UpdateApplicationResponse) ContentType() string {
 	return ""
 }
 
+type AbandonApplicationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		LeftBehind []ResourceSelector `json:"leftBehind"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AbandonApplicationResponse) GetJSON200() *struct {
+	LeftBehind []ResourceSelector `json:"leftBehind"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AbandonApplicationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AbandonApplicationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AbandonApplicationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AbandonApplicationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AbandonApplicationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ApproveOperationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *OperationAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ApproveOperationResponse) GetJSON202() *OperationAnswer {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ApproveOperationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveOperationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveOperationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveOperationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveOperationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type DiffApplicationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8872,6 +9430,47 @@ func (r GetLiveResourceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteLiveResourceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteLiveResourceResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteLiveResourceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteLiveResourceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteLiveResourceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteLiveResourceResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11871,6 +12470,58 @@ func (c *ClientWithResponses) UpdateApplicationWithResponse(ctx context.Context,
 	return ParseUpdateApplicationResponse(rsp)
 }
 
+// AbandonApplicationWithBodyWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *ClientWithResponses) AbandonApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error) {
+	rsp, err := c.AbandonApplicationWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAbandonApplicationResponse(rsp)
+}
+
+// AbandonApplicationWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *ClientWithResponses) AbandonApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error) {
+	rsp, err := c.AbandonApplication(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAbandonApplicationResponse(rsp)
+}
+
+// ApproveOperationWithBodyWithResponse Approves what the operation in progress deletes
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *ClientWithResponses) ApproveOperationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error) {
+	rsp, err := c.ApproveOperationWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveOperationResponse(rsp)
+}
+
+// ApproveOperationWithResponse Approves what the operation in progress deletes
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *ClientWithResponses) ApproveOperationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error) {
+	rsp, err := c.ApproveOperation(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveOperationResponse(rsp)
+}
+
 // DiffApplicationWithResponse Gives what differs between target and cluster
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11947,6 +12598,32 @@ func (c *ClientWithResponses) GetLiveResourceWithResponse(ctx context.Context, n
 		return nil, err
 	}
 	return ParseGetLiveResourceResponse(rsp)
+}
+
+// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *ClientWithResponses) DeleteLiveResourceWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error) {
+	rsp, err := c.DeleteLiveResourceWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteLiveResourceResponse(rsp)
+}
+
+// DeleteLiveResourceWithResponse Deletes one live object of the application
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *ClientWithResponses) DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error) {
+	rsp, err := c.DeleteLiveResource(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteLiveResourceResponse(rsp)
 }
 
 // RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
@@ -13211,6 +13888,74 @@ func ParseUpdateApplicationResponse(rsp *http.Response) (*UpdateApplicationRespo
 	return response, nil
 }
 
+// ParseAbandonApplicationResponse parses an HTTP response from a AbandonApplicationWithResponse call
+func ParseAbandonApplicationResponse(rsp *http.Response) (*AbandonApplicationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AbandonApplicationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			LeftBehind []ResourceSelector `json:"leftBehind"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveOperationResponse parses an HTTP response from a ApproveOperationWithResponse call
+func ParseApproveOperationResponse(rsp *http.Response) (*ApproveOperationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveOperationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest OperationAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseDiffApplicationResponse parses an HTTP response from a DiffApplicationWithResponse call
 func ParseDiffApplicationResponse(rsp *http.Response) (*DiffApplicationResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -13404,6 +14149,35 @@ func ParseGetLiveResourceResponse(rsp *http.Response) (*GetLiveResourceResponse,
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteLiveResourceResponse parses an HTTP response from a DeleteLiveResourceWithResponse call
+func ParseDeleteLiveResourceResponse(rsp *http.Response) (*DeleteLiveResourceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteLiveResourceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest ErrorAnswer

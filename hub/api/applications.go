@@ -173,7 +173,7 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 
 // DeleteApplication deletes an application.
 func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationRequestObject) (gen.DeleteApplicationResponseObject, error) {
-	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade)
+	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade, string(r.Params.Propagation))
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ func rights() map[string]string {
 		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
 		"rollbackApplication": writes, "terminateOperation": writes,
+		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes,
 		"getSettings": writes, "patchSettings": writes,
 	}
@@ -58,6 +59,8 @@ func bodies() map[string]any {
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"receiveWebhook": map[string]any{}, "receiveWebhookArgo": map[string]any{},
+		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
+		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/gather"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -277,12 +277,36 @@ func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.Applicatio
 	return dispatch.Terminate(ctx, t, app, by)
 }
 
-func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
+func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
 	t, err := tenantOf(tx)
 	if err != nil {
 		return nil, err
 	}
-	return dispatch.Delete(ctx, t, app, cascade, by)
+	return dispatch.Delete(ctx, t, app, d, by)
+}
+
+func (deployer) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Local(ctx, t, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
+}
+
+func (deployer) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Approve(ctx, t, app)
+}
+
+func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dispatch.Abandon(ctx, t, app)
 }
 
 func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -32,6 +31,9 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		if err == nil {
+			good, err = failAwaited(ctx, tx, good)
+		}
 		if err != nil || len(good) == 0 {
 			return nil, err
 		}
@@ -111,20 +113,8 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			continue
 		}
 		s.ID = hub.NewID[hub.SnapshotID]()
-		for n, body := range results[i].Bodies {
-			if s.Objects[n].Digest, err = add(body); err != nil {
-				return nil, fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
-			}
-		}
-		if len(s.Objects) <= maxInlineRefs {
-			continue
-		}
-		list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
-		if err != nil {
+		if err := nameBodies(s, results[i].Bodies, add); err != nil {
 			return nil, err
-		}
-		if s.List, err = add(list); err != nil {
-			return nil, fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
 		}
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
@@ -152,6 +142,7 @@ type change struct {
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
 	ops     []hub.Operation
+	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
 }
@@ -162,6 +153,7 @@ type moved struct {
 	state  state
 	opened []hub.Tombstone // since is filled with the state row's number
 	op     *hub.Operation
+	own    *hub.Snapshot // of the operation, where it is not the target's
 }
 
 // end is a row about an application that is no new state.
@@ -302,6 +294,7 @@ type move struct {
 	target     hub.SnapshotID
 	accept     bool
 	op         *hub.Operation
+	own        *hub.Snapshot // what op applies instead of the target
 	hold       string
 	pin        *hub.Pin
 	unpin      bool
@@ -326,8 +319,11 @@ func (c *change) move(ctx context.Context, m move) error {
 	if held {
 		st.target = &target
 	}
-	accepted := m.app.Status.Accepted
-	if m.accept {
+	accepted, wanted := m.app.Status.Accepted, target
+	switch {
+	case m.accept && m.own != nil:
+		accepted, wanted = m.own.ID, *m.own
+	case m.accept:
 		accepted = m.target
 	}
 	if s, ok := c.snaps[accepted]; ok {
@@ -335,7 +331,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		st.tombstones, opened = c.bury(m.app, target)
+		st.tombstones, opened = c.bury(m.app, wanted)
 	}
 	known, err := c.told(ctx, st, m)
 	if err != nil {
@@ -350,14 +346,14 @@ func (c *change) move(ctx context.Context, m move) error {
 		if m.op != nil {
 			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
 		}
-		c.moved = append(c.moved, moved{st, opened, m.op})
+		c.moved = append(c.moved, moved{st, opened, m.op, m.own})
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
 		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
 	}
 	if m.accept {
-		change.Accepted = m.target
+		change.Accepted = accepted
 	}
 	c.targets = append(c.targets, change)
 	return nil
@@ -405,43 +401,6 @@ func ordinary(s hub.Snapshot) int {
 		}
 	}
 	return n
-}
-
-type stoneKey struct{ group, kind, namespace, name string }
-
-// bury gives all tombstones that are open under a new target, and those among
-// them that are new: objects of the former target or of what is enforced that
-// the complete new snapshot does not have.
-func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
-	wanted := map[stoneKey]bool{}
-	for _, o := range target.Objects {
-		if o.Hook == "" {
-			wanted[stoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
-		}
-	}
-	known := map[stoneKey]bool{}
-	for _, t := range c.stones[app.ID] {
-		key := stoneKey{t.Group, t.Kind, t.Namespace, t.Name}
-		if wanted[key] || t.Cluster != app.Cluster {
-			continue
-		}
-		known[key] = true
-		all = append(all, t)
-	}
-	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
-		for _, o := range c.snaps[id].Objects {
-			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
-			if o.Hook != "" || wanted[key] || known[key] {
-				continue
-			}
-			known[key] = true
-			opened = append(opened, hub.Tombstone{
-				Application: app.ID, Cluster: app.Cluster, Group: o.Group, Version: o.Version, Kind: o.Kind,
-				Namespace: o.Namespace, Name: o.Name, Wave: o.Wave,
-			})
-		}
-	}
-	return append(all, opened...), opened
 }
 
 func sortedKeys(m map[string]bool) []string {

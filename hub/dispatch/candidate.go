@@ -15,6 +15,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if !there || app.DeletingAt != nil {
 		return nil
 	}
+	if r.Operation != "" {
+		return c.awaited(ctx, app, r)
+	}
 	if app.Generation != r.Generation {
 		// Somebody changed it while it was rendered: look at it anew.
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
@@ -28,7 +31,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	s := plan.Situation{
 		Application: app, Spec: spec, Candidate: candidate,
 		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
-		Changed: app.Status.PlannedProject != c.versions[app.Project],
+		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
 	}
 	if op, ok := c.open[app.ID]; ok {
 		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
@@ -52,6 +55,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		}
 	}
 	if d.Supersede {
+		// The agent ends it when it hears of the newer one.
 		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
 			return err
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/gather"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -77,6 +77,8 @@ type applications interface {
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
 	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
+	Fetch(ctx context.Context, id hub.RepositoryID) error
 }
 
 type snapshots interface {
@@ -93,6 +95,7 @@ type operations interface {
 	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error
 	EndOperation(ctx context.Context, id hub.OperationID, phase hub.Phase, message string) error
+	GiveSnapshots(ctx context.Context, ops []hub.Operation) error
 	SetOperationRetry(ctx context.Context, id hub.OperationID, at *time.Time, options hub.OperationOptions) error
 }
 

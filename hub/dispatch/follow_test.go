@@ -345,7 +345,7 @@ func TestUnequalRoot(t *testing.T) {
 	})
 	t.Run("a log without applications is closed after a replay too", func(t *testing.T) {
 		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, false, hub.Initiator{Username: "jane"})
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{}, hub.Initiator{Username: "jane"})
 			return err
 		})
 		a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))

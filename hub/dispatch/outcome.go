@@ -111,7 +111,10 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 	case op.Kind == hub.DeleteOperation && op.Phase == hub.Succeeded:
 		return c.removed(ctx, app)
 	case op.Kind == hub.DeleteOperation && newest:
-		return c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message)
+		if err := c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message); err != nil {
+			return err
+		}
+		return c.failed(ctx, app, op)
 	case op.Phase == hub.Succeeded:
 		return c.succeeded(ctx, app, op, newest)
 	case newest:
@@ -137,7 +140,7 @@ func (c *change) removed(ctx context.Context, app hub.Application) error {
 }
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
-	if len(op.Options.Resources) == 0 && !op.Options.DryRun {
+	if whole(op.Options) {
 		failpoint.Here(failpoint.HubHistoryBefore)
 		if err := c.tx.AppendHistory(ctx, historyOf(app, op, c.now)); err != nil {
 			return err
@@ -191,6 +194,12 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
 			return err
 		}
+		if op.Options.Retry.Refresh {
+			// By the time of the next try the target is what the revision stands for.
+			if err := c.refetch(ctx, app); err != nil {
+				return err
+			}
+		}
 		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 	}
 	if op.Initiator.Automated {
@@ -230,8 +239,12 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 func (c *change) again(ctx context.Context, op hub.Operation) error {
 	app, there := c.apps[op.Application]
 	_, running := c.open[op.Application]
-	if !there || running || app.DeletingAt != nil || app.Cluster == "" || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
+	deletes := op.Kind == hub.DeleteOperation
+	if !there || running || (app.DeletingAt != nil) != deletes || app.Cluster == "" && !deletes || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
 		return nil
+	}
+	if deletes {
+		return c.deleteAgain(ctx, app, op)
 	}
 	spec, err := hub.DecodeSpec(app.Spec)
 	if err != nil {
@@ -242,7 +255,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return c.postpone(ctx, op, windows, use)
 	}
 	target := op.Snapshot
-	if op.Kind == hub.SyncOperation {
+	if op.Kind == hub.SyncOperation && op.Options.Override == nil {
 		target = app.Status.Target
 	}
 	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
@@ -250,10 +263,21 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 	}
 	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
 	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
+	if next.Options.Asked.IsZero() {
+		next.Options.Asked = op.CreatedAt
+	}
+	next.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
-	full := len(op.Options.Resources) == 0 && !op.Options.DryRun
+	if op.Options.Override != nil {
+		next.Revision = op.Revision
+		if err := c.instead(ctx, app, spec, &next, c.snaps[target]); err != nil {
+			return err
+		}
+		return c.write(ctx)
+	}
+	full := whole(op.Options)
 	err = c.move(ctx, move{
 		app: app, spec: spec, target: app.Status.Target, accept: full && target == app.Status.Target, op: &next,
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,

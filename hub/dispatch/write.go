@@ -71,6 +71,11 @@ func (c *change) write(ctx context.Context) error {
 		}
 		failpoint.Here(failpoint.HubOperationsAfter)
 	}
+	if len(c.given) > 0 {
+		if err := c.tx.GiveSnapshots(ctx, c.given); err != nil {
+			return err
+		}
+	}
 	if len(c.targets) > 0 {
 		if err := c.tx.SetTargets(ctx, c.targets); err != nil {
 			return err
@@ -117,10 +122,14 @@ func (c *change) append(log *appender, m *moved) error {
 	if m.op == nil {
 		return nil
 	}
-	if body, err = operationBody(*m.op, m.state.spec); err != nil {
+	if body, err = operationBody(*m.op, m.state.spec, m.own); err != nil {
 		return err
 	}
 	log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body})
+	if c.open[m.op.Application].ID == m.op.ID {
+		c.given = append(c.given, *m.op)
+		return nil
+	}
 	c.ops = append(c.ops, *m.op)
 	return nil
 }

@@ -35,6 +35,8 @@ type Situation struct {
 	Failed *hub.Operation
 	// Changed says that the project was changed since the last decision.
 	Changed bool
+	// Served is when what the cluster serves was changed last.
+	Served time.Time
 	// Windows are the sync windows that concern the application.
 	Windows window.Set
 	Now     time.Time
@@ -64,7 +66,7 @@ func Next(s Situation) Decision {
 		}
 		d.Unpin = true
 	}
-	if !s.Spec.Automated() {
+	if !s.Application.Follows(s.Spec) {
 		return d
 	}
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
@@ -99,13 +101,16 @@ func Next(s Situation) Decision {
 }
 
 // retriable says whether an equal snapshot deserves another try: its last
-// operation failed, nothing retries it, and specification or project changed
-// since the last decision, or waited since then. Without a change a failed target is not tried again
-// (AUTO-04), however often the sources are looked at.
+// operation failed, nothing retries it, and something that the failure may
+// have come from was changed since: the specification, the project, or what
+// the cluster serves; or such a change waited. Without one a failed target is
+// not tried again (AUTO-04), however often the sources are looked at.
 func retriable(s Situation) bool {
-	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
-		s.Failed.Snapshot == s.Candidate.ID &&
-		(s.Application.Status.PlannedGeneration != s.Application.Generation || s.Application.Status.Hold != "" || s.Changed)
+	if s.Failed == nil || s.Running != nil || s.Failed.RetryAt != nil || s.Failed.Snapshot != s.Candidate.ID {
+		return false
+	}
+	st := s.Application.Status
+	return st.PlannedGeneration != s.Application.Generation || st.Hold != "" || s.Changed || s.Served.After(s.Failed.CreatedAt)
 }
 
 func automatic(s Situation) *hub.Operation {
@@ -123,12 +128,31 @@ func automatic(s Situation) *hub.Operation {
 		Initiator: hub.Initiator{Automated: true},
 		Phase:     hub.Pending,
 		CreatedAt: s.Now,
-		Deadline:  s.Now.Add(DefaultDeadline),
 	}
 	if s.Spec.SyncPolicy != nil {
 		op.Options.SyncOptions = s.Spec.SyncPolicy.SyncOptions
 	}
+	op.Deadline = s.Now.Add(Timeout(op.Options.SyncOptions))
 	return op
+}
+
+// longest is what no operation is given more than.
+const longest = 7 * 24 * time.Hour
+
+// Timeout is how long an operation with these sync options may take.
+func Timeout(options []string) time.Duration {
+	text, found := hub.Option(options, hub.SyncTimeoutOption)
+	if !found {
+		return DefaultDeadline
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil || d < 0:
+		return DefaultDeadline
+	case d == 0 || d > longest: // 0 asks for no limit, and every operation has one
+		return longest
+	}
+	return d
 }
 
 // RetryOf is the retry block of a specification. Automated operations are
@@ -144,15 +168,18 @@ func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
 }
 
 // RetryAt says when a failed operation is tried again, which is not before the
-// windows let it; ok is false when it is not: no tries are left, or it was
-// terminated by a person.
+// windows let it, unless it deletes the application; ok is false when it is
+// not: no tries are left, or it was terminated by a person.
 func RetryAt(op hub.Operation, windows window.Set, now time.Time) (at time.Time, ok bool) {
 	r := op.Options.Retry
-	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored || op.Kind == hub.DeleteOperation {
+	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored {
 		return time.Time{}, false
 	}
 	if r.Limit >= 0 && int64(op.Attempt) >= r.Limit {
 		return time.Time{}, false
+	}
+	if op.Kind == hub.DeleteOperation {
+		windows = window.Set{}
 	}
 	return windows.Opening(window.Of(op.Initiator.Automated), now.Add(delay(r.Backoff, op.Attempt)))
 }

@@ -97,6 +97,11 @@ func TestWindows(t *testing.T) {
 		if at, again := plan.RetryAt(op, byHand, moment()); !again || !at.Equal(opening) {
 			t.Errorf("%v %v", at, again)
 		}
+		gone := op
+		gone.Kind = hub.DeleteOperation
+		if at, again := plan.RetryAt(gone, lunch(nil), moment()); !again || at.Sub(moment()) != 5*time.Second {
+			t.Errorf("the deletion of the application waits for windows: %v %v", at, again)
+		}
 		op.Initiator.Automated = false
 		if at, again := plan.RetryAt(op, byHand, moment()); !again || at.Sub(moment()) != 5*time.Second {
 			t.Errorf("%v %v", at, again)

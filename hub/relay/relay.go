@@ -1,5 +1,5 @@
-// Package relay passes reads of live objects through to the agent that sees
-// them. It never changes anything in a cluster, and it decides no right: the
+// Package relay passes reads of live objects, and the deletion of single ones,
+// through to the agent that sees them. It decides no right: the
 // catalogue has checked that the caller may see the application, and the
 // agent answers only for objects of that application. What always holds: a
 // question is bounded in time, and Secret values arrive masked.
@@ -105,6 +105,23 @@ func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.Applic
 	}
 	defer cancel()
 	if _, err := client.Refresh(ctx, &linkv1.RefreshRequest{AppId: string(app)}); err != nil {
+		return broken(ctx, err, cluster)
+	}
+	return nil
+}
+
+// Delete deletes one live object of an application.
+func (r *Relay) Delete(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef, how hub.ObjectDeletion) error {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = client.Delete(ctx, &linkv1.DeleteRequest{
+		AppId: string(app), Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		Force: how.Force, Propagation: how.Propagation,
+	})
+	if err != nil {
 		return broken(ctx, err, cluster)
 	}
 	return nil

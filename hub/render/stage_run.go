@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -67,6 +68,17 @@ func (s *Stage) end(tenant hub.TenantID) {
 	}
 }
 
+// breathe waits a moment, or until the first batch has ended.
+func (s *Stage) breathe(ctx context.Context) {
+	t := time.NewTimer(breath)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.freed:
+	case <-t.C:
+	}
+}
+
 // lookAll finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
 func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
@@ -117,8 +129,12 @@ func (r *round) lookSafely(ctx context.Context, f hub.Refresh, parent string) (j
 	})
 	if err != nil {
 		r.trees = nil // whatever was half done with them
-		r.passing[f.Application.ID] = true
-		r.fail(f, hub.ComparisonError, err)
+		failed := &job{refresh: f}
+		if op := f.Application.Awaited(); op != nil {
+			failed.asked = op.ID
+		}
+		r.passing[f.Application.ID] = failed.asked == ""
+		r.fail(failed, hub.ComparisonError, err)
 		return nil
 	}
 	if j != nil {
@@ -259,7 +275,10 @@ func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Lease: r.leases[app.ID]}
+	out := hub.Rendered{
+		Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Operation: j.asked,
+		Lease: r.leases[app.ID],
+	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -308,9 +327,9 @@ func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (R
 
 func (r *round) failure(j *job, err error) outcome {
 	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
-	one.fail(j.refresh, hub.ComparisonError, err)
+	one.fail(j, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}
 	}
-	return outcome{failed: &one.failures[0], passing: passes(err)}
+	return outcome{failed: &one.failures[0], passing: passes(err) && j.asked == ""}
 }

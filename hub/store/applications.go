@@ -346,8 +346,8 @@ func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) er
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
 
 // UpdateApplication changes what people wrote of an application. A change of
-// spec, project or cluster raises the generation; the application is
-// refreshed in any case. The error is fault.Conflict if its version is not
+// spec, project, cluster or of the annotations that steer it raises the
+// generation; the application is refreshed in any case. The error is fault.Conflict if its version is not
 // the expected one; 0 expects any.
 func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error) {
 	spec, urls, err := sourcesOf(a)
@@ -372,7 +372,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 	if err != nil {
 		return hub.Application{}, appFault(err, a)
 	}
-	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) {
+	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) || !hub.SameSwitches(a.Meta, old.Meta) {
 		if _, err := exec(ctx, t.tx, "raise generation", raiseGeneration, t.id, a.ID); err != nil {
 			return hub.Application{}, err
 		}

@@ -167,4 +167,17 @@ func TestWindowsBetweenSteps(t *testing.T) {
 		w.finish("second", "Complete")
 		w.ended(id, "Succeeded")
 	})
+	t.Run("WIN-09 SYNC-13 what is approved while the windows are closed waits for the opening", func(t *testing.T) {
+		a := w.application()
+		a.deploy(configMap("third", "red") + annotated(configMap("asked", "red"), "Prune=confirm"))
+		id := a.begin(configMap("third", "blue"), automated)
+		w.waits(id)
+		a.windows(closed())
+		a.approve()
+		w.tells(id, "stopped between two steps: outside of the allow window")
+		w.get(configMaps, "asked")
+		a.windows()
+		w.ended(id, "Succeeded")
+		w.gone(configMaps, "asked")
+	})
 }

@@ -76,6 +76,25 @@ func TestGate(t *testing.T) {
 			}
 		})
 	})
+	t.Run("WIN-09 SYNC-13 what is approved while it must not go on waits, and neither wait counts", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			prunes := []wave.Object{obj("0 ConfigMap ask", options("Prune=confirm"))}
+			w, asked := newWorld(), 0
+			w.is(prunes[0], nil)
+			w.behaviours["PostSync|/Job/shop/h"] = behaviour{takes: -1}
+			start := time.Now()
+			res := w.runApproved(t.Context(), mustBuild([]wave.Object{obj("0 Job h", hook("PostSync"))}, prunes), wave.Config{
+				Gate: closed(&asked), Deadline: start.Add(time.Minute),
+			}, start.Add(time.Hour))
+			if took := time.Since(start); res.Phase != wave.Failed || !res.Terminated || took < 2*time.Hour+time.Minute || took > 2*time.Hour+2*time.Minute {
+				t.Errorf("result %+v after %s", res, took)
+			}
+			if len(w.log) == 0 || w.log[0].at.Before(start.Add(2*time.Hour)) {
+				t.Errorf("deleted before the opening: %v", w.done())
+			}
+		})
+	})
 	t.Run("WIN-09 an error of the gate ends it without anything more, SyncFail hooks neither", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

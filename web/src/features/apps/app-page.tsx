@@ -19,6 +19,7 @@ import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Screen } from '../../ui/states';
 import { AppWindows } from '../projects/app-windows';
 import { appQuery, useRefresh, useTerminate } from './api';
+import { ApproveButton } from './approve';
 import { History } from './history';
 import { busy, conditionWords, isStale, operationWord } from './model';
 import { Operation } from './operation';
@@ -117,6 +118,7 @@ function Head({ app }: { app: Application }) {
             Terminate
           </Button>
         )}
+        {app.status?.capstan?.awaitsApproval && <ApproveButton appKey={key} app={app} />}
         <Tooltip label={why} disabled={!why}>
           <Button
             leftSection={<IconRotateClockwise size={16} aria-hidden />}

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/capstan-cd/capstan/shared/gather"
+	"github.com/capstan-cd/capstan/hub/gather"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestGatherer(t *testing.T) {
@@ -75,6 +76,64 @@ func TestGatherer(t *testing.T) {
 			synctest.Wait()
 			close(hold)
 			all.Wait()
+		})
+	})
+	t.Run("FT-H8 INV-13 a question that makes the answer panic does so to who asked it alone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			hold := make(chan struct{})
+			g := gather.New(func(_ context.Context, _ string, of []int) ([]int, error) {
+				<-hold
+				if slices.Contains(of, 7) {
+					panic("seven")
+				}
+				return of, nil
+			})
+			var all sync.WaitGroup
+			for q := range 12 {
+				all.Go(func() {
+					defer func() {
+						if v := recover(); (v != nil) != (q == 7) {
+							t.Errorf("Ask(%d) panicked with %v", q, v)
+						}
+					}()
+					if got, err := g.Ask(t.Context(), "t", q); err != nil || got != q {
+						t.Errorf("Ask(%d) = %d, %v", q, got, err)
+					}
+				})
+			}
+			synctest.Wait()
+			close(hold)
+			all.Wait()
+		})
+	})
+	t.Run("FT-D6 a database that is away is not asked again for each of them", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			asked := 0
+			hold := make(chan struct{})
+			g := gather.New(func(context.Context, string, []int) ([]int, error) {
+				<-hold
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+				return nil, fault.New(fault.Offline, "away")
+			})
+			var all sync.WaitGroup
+			for q := range 12 {
+				all.Go(func() {
+					if _, err := g.Ask(t.Context(), "t", q); fault.KindOf(err) != fault.Offline {
+						t.Errorf("Ask(%d): %v", q, err)
+					}
+				})
+			}
+			synctest.Wait()
+			close(hold)
+			all.Wait()
+			if asked > 3 { // the two first batches, and what came meanwhile
+				t.Errorf("asked %d times", asked)
+			}
 		})
 	})
 	t.Run("owners do not wait for each other, and who asks may leave", func(t *testing.T) {

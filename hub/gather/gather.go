@@ -8,8 +8,13 @@ package gather
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 const (
@@ -32,12 +37,23 @@ type question[Q, A any] struct {
 	of     Q
 	answer A
 	err    error
+	defect *defect
 	done   chan struct{}
 }
 
+// A defect is a panic of the one who answers. It goes on in those who asked:
+// they have their guards, and the process does not end because of one of them.
+type defect struct {
+	value any
+	stack []byte
+}
+
+func (d *defect) Error() string { return fmt.Sprintf("%v\n%s", d.value, d.stack) }
+
 // New makes a gatherer. answer gives as many answers as there are questions,
 // in their order; what it does for one question must not depend on the others.
-// An error is that of all of them, unless they go better one by one.
+// An error is that of all of them, unless they go better one by one; a
+// panic likewise, and who asked panics then.
 func New[Q, A any](answer func(context.Context, string, []Q) ([]A, error)) *Gatherer[Q, A] {
 	return &Gatherer[Q, A]{answer: answer, waiting: map[string][]*question[Q, A]{}, at: map[string]int{}}
 }
@@ -58,6 +74,9 @@ func (g *Gatherer[Q, A]) Ask(ctx context.Context, owner string, of Q) (A, error)
 	}
 	select {
 	case <-q.done:
+		if q.defect != nil {
+			panic(q.defect)
+		}
 		return q.answer, q.err
 	case <-ctx.Done():
 		var none A
@@ -72,8 +91,8 @@ func (g *Gatherer[Q, A]) run(ctx context.Context, owner string) {
 		if len(batch) == 0 {
 			return
 		}
-		if err := g.settle(ctx, owner, batch); err != nil && len(batch) > 1 {
-			for i := range batch { // one of them may be what went wrong
+		if err := g.settle(ctx, owner, batch); len(batch) > 1 && mayBeOne(err) {
+			for i := range batch {
 				_ = g.settle(ctx, owner, batch[i:i+1])
 			}
 		}
@@ -100,9 +119,25 @@ func (g *Gatherer[Q, A]) take(owner string) []*question[Q, A] {
 	return all[:n:n]
 }
 
-func (g *Gatherer[Q, A]) settle(ctx context.Context, owner string, batch []*question[Q, A]) error {
+// mayBeOne says whether one of several questions may be what went wrong. A
+// database that is away answers none of them.
+func mayBeOne(err error) bool {
+	return err != nil && fault.KindOf(err) != fault.Offline && !errors.Is(err, context.DeadlineExceeded)
+}
+
+func (g *Gatherer[Q, A]) settle(ctx context.Context, owner string, batch []*question[Q, A]) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+	var caught *defect
+	defer func() {
+		if v := recover(); v != nil {
+			caught = &defect{v, debug.Stack()}
+			err = caught
+		}
+		for _, q := range batch {
+			q.defect = caught
+		}
+	}()
 	of := make([]Q, len(batch))
 	for i, q := range batch {
 		of[i] = q.of
