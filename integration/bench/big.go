@@ -299,6 +299,9 @@ func (b *bench) requests(ctx context.Context) error {
 		{"nothing, for a minute", 0, func() error { return pause(ctx, time.Minute) }},
 	}
 	for _, step := range steps {
+		if err := pause(ctx, 2*time.Second); err != nil { // the agent notes how far it came up to a second later
+			return err
+		}
 		s, err := b.begin(ctx, repo)
 		if err != nil {
 			return err
