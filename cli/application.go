@@ -20,7 +20,7 @@ const defaultNamespace = "argocd"
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appDelete())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete())
 }
 
 // appName splits "namespace/name" or "name".

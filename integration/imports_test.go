@@ -31,6 +31,9 @@ var mayImport = map[string][]string{
 	"shared/*":        {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/tunnel":   {"shared/fault", "shared/logkey", "shared/run"},
 	"shared/wave":     {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"shared/bundled":  {},
+	"shared/rule":     {"shared/bundled", "shared/fault", "shared/health", "shared/lua", "shared/manifest"},
+	"shared/action":   {"shared/bundled", "shared/fault", "shared/lua"},
 	"proto/*/*":       {},
 
 	"shared/failpoint": {},
@@ -54,7 +57,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/fault", "shared/version"},
+	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/version"},
 	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
 	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
 	"cli/client": {},
@@ -79,6 +82,8 @@ var homes = map[string][]string{
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
 	"github.com/google/go-containerregistry": {"integration/image"},
+	"github.com/yuin/gopher-lua":             {"shared/lua"},
+	"github.com/argoproj/argo-cd/v3":         {"shared/bundled"},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -212,6 +213,14 @@ func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(ma
 		}
 	}
 	return out, nil
+}
+
+// Act reads an object and changes it as do says.
+func (c cluster) Act(ctx context.Context, app, id string, key manifest.Key, version string,
+	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
+) ([]*manifest.Object, error) {
+	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
+	return c.a.engine.Act(ctx, app, id, gvk, key.Namespace, key.Name, do)
 }
 
 // Refresh compares anew.
