@@ -86,7 +86,10 @@ test('ACT-01 the actions of an object are offered, and run with their parameters
 
 test('ACT-03 an action that cannot be run says why', async () => {
   answers = {
-    [`GET ${path}`]: { status: 200, body: { items: [action('resume', { disabled: true }), action('abort', { permitted: false })] } },
+    [`GET ${path}`]: {
+      status: 200,
+      body: { items: [action('resume', { disabled: true }), action('abort', { permitted: false })] },
+    },
   };
   show();
   await screen.findByText('Not possible as the object is now.');

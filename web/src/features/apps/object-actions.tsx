@@ -60,9 +60,7 @@ function Offer(props: { appKey: AppKey; node: Node; action: ResourceAction }) {
           notifications.show({
             color: 'teal',
             title: `${title} is done`,
-            message: result.changes
-              .map((c) => `${c.created ? 'Created' : 'Changed'} ${c.kind} ${c.name}`)
-              .join(', '),
+            message: result.changes.map((c) => `${c.created ? 'Created' : 'Changed'} ${c.kind} ${c.name}`).join(', '),
           }),
       },
     );
