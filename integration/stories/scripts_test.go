@@ -120,7 +120,7 @@ func TestHealthByScript(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { rule(healthRule("null")) })
+	defer rule(healthRule("null"))
 	condition(t, "certs", health("Progressing", "Certificate certs/web"))
 	t.Run("HLTX-03 a bundled rule judges a Certificate, and the cause is named", func(t *testing.T) {
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Ready","status":"False","reason":"Pending","message":"no issuer"}]}`)
@@ -224,6 +224,7 @@ spec:
 	if _, err := cluster.WaitFor(within(t, time.Minute), rollouts, app, "web", func(*unstructured.Unstructured) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
+	setStatus(t, rollouts, app, "web", `{"observedGeneration":"1","pauseConditions":[{"reason":"CanaryPauseStep"}],"currentStepIndex":0}`)
 	list := func(api *stack.API, kind string) (string, error) {
 		return api.CLI(within(t, 30*time.Second), "", "app", "actions", "list", app, "--kind", kind)
 	}
