@@ -303,6 +303,9 @@ type Operation struct {
 	FinishedAt  *time.Time       `json:"finishedAt,omitempty"`
 	HealthyAt   *time.Time       `json:"healthyAt,omitempty"`
 	Deadline    time.Time        `json:"deadline"`
+	// Trace is what the operation continues; it travels to the agent and is
+	// not stored.
+	Trace string `json:"-"`
 }
 
 // OperationKind says what an operation is for.
@@ -571,4 +574,5 @@ type OperationObservation struct {
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
 	HealthyAt   *time.Time
+	Trace       string // of the agent's span; empty: none
 }

@@ -39,6 +39,7 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
+	Trace       string // what it continues; empty: nothing
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -60,6 +61,9 @@ type WorkItem struct {
 	Token  int64 // tells a later enqueueing apart from the one that was claimed
 	// Attempts counts the earlier claims that did not end in Done.
 	Attempts int
+	// Trace continues what asked for the work; it is known on the replica that
+	// was asked, and empty elsewhere.
+	Trace string
 }
 
 // A SealedObject is one stored object body: sealed with the tenant's object

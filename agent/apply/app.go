@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -148,7 +149,11 @@ func (a *app) start() {
 
 // work does what waits, one thing after the other, and ends when nothing does.
 func (a *app) work(ctx context.Context) {
+	ctx, done := run.Watch(ctx, "application", loopLimit)
+	defer done()
+	back := run.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
 	for {
+		run.Beat(ctx)
 		a.mu.Lock()
 		next := a.next()
 		if next == nil || ctx.Err() != nil || a.closed {
@@ -157,7 +162,15 @@ func (a *app) work(ctx context.Context) {
 			return
 		}
 		a.mu.Unlock()
-		next(ctx)
+		err := run.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
+		if err == nil {
+			back.Reset()
+			continue
+		}
+		// A defect keeps this application waiting, and no other one.
+		if run.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
+			continue
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (a *app) compare(ctx context.Context) {
 		}
 		wait.Go(func() {
 			defer func() { <-a.e.tries }()
-			a.examine(ctx, x)
+			_ = run.Safely(ctx, "comparison", func(ctx context.Context) error { a.examine(ctx, x); return nil })
 		})
 	}
 	wait.Wait()

@@ -79,12 +79,14 @@ type Config struct {
 	Log       *slog.Logger
 
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
-	Guard    Guard                         // rules that the hub cannot change; zero: none
-	Manager  string                        // field manager; empty: the default
-	Offset   func() time.Duration          // the hub's time minus ours; nil: none
-	Clock    run.Clock                     // nil: the real one
-	Parallel int                           // requests at a time; 0: 32
-	Poll     time.Duration                 // how often waited-for objects are looked at without a hint; 0: 5 s
+
+	Meter    Meter                // counts what is done to objects; nil: nobody does
+	Guard    Guard                // rules that the hub cannot change; zero: none
+	Manager  string               // field manager; empty: the default
+	Offset   func() time.Duration // the hub's time minus ours; nil: none
+	Clock    run.Clock            // nil: the real one
+	Parallel int                  // requests at a time; 0: 32
+	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
 }
 
 // An Engine runs the applications of one cluster.
@@ -126,6 +128,9 @@ func New(c Config) *Engine {
 	if c.Offset == nil {
 		c.Offset = func() time.Duration { return 0 }
 	}
+	if c.Meter == nil {
+		c.Meter = uncounted{}
+	}
 	if c.Parallel <= 0 {
 		c.Parallel = 32
 	}
@@ -155,7 +160,10 @@ func New(c Config) *Engine {
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
+	ctx, done := run.Watch(ctx, "engine", loopLimit)
+	defer done()
 	for {
+		run.Beat(ctx)
 		served := e.Mapper.Changed()
 		tick, stop := e.Clock.After(time.Minute)
 		select {
@@ -391,7 +399,9 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 		return false
 	}
 	ctx := e.life
-	e.workers.Go(func() { work(ctx) })
+	e.workers.Go(func() {
+		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
+	})
 	return true
 }
 

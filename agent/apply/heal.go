@@ -181,7 +181,9 @@ func (a *app) restore(ctx context.Context, x *object, d *desired) {
 		return
 	}
 	failpoint.Here(failpoint.AgentHealBefore)
-	if _, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true}); err == nil {
+	_, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true})
+	a.e.Meter.Object("heal", outcome(err))
+	if err == nil {
 		a.e.Log.InfoContext(ctx, "object healed", logkey.Application, a.id, logkey.Object, x.key.String())
 	}
 }

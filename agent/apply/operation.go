@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/wave"
 )
 
@@ -39,7 +40,20 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	}
 	own, cancel := context.WithDeadlineCause(ctx, a.deadline(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
-	out := a.perform(own, ctx, o, started)
+	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
+	var out *linkv1.OperationReport
+	err := run.Safely(own, "operation", func(own context.Context) error {
+		out = a.perform(own, trace.Below(ctx, own), o, started)
+		return nil
+	})
+	if err != nil { // a defect; the hub decides when to try again
+		out = result(o, errored(err), started)
+	}
+	if out != nil {
+		out.Traceparent = trace.Parent(own)
+	}
+	trace.Note(own, logkey.Phase, out.GetPhase())
+	end(err)
 	a.mu.Lock()
 	a.running = nil
 	a.mu.Unlock()
@@ -123,7 +137,9 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	}
 	failpoint.Here(failpoint.AgentPlanAfter)
 	p.plan = plan
-	m := wave.New(plan, t, &ledger{app: a, op: o.ID}, wave.Config{
+	g := &guarded{task: t, kinds: map[string]*stretch{}}
+	defer g.record(outer)
+	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
 		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
 	})
 	a.mu.Lock()
@@ -186,6 +202,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.Operat
 	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
 	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
+	a.e.Meter.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
 	a.e.Reports.Operation(out)
 }
 

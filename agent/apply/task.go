@@ -108,8 +108,10 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 // describe gives the objects as the planner needs them. For a deletion only
 // its hooks count.
 func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
+	run.Rest(ctx) // others are being planned
 	select {
 	case t.app.e.plans <- struct{}{}:
+		run.Beat(ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

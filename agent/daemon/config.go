@@ -65,6 +65,11 @@ type Config struct {
 	Watchdog time.Duration
 	// Log takes what happens.
 	Log *slog.Logger
+	// Listen is where health and metrics are served, such as 127.0.0.1:8081;
+	// empty: nowhere.
+	Listen string
+	// Profiles serves /debug/pprof there too.
+	Profiles bool
 	// Dial opens connections to the hub; nil: TCP.
 	Dial tunnel.Dialer
 	// Wrap sees every request to the API server; nil: nobody does.

@@ -44,6 +44,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
+	t, err := newTold(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.close(ctx)
+	ctx = t.tracer.With(t.monitor.With(ctx))
+	conf.Wrap(t.meter.Wrap)
 	k, err := connect(conf)
 	if err != nil {
 		return err
@@ -63,8 +70,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	store.Guard(secret.Cursor())
-	a := assemble(c, k, guard, store, secret)
-	return run.Run(ctx, a.parts()...)
+	a := assemble(c, k, guard, store, secret, t)
+	a.figures()
+	return run.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
 
 // openSecret reads the agent's Secret, and waits for an API server that is
@@ -116,25 +124,28 @@ func connect(conf *rest.Config) (kubernetes, error) {
 // agent is the assembled parts.
 type agent struct {
 	Config
-	kube     kubernetes
-	store    *inventory.Store
-	secret   *inventory.Secret
-	mapper   *watch.Mapper
-	outbox   *report.Outbox
-	tree     *watch.Tree
-	engine   *apply.Engine
-	watcher  *watch.Watcher
+	told    *told
+	kube    kubernetes
+	store   *inventory.Store
+	secret  *inventory.Secret
+	mapper  *watch.Mapper
+	outbox  *report.Outbox
+	tree    *watch.Tree
+	engine  *apply.Engine
+	watcher *watch.Watcher
+	lease   *apply.Lease
+	epoch   string
+	link    atomic.Pointer[link.Client]
+	caught  atomic.Bool // the first barrier was reached
+
 	settings *settings.Current
 	rules    *rule.Rules
 	actions  *act.Server
-	lease    *apply.Lease
-	epoch    string
-	link     atomic.Pointer[link.Client]
-	caught   atomic.Bool // the first barrier was reached
 }
 
-func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret) *agent {
-	a := &agent{Config: c, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api), settings: settings.New(store.Settings())}
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
+	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+	a.settings = settings.New(store.Settings())
 	a.rules = rule.New(healthScripts(a.settings))
 	a.actions = act.New(cluster{a}, actionScripts(a.settings), c.Log)
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
@@ -144,10 +155,10 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Log: c.Log,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
-		Offset:   a.offset, Guard: guard, Manager: c.FieldManager,
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, a.engine, a.tree, c.Log, c.Namespaces...)
+	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -208,6 +219,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
+		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
 			linkv1.RegisterActsServer(r, a.actions)

@@ -3,6 +3,8 @@ package daemon_test
 import (
 	"context"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,5 +82,75 @@ func TestRunWaitsForTheCluster(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("an agent that is asked to stop while its API server is away ends with %v", err)
+	}
+}
+
+// listening is a log that gives the address that the agent listens on.
+type listening struct {
+	slog.Handler
+	address chan string
+}
+
+func (l listening) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l listening) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == logkey.Address {
+			l.address <- a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+func TestHealthIsAnsweredFromTheStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	log := listening{slog.DiscardHandler, make(chan string, 1)}
+	defer cancel()
+	dir, done := t.TempDir(), make(chan error, 1)
+	go func() {
+		done <- daemon.Run(ctx, daemon.Config{
+			StateDir: dir, Namespace: "n", Log: slog.New(log), Listen: "127.0.0.1:0", REST: &rest.Config{Host: "http://127.0.0.1:1"},
+		})
+	}()
+	var address string
+	select {
+	case address = <-log.address:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusOK} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("while the API server is away %s answers %d, want %d", path, answer.StatusCode, want)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoSecondPort(t *testing.T) {
+	t.Parallel()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	err = daemon.Run(t.Context(), daemon.Config{
+		StateDir: t.TempDir(), Namespace: "n", Log: slog.New(slog.DiscardHandler), Listen: ln.Addr().String(), REST: &rest.Config{Host: "http://127.0.0.1:1"},
+	})
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), ln.Addr().String()) {
+		t.Errorf("a port that is taken gives %v", err)
 	}
 }

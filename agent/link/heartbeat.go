@@ -59,6 +59,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 		err := stream.Send(&linkv1.Beat{
 			Number: b.next(now), SentUnixNano: now.UnixNano(),
 			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, Leader: load.Leader, LagMs: uint32(min(load.Lag.Milliseconds(), 1<<31)), //nolint:gosec // bounded
+			RoundTripNano: c.State().RoundTrip.Nanoseconds(),
 		})
 		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
 			return fmt.Errorf("send a heartbeat: %w", err)

@@ -45,6 +45,8 @@ type Config struct {
 
 	// Serve adds the services that the hub may call.
 	Serve func(grpc.ServiceRegistrar)
+	// Unary runs around every call of the hub.
+	Unary []grpc.UnaryServerInterceptor
 	// Version is the agent's.
 	Version string
 	// Features are the names of what this agent can do beyond the first release.
@@ -133,7 +135,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, outbox: newOutbox(), opened: make(chan struct{})}
 	c.bulk = newBulk(c)
 	c.state = State{Since: cfg.Clock.Now(), Problem: fault.New(fault.Offline, "the agent has not connected yet")}
-	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Log: cfg.Log})
+	c.ops = tunnel.NewServer(tunnel.ServerConfig{Lane: tunnel.Control(), Unary: cfg.Unary, Log: cfg.Log})
 	if cfg.Serve != nil {
 		cfg.Serve(c.ops)
 	}

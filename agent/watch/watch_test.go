@@ -305,6 +305,9 @@ func TestWatch(t *testing.T) {
 						}
 						fmt.Fprint(w, line)
 						w.(http.Flusher).Flush()
+						if strings.Contains(line, `"ERROR"`) {
+							return // what is fed next is for the watch after it
+						}
 					case <-r.Context().Done():
 						return
 					}

@@ -2747,10 +2747,15 @@ type ClientInterface interface {
 	// Corresponds with POST /api/webhook (the `ReceiveWebhookArgo` operationId).
 	ReceiveWebhookArgo(ctx context.Context, body ReceiveWebhookArgoJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Healthz Says that the process runs
+	// Healthz Says the same as /livez
 	//
 	// Corresponds with GET /healthz (the `Healthz` operationId).
 	Healthz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Livez Says whether the process works, or has to be started anew
+	//
+	// Corresponds with GET /livez (the `Livez` operationId).
+	Livez(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetOpenAPI Gives this document
 	//
@@ -4208,11 +4213,26 @@ func (c *Client) ReceiveWebhookArgo(ctx context.Context, body ReceiveWebhookArgo
 	return c.Client.Do(req)
 }
 
-// Healthz Says that the process runs
+// Healthz Says the same as /livez
 //
 // Corresponds with GET /healthz (the `Healthz` operationId).
 func (c *Client) Healthz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewHealthzRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Livez Says whether the process works, or has to be started anew
+//
+// Corresponds with GET /livez (the `Livez` operationId).
+func (c *Client) Livez(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLivezRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -7622,6 +7642,33 @@ func NewHealthzRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewLivezRequest constructs an http.Request for the Livez method
+func NewLivezRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/livez")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetOpenAPIRequest constructs an http.Request for the GetOpenAPI method
 func NewGetOpenAPIRequest(server string) (*http.Request, error) {
 	var err error
@@ -8359,12 +8406,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/webhook (the `ReceiveWebhookArgo` operationId).
 	ReceiveWebhookArgoWithResponse(ctx context.Context, body ReceiveWebhookArgoJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveWebhookArgoResponse, error)
 
-	// HealthzWithResponse Says that the process runs
+	// HealthzWithResponse Says the same as /livez
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `Healthz` operationId).
 	HealthzWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*HealthzResponse, error)
+
+	// LivezWithResponse Says whether the process works, or has to be started anew
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /livez (the `Livez` operationId).
+	LivezWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LivezResponse, error)
 
 	// GetOpenAPIWithResponse Gives this document
 	//
@@ -11670,11 +11724,18 @@ type HealthzResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *Ready
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r HealthzResponse) GetJSON200() *Ready {
 	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r HealthzResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
 }
 
 // GetBody returns the raw response body bytes
@@ -11700,6 +11761,54 @@ func (r HealthzResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r HealthzResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LivezResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Ready
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LivezResponse) GetJSON200() *Ready {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r LivezResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r LivezResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LivezResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LivezResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LivezResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12968,7 +13077,7 @@ func (c *ClientWithResponses) ReceiveWebhookArgoWithResponse(ctx context.Context
 	return ParseReceiveWebhookArgoResponse(rsp)
 }
 
-// HealthzWithResponse Says that the process runs
+// HealthzWithResponse Says the same as /livez
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12979,6 +13088,19 @@ func (c *ClientWithResponses) HealthzWithResponse(ctx context.Context, reqEditor
 		return nil, err
 	}
 	return ParseHealthzResponse(rsp)
+}
+
+// LivezWithResponse Says whether the process works, or has to be started anew
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /livez (the `Livez` operationId).
+func (c *ClientWithResponses) LivezWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LivezResponse, error) {
+	rsp, err := c.Livez(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLivezResponse(rsp)
 }
 
 // GetOpenAPIWithResponse Gives this document
@@ -15384,6 +15506,46 @@ func ParseHealthzResponse(rsp *http.Response) (*HealthzResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseLivezResponse parses an HTTP response from a LivezWithResponse call
+func ParseLivezResponse(rsp *http.Response) (*LivezResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LivezResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Ready
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
 
 	}
 

@@ -92,7 +92,19 @@ type Parts struct {
 	Relay     *relay.Relay
 	Webhook   Webhook
 	Ready     func(ctx context.Context) error // nil error: the hub can serve
+	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
 	Log       *slog.Logger
+	// Meter hears of each answer; nil: nobody does.
+	Meter Meter
+}
+
+// A Meter counts answers. The route is a pattern of the document, never the
+// address that was asked for.
+type Meter interface {
+	Request(route, method, code string, took time.Duration)
+	Login(ok bool)
+	Webhook(ok bool)
+	Caught(ctx context.Context, where string, value any)
 }
 
 // A Server is the HTTP face of one replica. Many goroutines may use it.
@@ -136,7 +148,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
-	e.Use(s.identify, s.recovered, s.headers, s.compressed)
+	e.Use(s.identify, s.observed, s.recovered, s.headers, s.compressed)
 	group := e.Group("", s.known, s.limited, s.signedIn, s.sameSite, s.bounded, s.valid, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)

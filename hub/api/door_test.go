@@ -149,8 +149,9 @@ func TestFrontDoor(t *testing.T) {
 		}
 	})
 	t.Run("probes and the document need no sign-in", func(t *testing.T) {
-		w.call("", "GET", "/healthz", nil).ok(200)
-		w.call("", "GET", "/readyz", nil).ok(200)
+		for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+			w.call("", "GET", path, nil).ok(200)
+		}
 		if a := w.call("", "GET", "/openapi.yaml", nil).ok(200); !bytes.HasPrefix(a.body, []byte("openapi: 3.1.0")) {
 			t.Errorf("the document is %.40s", a.body)
 		}
@@ -171,7 +172,7 @@ func TestFrontDoor(t *testing.T) {
 		}
 		away.call("", "GET", "/readyz", nil).fails(503)
 		away.call("", "POST", "/api/v1/login", map[string]any{"username": "x", "password": "y"}).fails(503)
-		away.call("", "GET", "/healthz", nil).ok(200)
+		away.call("", "GET", "/livez", nil).ok(200)
 		back()
 		away.call(secret, "GET", "/api/v1/applications", nil).ok(200)
 	})

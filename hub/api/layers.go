@@ -96,6 +96,9 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 				if v == http.ErrAbortHandler {
 					panic(v)
 				}
+				if s.Meter != nil {
+					s.Meter.Caught(c.Request().Context(), "http handler", v)
+				}
 				s.Log.ErrorContext(c.Request().Context(), "handler panicked", logkey.Request, requestID(c), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 				err = fmt.Errorf("panic in %s %s", c.Request().Method, c.Path())
 			}

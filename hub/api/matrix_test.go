@@ -20,7 +20,7 @@ import (
 func rights() map[string]string {
 	const reads, writes, platform = "readonly tenant-admin", "tenant-admin", "platform-admin"
 	return map[string]string{
-		"healthz": "none", "readyz": "none", "getOpenAPI": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
+		"healthz": "none", "livez": "none", "readyz": "none", "getOpenAPI": "none", "receiveWebhook": "none", "receiveWebhookArgo": "none",
 		"setup": "none", "checkSetup": "none", "login": "none",
 
 		"logout": "all", "getMe": "all", "changePassword": "all", "getVersion": "all", "listTokens": "all", "createToken": "all", "deleteToken": "all",

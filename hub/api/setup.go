@@ -33,9 +33,27 @@ func (a signedOut) VisitLogoutResponse(w http.ResponseWriter) error {
 	return nil
 }
 
-// Healthz answers that the process runs.
-func (s *Server) Healthz(context.Context, gen.HealthzRequestObject) (gen.HealthzResponseObject, error) {
+// Healthz answers like Livez.
+func (s *Server) Healthz(ctx context.Context, _ gen.HealthzRequestObject) (gen.HealthzResponseObject, error) {
+	if err := s.alive(ctx); err != nil {
+		return nil, err
+	}
 	return gen.Healthz200JSONResponse{Status: gen.Ok}, nil
+}
+
+// Livez answers whether the process works.
+func (s *Server) Livez(ctx context.Context, _ gen.LivezRequestObject) (gen.LivezResponseObject, error) {
+	if err := s.alive(ctx); err != nil {
+		return nil, err
+	}
+	return gen.Livez200JSONResponse{Status: gen.Ok}, nil
+}
+
+func (s *Server) alive(ctx context.Context) error {
+	if s.Alive == nil {
+		return nil
+	}
+	return s.Alive(ctx)
 }
 
 // Readyz answers whether the hub can serve.

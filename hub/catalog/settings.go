@@ -198,12 +198,12 @@ func (w *writer) deliver(ctx context.Context, before, after place, version int64
 	}
 	bodies := map[hub.ClusterID][]byte{}
 	for _, cl := range after.clusters {
-		from := was
-		if !slices.ContainsFunc(before.clusters, func(c hub.Cluster) bool { return c.ID == cl.ID }) {
-			from = none // a new one holds the defaults
+		from, called := none, cl // a new one holds the defaults
+		if i := slices.IndexFunc(before.clusters, func(c hub.Cluster) bool { return c.ID == cl.ID }); i >= 0 {
+			from, called = was, before.clusters[i]
 		}
 		// What has changed is found with equal versions.
-		old, err := from.Body(0, namesIn(cl, before.clusters))
+		old, err := from.Body(0, namesIn(called, before.clusters))
 		if err != nil {
 			return err
 		}

@@ -3,17 +3,21 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -27,7 +31,11 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
-	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		err := do(ctx, t)
+		s.queue.continued(ctx, t)
+		return err
+	})
 	if err == nil {
 		s.queue.hint(hub.WorkRefresh, hub.WorkRetry)
 	}
@@ -67,14 +75,60 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 }
 
 // observations is the store as observe sees it.
-type observations struct{ db *store.DB }
+type observations struct {
+	db    *store.DB
+	queue *queue
+	meter *meter.Meter
+}
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (out hub.Observed, err error) {
+	began := time.Now()
+	ends := o.resume(ctx, tenant, seen)
 	err = o.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		out, err = t.PutObservation(ctx, cluster, seen)
 		return err
 	})
+	for _, end := range ends {
+		end(err)
+	}
+	o.meter.Stored(err, out.Repeated, time.Since(began), map[string]int{
+		"application": len(seen.Applications), "resource": len(seen.Resources), "gone": len(seen.Gone),
+		"tombstone": len(seen.Closed), "operation": len(seen.Operations),
+	})
+	o.count(tenant, seen, out)
 	return out, err
+}
+
+// resume makes a span of each operation that a report ends, and lets what
+// follows from it continue the trace.
+func (o observations) resume(ctx context.Context, tenant hub.TenantID, seen hub.Observation) []func(error) {
+	if !trace.Enabled(ctx) {
+		return nil
+	}
+	var ends []func(error)
+	for _, op := range seen.Operations {
+		if !op.Phase.Over() || op.Trace == "" {
+			continue
+		}
+		own, end := trace.Start(trace.Resume(ctx, op.Trace), "report", logkey.Operation, string(op.Operation), logkey.Phase, string(op.Phase))
+		ends = append(ends, end)
+		o.queue.follow(trace.Parent(own), hub.WorkOutcome, tenant, string(op.Operation))
+	}
+	return ends
+}
+
+// count counts the operations that became over with a report.
+func (o observations) count(tenant hub.TenantID, seen hub.Observation, out hub.Observed) {
+	for _, op := range seen.Operations {
+		if !slices.Contains(out.Over, op.Operation) {
+			continue
+		}
+		var took time.Duration
+		if op.StartedAt != nil && op.FinishedAt != nil {
+			took = max(0, op.FinishedAt.Sub(*op.StartedAt))
+		}
+		o.meter.Ended(string(tenant), string(op.Application), string(op.Phase), took)
+	}
 }
 
 // linkKeys are what Hello gives to an agent.
@@ -247,8 +301,13 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
 	failpoint.Here(failpoint.HubSourceListed)
+	if w.queue.meter != nil {
+		w.queue.meter.Fetched(sentence == "")
+	}
+	ctx = trace.Resume(ctx, item.Trace)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
 		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		w.queue.continued(ctx, t)
 		return err
 	})
 	failpoint.Here(failpoint.HubSourceFetched)

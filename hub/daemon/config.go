@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/hub/api"
+	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -33,7 +35,50 @@ type Config struct {
 	Webhook    Webhook    `json:"webhook"`
 	Heartbeat  Duration   `json:"heartbeat"` // of agents; default 10s
 	Limits     RateLimits `json:"limits"`
+	Metrics    Metrics    `json:"metrics"`
 	AgentChart AgentChart `json:"agentChart"` // what the command to install an agent names
+}
+
+// Metrics says what listen.metrics serves besides the hub's own counters,
+// /livez and /readyz.
+type Metrics struct {
+	// ArgoCD serves Argo CD's metric names too, for dashboards made for it.
+	// Default: true.
+	ArgoCD *bool `json:"argocd"`
+	// PerTenant shows applications, clusters and operations by tenant.
+	PerTenant bool `json:"perTenant"`
+	// ApplicationLabels become labels of argocd_app_labels.
+	ApplicationLabels []string `json:"applicationLabels"`
+	// MaxSeries bounds the applications and repositories that are shown one
+	// by one; default 10,000.
+	MaxSeries int `json:"maxSeries"`
+	// Profiles serves /debug/pprof, which tells much about the process.
+	Profiles bool `json:"profiles"`
+}
+
+func (m Metrics) options() meter.Options {
+	return meter.Options{
+		Argo: m.ArgoCD == nil || *m.ArgoCD, PerTenant: m.PerTenant, Labels: m.ApplicationLabels, MaxSeries: m.MaxSeries,
+	}
+}
+
+// maxLabels bounds what one series may carry.
+const maxLabels = 20
+
+func (m Metrics) check(bad func(format string, args ...any)) {
+	if len(m.ApplicationLabels) > maxLabels {
+		bad("metrics.applicationLabels: %d labels are too many; %d are allowed", len(m.ApplicationLabels), maxLabels)
+	}
+	seen := map[string]string{}
+	for _, l := range m.ApplicationLabels {
+		name := meter.LabelName(l)
+		if l == "" {
+			bad("metrics.applicationLabels: a label has no name")
+		} else if other, twice := seen[name]; twice {
+			bad("metrics.applicationLabels: %q and %q would both become label_%s", other, l, name)
+		}
+		seen[name] = l
+	}
 }
 
 // AgentChart says where people find the agent's chart and image, for the
@@ -60,7 +105,8 @@ func (a AgentChart) install() string {
 type Listen struct {
 	HTTP string `json:"http"` // default 127.0.0.1:8080
 	Link string `json:"link"` // default 127.0.0.1:8443
-	// Metrics serves counters in Prometheus' text form, without sign-in.
+	// Metrics serves metrics in Prometheus' text form, /livez and /readyz,
+	// without sign-in: whoever reaches it may read names of applications.
 	// Empty: not at all.
 	Metrics string `json:"metrics"`
 }
@@ -127,6 +173,14 @@ type Render struct {
 type Log struct {
 	Format string `json:"format"` // text or json; default text
 	Level  string `json:"level"`  // debug, info, warn, error; default info
+}
+
+func (l Log) level() slog.Level {
+	var level slog.Level
+	if level.UnmarshalText([]byte(l.Level)) != nil {
+		return slog.LevelInfo
+	}
+	return level
 }
 
 // Webhook holds the secret that Git hosts sign with.
@@ -221,6 +275,7 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
 	c.badAddresses(bad)
 	c.badNumbers(bad)
+	c.Metrics.check(bad)
 	if c.Database.App == "" || c.Database.System == "" {
 		bad("database: the URLs app and system are needed")
 	}
@@ -285,7 +340,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
 		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
-		{"database.maxConns", float64(c.Database.MaxConns)},
+		{"database.maxConns", float64(c.Database.MaxConns)}, {"metrics.maxSeries", float64(c.Metrics.MaxSeries)},
 	} {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)

@@ -52,7 +52,8 @@ func (p *parts) addConsole(ctx context.Context) error {
 		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
-		Feed: p.feed, Relay: relay.New(p.fleet), Webhook: hooks{p, secret}, Ready: p.db.Ping, Log: p.log,
+		Feed: p.feed, Relay: relay.New(p.fleet), Webhook: hooks{p, secret}, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
+		Meter: face{p.meter, p.monitor},
 	})
 	if err != nil {
 		return err
@@ -149,6 +150,7 @@ func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (i
 			}
 			found++
 		}
+		h.p.queue.continued(ctx, t)
 		return nil
 	})
 	return found, err

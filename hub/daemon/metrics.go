@@ -3,14 +3,23 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"runtime"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
 )
 
-// addMetrics serves the counters of this replica, if the configuration says
-// where.
+// addMetrics serves the metrics of this replica and how it is, if the
+// configuration says where.
 func (p *parts) addMetrics(ctx context.Context) error {
+	p.figures()
 	if p.cfg.Listen.Metrics == "" {
 		return nil
 	}
@@ -18,39 +27,150 @@ func (p *parts) addMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", p.metrics)
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
-	p.add("metrics", func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-		defer stop()
-		if err := s.Serve(ln); ctx.Err() == nil {
-			return err
-		}
-		return nil
-	})
+	port := telemetry.Port{Registry: p.metrics, Health: p.health, Profiles: p.cfg.Metrics.Profiles, Log: p.log}
+	p.add("metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
 	return nil
 }
 
-// metrics writes counters in Prometheus' text form. They count what this
-// replica did since it started.
-func (p *parts) metrics(w http.ResponseWriter, _ *http.Request) {
-	c := p.stage.Counts()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	for _, v := range []struct {
-		name, kind, help string
-		value            float64
-	}{
-		{"capstan_renders_total", "counter", "Renders that ended with a snapshot.", float64(c.Rendered)},
-		{"capstan_renders_reused_total", "counter", "Refreshes answered from recorded inputs.", float64(c.Reused)},
-		{"capstan_renders_failed_total", "counter", "Refreshes that ended with a condition.", float64(c.Failed)},
-		{"capstan_agents_connected", "gauge", "Agents attached to this replica.", float64(p.fleet.Len())},
-		{"capstan_heap_bytes", "gauge", "Bytes of live heap objects.", float64(m.HeapAlloc)},
-		{"capstan_goroutines", "gauge", "Goroutines.", float64(runtime.NumGoroutine())},
-		{"capstan_metrics_timestamp_seconds", "gauge", "When this was read.", float64(time.Now().Unix())},
-	} {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %g\n", v.name, v.help, v.name, v.kind, v.name, v.value)
+// figures adds the metrics that are read when somebody asks for them.
+func (p *parts) figures() {
+	count := func(read func(render.Counters) int64) func() float64 {
+		return func() float64 { return float64(read(p.stage.Counts())) }
 	}
+	p.meter.Figure("capstan_renders_total", "Renders that ended with a snapshot.", true, count(func(c render.Counters) int64 { return c.Rendered }))
+	p.meter.Figure("capstan_renders_reused_total", "Refreshes answered from recorded inputs.", true, count(func(c render.Counters) int64 { return c.Reused }))
+	p.meter.Figure("capstan_renders_failed_total", "Refreshes that ended with a condition.", true, count(func(c render.Counters) int64 { return c.Failed }))
+	p.meter.Figure("capstan_agents_connected", "Connections of agents to this replica.", false, func() float64 { return float64(p.fleet.Len()) })
+	pool := func(read func(working, waiting int, ended int64) float64) func() float64 {
+		return func() float64 { return read(p.pool.Figures()) }
+	}
+	p.meter.Figure("capstan_render_workers", "Worker processes alive.", false, func() float64 { return float64(p.pool.Workers()) })
+	p.meter.Figure("capstan_render_running", "Renders under way.", false, pool(func(n, _ int, _ int64) float64 { return float64(n) }))
+	p.meter.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, pool(func(_, n int, _ int64) float64 { return float64(n) }))
+	p.meter.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
+	p.meter.Link(func() []meter.LinkFigures {
+		var out []meter.LinkFigures
+		for _, t := range p.fleet.Traffic() {
+			out = append(out, meter.LinkFigures(t))
+		}
+		return out
+	})
+	p.meter.Pools(func() []meter.PoolFigures {
+		var out []meter.PoolFigures
+		for _, s := range p.db.Pools() {
+			out = append(out, meter.PoolFigures{
+				Name: s.Name, Open: float64(s.Open), InUse: float64(s.InUse), Max: float64(s.Max), Acquired: float64(s.Acquired),
+				Waited: float64(s.Waited), Gave: float64(s.AcquireFailed), WaitSeconds: s.Wait.Seconds(),
+			})
+		}
+		return out
+	})
+	p.meter.Show(p.picture, p.log)
+}
+
+// picture reads what metrics show of stored rows: the queues of all tenants
+// in one statement, and of each tenant two in a transaction of its own. A
+// cluster, and what is deployed to it, is shown by the replica that holds its
+// agent, so that sums over replicas are right; while no replica does, all
+// show it.
+func (p *parts) picture(ctx context.Context, room int) (meter.Picture, error) {
+	var out meter.Picture
+	system := p.db.System()
+	var err error
+	if out.Queues, err = system.Queues(ctx); err != nil {
+		return out, fmt.Errorf("read the queues: %w", err)
+	}
+	tenants, err := system.Tenants(ctx)
+	if err != nil {
+		return out, fmt.Errorf("list the tenants: %w", err)
+	}
+	for _, t := range tenants {
+		var apps []hub.ApplicationFigures
+		var clusters []hub.ClusterFigures
+		err := p.db.ReadTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) (err error) {
+			if clusters, err = tx.ClusterFigures(ctx, room); err != nil {
+				return err
+			}
+			apps, err = tx.ApplicationFigures(ctx, room)
+			return err
+		})
+		if fault.KindOf(err) == fault.Missing && err != nil {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return out, fmt.Errorf("read the figures of tenant %s: %w", t.ID, err)
+		}
+		out.Add(t.Name, elsewhere(p.cfg.Replica, apps, &clusters), clusters, room)
+	}
+	return out, nil
+}
+
+// elsewhere leaves out what another replica shows.
+func elsewhere(replica string, apps []hub.ApplicationFigures, clusters *[]hub.ClusterFigures) []hub.ApplicationFigures {
+	theirs := map[hub.ClusterID]bool{}
+	var ours []hub.ClusterFigures
+	for _, c := range *clusters {
+		if c.Connected && c.Replica != replica {
+			theirs[c.ID] = true
+			continue
+		}
+		ours = append(ours, c)
+	}
+	*clusters = ours
+	var out []hub.ApplicationFigures
+	for _, a := range apps {
+		if !theirs[a.Cluster] {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// metered is a renderer whose renders are counted.
+type metered struct {
+	next  render.Renderer
+	meter *meter.Meter
+}
+
+// Render renders one application.
+func (m metered) Render(ctx context.Context, r render.Request) (render.Result, error) {
+	began := time.Now()
+	res, err := m.next.Render(ctx, r)
+	word := "ok"
+	if err != nil {
+		word = string(fault.KindOf(err))
+	}
+	m.meter.Rendered(word, time.Since(began))
+	return res, err
+}
+
+// face is what the HTTP face tells.
+type face struct {
+	*meter.Meter
+	monitor *run.Monitor
+}
+
+// Caught counts a defect in a handler.
+func (f face) Caught(ctx context.Context, where string, value any) {
+	f.monitor.Caught(ctx, where, value)
+}
+
+// caughtUnary turns a defect in a call into one failed call.
+func (p *parts) caughtUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = nil, p.monitor.Caught(ctx, info.FullMethod, v)
+		}
+	}()
+	return next(ctx, req)
+}
+
+// caughtStream does the same for streams.
+func (p *parts) caughtStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = p.monitor.Caught(ss.Context(), info.FullMethod, v)
+		}
+	}()
+	return next(srv, ss)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 const (
@@ -15,19 +17,43 @@ const (
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
 	offlineGap = 2 * time.Second // between looks at a database that is away
+	claimTime  = time.Minute     // that one look may take
+	maxParents = 4096            // traces of work that waits, by kind
 )
+
+// counts hears of work that is taken and given back.
+type counts interface {
+	Claimed(kind string, n int)
+	Finished(kind string, done bool, took time.Duration)
+	Fetched(ok bool)
+	Reconciled(took time.Duration)
+}
 
 // A queue waits for work of one kind. Hints make it look at once.
 type queue struct {
 	system *store.System
 	owner  string
+	meter  counts // nil: nobody counts
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
 	leases *leases
+	taken  map[int64]time.Time // by lease
+	// parents are the traces that asked for work on this replica. They are a
+	// hint: losing one costs a connection between spans.
+	parents map[parentKey]string
+}
+
+type parentKey struct {
+	kind   string
+	tenant hub.TenantID
+	key    string
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases()}
+	return &queue{
+		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
+		taken: map[int64]time.Time{}, parents: map[parentKey]string{},
+	}
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -54,6 +80,28 @@ func (q *queue) hint(kinds ...string) {
 // all hints at every kind: a transaction may have enqueued any.
 func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry) }
 
+// follow makes work that was just enqueued continue a trace.
+func (q *queue) follow(parent, kind string, tenant hub.TenantID, keys ...string) {
+	if parent == "" {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, key := range keys {
+		if len(q.parents) < maxParents {
+			q.parents[parentKey{kind, tenant, key}] = parent
+		}
+	}
+}
+
+// continued makes what a transaction enqueued continue the trace of ctx. It is
+// called before the commit, so that nobody claims the work without it.
+func (q *queue) continued(ctx context.Context, t *store.Tenant) {
+	if parent := trace.Parent(ctx); parent != "" {
+		t.Enqueued(func(kind, key string) { q.follow(parent, kind, t.ID(), key) })
+	}
+}
+
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
@@ -65,12 +113,14 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
-		items, err := q.system.ClaimExcept(ctx, kind, q.owner, limit, workLease, busy())
+		run.Beat(ctx)
+		items, err := q.look(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
 		if len(items) > 0 {
 			q.leases.took(items)
+			q.take(items)
 			return items, nil
 		}
 		wait := queuePoll
@@ -90,14 +140,62 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	}
 }
 
+func (q *queue) look(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
+	own, cancel := context.WithTimeout(ctx, claimTime)
+	defer cancel()
+	items, err := q.system.ClaimExcept(own, kind, q.owner, limit, workLease, busy)
+	if err != nil && own.Err() != nil && ctx.Err() == nil {
+		return nil, fault.Wrap(fault.Offline, err, "the database does not answer")
+	}
+	return items, err
+}
+
+// take notes when items were taken and what they continue.
+func (q *queue) take(items []hub.WorkItem) {
+	if q.meter != nil {
+		q.meter.Claimed(items[0].Kind, len(items))
+	}
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range items {
+		k := parentKey{items[i].Kind, items[i].Tenant, items[i].Key}
+		items[i].Trace = q.parents[k]
+		delete(q.parents, k)
+		q.taken[items[i].Token] = now
+	}
+	for token, at := range q.taken {
+		if now.Sub(at) > 2*longestHold { // given back by nobody
+			delete(q.taken, token)
+		}
+	}
+}
+
+func (q *queue) gave(items []hub.WorkItem, done bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, item := range items {
+		at, ok := q.taken[item.Token]
+		delete(q.taken, item.Token)
+		if ok && q.meter != nil {
+			q.meter.Finished(item.Kind, done, time.Since(at))
+			if item.Kind == hub.WorkRefresh {
+				q.meter.Reconciled(time.Since(at))
+			}
+		}
+	}
+}
+
 // Done gives items back as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
 	q.leases.gave(items)
+	q.gave(items, true)
 	return q.system.Done(ctx, items)
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
 	q.leases.gave(items)
+	q.gave(items, false)
 	return q.system.Later(ctx, items, due)
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -28,6 +29,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -37,6 +39,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -58,6 +62,11 @@ type parts struct {
 	inviter  fleet.Inviter
 	api      *api.Server
 
+	monitor   *run.Monitor
+	health    *telemetry.Health
+	meter     *meter.Meter
+	tracer    *trace.Tracer
+	metrics   *prometheus.Registry
 	webSocket http.Handler // takes agents that come through HTTP
 
 	running []run.Part
@@ -65,11 +74,18 @@ type parts struct {
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	p := &parts{cfg: cfg, log: Logger(cfg.Log).With("replica", cfg.Replica), clock: run.System{}}
+	log, level := newLogger(cfg.Log)
+	p := &parts{cfg: cfg, log: log.With("replica", cfg.Replica), clock: run.System{}}
+	if err := p.observe(ctx); err != nil {
+		return err
+	}
+	defer p.tracer.Stop(ctx) //nolint:errcheck // the last spans are lost with their collector
+	ctx = p.tracer.With(p.monitor.With(ctx))
 	if err := p.addStore(ctx); err != nil {
 		return err
 	}
 	defer p.db.Close()
+	p.addLevel(level)
 	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
 		if err := add(ctx); err != nil {
 			return err
@@ -83,15 +99,15 @@ func Run(ctx context.Context, cfg Config) error {
 
 // Logger makes the log that a configuration asks for.
 func Logger(cfg Log) *slog.Logger {
-	var level slog.Level
-	if level.UnmarshalText([]byte(cfg.Level)) != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	log, _ := newLogger(cfg)
+	return log
+}
+
+// newLogger gives the level too, which may be changed.
+func newLogger(cfg Log) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(cfg.level())
+	return telemetry.NewLog(os.Stderr, cfg.Format, level), level
 }
 
 func (p *parts) add(name string, do func(context.Context) error) {
@@ -118,6 +134,8 @@ func (p *parts) addStore(ctx context.Context) error {
 		return err
 	}
 	p.queue = newQueue(p.db.System(), p.cfg.Replica)
+	p.queue.meter = p.meter
+	p.health.Ready("database", p.db.Ping)
 	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
 	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
 		return fmt.Errorf("take up the work of the life before: %w", err)
@@ -199,7 +217,7 @@ func (p *parts) addPipeline(context.Context) error {
 		networks = append(networks, prefix)
 	}
 	var err error
-	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks}, credentials{p.db}, p.clock, p.log)
+	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.meter.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
@@ -211,7 +229,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, p.pool, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)
@@ -239,7 +257,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		addresses = []string{p.cfg.Listen.Link}
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
-	observed := observe.New(observations{p.db}, caller, observe.Hints{
+	observed := observe.New(observations{p.db, p.queue, p.meter}, caller, observe.Hints{
 		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
@@ -247,6 +265,8 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
 		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
+		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
+		Stream:   []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)

@@ -12,7 +12,9 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Unchanged records that applications stand at new commits without a change.
@@ -253,7 +255,10 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	}
 	failpoint.Here(failpoint.HubSnapshotsAfter)
 	for _, r := range results {
-		if err := c.candidate(ctx, r); err != nil {
+		own, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
+		err := c.candidate(own, r)
+		end(err)
+		if err != nil {
 			return err
 		}
 	}
@@ -391,7 +396,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	st.generation = generation
 	if m.app.Cluster != "" && !known {
 		if m.op != nil {
-			m.op.Fence = generation
+			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
 		}
 		c.moved = append(c.moved, moved{st, opened, m.op})
 	}

@@ -156,6 +156,7 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec) ([]byte, error) {
 		},
 		DeadlineUnix: op.Deadline.Unix(), Initiator: op.Initiator.Username, Automated: op.Initiator.Automated,
 		Attempt: uint32(op.Attempt), CreatedUnixNano: op.CreatedAt.UnixNano(),
+		Traceparent: op.Trace,
 	}
 	if op.Snapshot != "" {
 		m.Snapshot = &linkv1.SnapshotRef{Id: string(op.Snapshot), Revision: op.Revision}

@@ -15,6 +15,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Keys are the secrets of a tenant that dispatch needs: objects are named
@@ -130,19 +133,20 @@ func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *
 	return &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), recent: newRecentBlobs(8 << 20), changed: changed}
 }
 
+// loopLimit is how long a loop may show no sign of life.
+const loopLimit = 90 * time.Second
+
 // Run settles ended operations and starts retries until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.loop(ctx, WorkRetry, d.retry)
-	}()
-	d.loop(ctx, WorkOutcome, d.settle)
-	<-done
-	return nil
+	g := run.NewGroup(ctx)
+	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
+	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
+	return g.Wait() //nolint:wrapcheck // nil, or a defect that says where it was
 }
 
 func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.Context, hub.WorkItem) error) {
+	ctx, done := run.Watch(ctx, kind, loopLimit)
+	defer done()
 	for ctx.Err() == nil {
 		items, err := d.work.Claim(ctx, kind, 64)
 		if err != nil {
@@ -163,11 +167,14 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(context.Context, hub.WorkItem) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	err := handle(ctx, item)
+	run.Beat(ctx)
+	own, end := trace.Start(trace.Resume(ctx, item.Trace), item.Kind, logkey.Tenant, string(item.Tenant), logkey.Operation, item.Key)
+	err := run.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
+	end(err)
 	failpoint.Here(failpoint.HubOutcomeAfter)
 	if err == nil {
 		err = d.work.Done(ctx, []hub.WorkItem{item})
-	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(5*time.Second)); later != nil {
+	} else if later := d.work.Later(ctx, []hub.WorkItem{item}, time.Now().Add(min(5*time.Second<<min(item.Attempts, 7), 10*time.Minute))); later != nil {
 		d.log.WarnContext(ctx, "work not given back; its lease will run out", "kind", item.Kind, "error", later)
 	}
 	if err != nil {

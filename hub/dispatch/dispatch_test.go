@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,21 +162,19 @@ func (w *world) end(phase hub.Phase, message string) hub.Operation {
 	return op
 }
 
-// settle runs the dispatcher until the queue of outcomes is empty.
+// settle runs the dispatcher until no outcome waits or is being settled.
 func (w *world) settle() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.d.Run(ctx) }()
-	for ctx.Err() == nil {
-		n, err := w.db.System().Depth(ctx, hub.WorkOutcome)
+	for over := false; !over; {
+		queues, err := w.db.System().Queues(ctx)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if n == 0 {
-			break
-		}
+		over = !slices.ContainsFunc(queues, func(q hub.QueueFigures) bool { return q.Kind == hub.WorkOutcome })
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -174,11 +174,15 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 	for {
 		var rows []hub.LogRow
 		var leaves map[string][32]byte
+		before := f.head
 		// One moment: a root over newer states than the rows would not be the
 		// agent's.
 		err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
 			var err error
 			if rows, f.head, err = tx.RowsAfter(ctx, f.cluster, max(f.seq, f.seen), pageRows); err != nil {
+				return err
+			}
+			if err := f.continues(ctx, tx, before); err != nil {
 				return err
 			}
 			if len(rows) < pageRows && (len(rows) > 0 || f.barrier == nil || f.barrier.Seq != uint64(f.head.Seq)) {
@@ -207,6 +211,20 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(leaves)}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
+}
+
+// continues checks that the log goes on from where this stream last saw its
+// end. A database that failed over to a standby may lack the last commits, and
+// other rows may have their numbers by now: the stream ends, and the next one
+// is judged by the place of the agent.
+func (f *follower) continues(ctx context.Context, tx Tx, before hub.LogHead) error {
+	if f.head.Incarnation == before.Incarnation && f.head.Seq >= before.Seq {
+		held, found, err := tx.HashAt(ctx, f.cluster, before.Seq)
+		if err != nil || found && bytes.Equal(held, before.Chain) {
+			return err
+		}
+	}
+	return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", before.Seq)
 }
 
 // hold tells the agent whether anything may be deleted at all. What it was

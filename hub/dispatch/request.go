@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Sync appends an operation that a person asked for, inside the caller's
@@ -166,7 +167,7 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by 
 	if err := tx.MarkDeleting(ctx, app, true); err != nil {
 		return nil, err
 	}
-	if err := c.destroy(a, clusters, by); err != nil {
+	if err := c.destroy(ctx, a, clusters, by); err != nil {
 		return nil, err
 	}
 	return c.touched(), c.write(ctx)
@@ -174,7 +175,7 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by 
 
 // destroy notes an empty state with tombstones for all objects, and the
 // operation that deletes them.
-func (c *change) destroy(a hub.Application, clusters []hub.ClusterID, by hub.Initiator) error {
+func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.ClusterID, by hub.Initiator) error {
 	spec, err := hub.DecodeSpec(a.Spec)
 	if err != nil {
 		return err
@@ -191,6 +192,7 @@ func (c *change) destroy(a hub.Application, clusters []hub.ClusterID, by hub.Ini
 	st := c.state(a, spec, generation)
 	stones, opened := c.bury(a, hub.Snapshot{})
 	st.tombstones = stones
+	op.Trace = trace.Parent(ctx)
 	c.moved = append(c.moved, moved{st, opened, &op})
 	c.targets = append(c.targets, hub.TargetChange{
 		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,

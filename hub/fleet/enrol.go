@@ -52,7 +52,9 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 	}
 	secret := req.GetToken()
 	if !tunnel.ValidSecret(secret) {
-		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stageToken, logkey.Address, session.Address())
+		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stageToken, logkey.Address, session.Address(),
+			logkey.Security, 3, logkey.CWE, 287)
+		i.s.cfg.Enrolled(stageToken)
 		return nil, errToken()
 	}
 	res, stage, err := i.enroll(ctx, secret, session.Address(), req)
@@ -65,6 +67,7 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 // record notes a failed attempt; the store notes one that went well together
 // with the redemption.
 func (i *identity) record(ctx context.Context, prefix, address, stage, version string, why error) {
+	i.s.cfg.Enrolled(stage)
 	if !plain(version, mostText) {
 		version = ""
 	}
@@ -74,7 +77,7 @@ func (i *identity) record(ctx context.Context, prefix, address, stage, version s
 	if err != nil {
 		i.s.cfg.Log.ErrorContext(ctx, "an attempt to enrol was not recorded", logkey.Stage, stage, logkey.Error, err)
 	}
-	i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why)
+	i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stage, logkey.Address, address, logkey.Error, why, logkey.Security, 3, logkey.CWE, 287)
 }
 
 func (i *identity) enroll(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, string, error) {
@@ -125,6 +128,7 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err != nil {
 		return nil, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
 	}
+	i.s.cfg.Enrolled("issued")
 	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, agent, logkey.Address, address)
 	return &linkv1.EnrollResponse{
 		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: agent,

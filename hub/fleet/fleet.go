@@ -34,6 +34,13 @@ type Config struct {
 	// Bulk adds services that agents may call on either lane.
 	Bulk func(grpc.ServiceRegistrar)
 
+	// Unary and Stream run around every call of an agent, on both lanes.
+	Unary  []grpc.UnaryServerInterceptor
+	Stream []grpc.StreamServerInterceptor
+	// Enrolled hears of each attempt to enrol and the stage that it reached;
+	// nil: nobody does.
+	Enrolled func(stage string)
+
 	// Replica names this process to agents and in the presence rows.
 	Replica string
 	// Features are the names of what this hub can do beyond the first release.
@@ -60,6 +67,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = run.System{}
+	}
+	if c.Enrolled == nil {
+		c.Enrolled = func(string) {}
 	}
 	for _, d := range []struct {
 		field *time.Duration

@@ -34,6 +34,7 @@ type Server struct {
 	cfg     Config
 	agents  *registry
 	revoked revoked
+	traffic traffic
 	session *session
 	control *tunnel.Server
 	bulk    *tunnel.Server
@@ -67,8 +68,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
 	return tunnel.NewServer(tunnel.ServerConfig{
 		Lane: l, Log: s.cfg.Log,
-		Unary:  []grpc.UnaryServerInterceptor{s.guardUnary},
-		Stream: []grpc.StreamServerInterceptor{s.guardStream},
+		Unary:  append(slices.Clone(s.cfg.Unary), s.guardUnary),
+		Stream: append(slices.Clone(s.cfg.Stream), s.guardStream),
 	})
 }
 
@@ -138,7 +139,9 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		if err != nil {
 			break
 		}
-		live.Go(func() { s.serve(ctx, raw) })
+		live.Go(func() {
+			_ = run.Safely(ctx, "agent connection", func(ctx context.Context) error { s.serve(ctx, raw); return nil })
+		})
 	}
 	_ = ln.Close()
 	err := ctx.Err()
@@ -205,6 +208,7 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 
 // closed does the books of a connection that has ended.
 func (s *Server) closed(ctx context.Context, c *conn, why error) {
+	s.traffic.add(c.session)
 	wait := bookkeeping
 	if ctx.Err() != nil {
 		wait, why = leaving, errStopping()

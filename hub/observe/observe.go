@@ -196,6 +196,7 @@ func operation(op *linkv1.OperationReport) (hub.OperationObservation, error) {
 	out := hub.OperationObservation{
 		Operation: hub.OperationID(op.OperationId), Application: hub.ApplicationID(op.AppId), Phase: hub.Phase(op.Phase), Message: op.Message,
 		StartedAt: instant(op.StartedUnixNano), FinishedAt: instant(op.FinishedUnixNano), HealthyAt: instant(op.HealthyUnixNano),
+		Trace: op.Traceparent,
 	}
 	switch out.Phase {
 	case hub.Running, hub.Terminating, hub.Succeeded, hub.Failed, hub.Errored:

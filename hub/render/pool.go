@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	loop "github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Pool renders in worker processes. A worker serves one tenant for its
@@ -32,6 +33,7 @@ type Pool struct {
 	closed  bool
 	quit    chan struct{}
 	caged   string // what the last worker said about its sandbox
+	ended   int64  // workers that were lost or had to be ended in a render
 }
 
 // A ticket is one render that waits for its turn.
@@ -136,6 +138,17 @@ func (p *Pool) Workers() int {
 	return p.working + p.long + len(p.idle)
 }
 
+// Figures are the renders that run, those that wait for a worker, and the
+// workers that were lost or had to be ended in a render since the start.
+func (p *Pool) Figures() (running, waiting int, ended int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, queue := range p.waiting {
+		waiting += len(queue)
+	}
+	return len(p.running), waiting, p.ended
+}
+
 // Render renders one application. It waits for its tenant's turn. An error of
 // kind Invalid or Exceeded is about the source and has a sentence for people;
 // any other is about the hub.
@@ -150,7 +163,14 @@ func (p *Pool) Render(ctx context.Context, req Request) (Result, error) {
 	for _, w := range g.evict {
 		w.kill()
 	}
+	ended := false
+	defer func() {
+		if !ended { // by a defect: what was half done with the worker is not known
+			p.discard(g)
+		}
+	}()
 	res, w, err := p.run(ctx, g, req)
+	ended = true
 	p.release(g, w, err)
 	return res, err
 }
@@ -173,11 +193,15 @@ func (p *Pool) run(ctx context.Context, g grant, req Request) (Result, *process,
 			p.mu.Unlock()
 		}
 		p.hand(g.stint, w)
+		loop.Expect(ctx, p.cfg.Limits.Timeout)
 		res, keep, err := w.render(ctx, req, p.cfg.Limits)
 		if keep {
 			return res, w, err
 		}
 		if !reused || !errors.Is(err, errLost) {
+			p.mu.Lock()
+			p.ended++
+			p.mu.Unlock()
 			p.cfg.Log.WarnContext(ctx, "renderer ended", "tenant", req.Tenant, "application", req.Application, "state", w.state, "error", err)
 			return Result{}, nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	loop "github.com/capstan-cd/capstan/shared/run"
 )
 
 // Work is where the stage finds applications to look at anew.
@@ -64,6 +65,9 @@ const (
 	passingFirst = 15 * time.Second
 	passingMax   = 10 * time.Minute
 )
+
+// loopLimit is how long the stage may show no sign of life.
+const loopLimit = 90 * time.Second
 
 // looking is how many tenants' applications are loaded and compared with what
 // is recorded at one time: that costs memory and the database. Renders wait in
@@ -119,8 +123,10 @@ func (s *Stage) Counters() *Counters { return &s.counters }
 func (s *Stage) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	claims, done := loop.Watch(ctx, "render", loopLimit)
+	defer done()
 	for ctx.Err() == nil {
-		items, err := s.work.Claim(ctx, s.cfg.Batch, s.busyTenants, s.freed)
+		items, err := s.work.Claim(claims, s.cfg.Batch, s.busyTenants, s.freed)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "refresh work cannot be claimed", "error", err)
@@ -141,7 +147,13 @@ func (s *Stage) Run(ctx context.Context) error {
 
 // batch refreshes the leased applications of one tenant and gives them back.
 func (s *Stage) batch(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) {
-	passing, err := s.refresh(ctx, tenant, items)
+	own, done := loop.Watch(ctx, "render", loopLimit)
+	var passing map[hub.ApplicationID]bool
+	err := loop.Safely(own, "render", func(ctx context.Context) (err error) {
+		passing, err = s.refresh(ctx, tenant, items)
+		return err
+	})
+	done()
 	// The lease is given back even while the replica stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -187,7 +199,7 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	// commit in a large repository must not wait for its neighbours.
 	var wg sync.WaitGroup
 	var aside error
-	wg.Go(func() { aside = r.store(ctx) })
+	wg.Go(func() { aside = loop.Safely(ctx, "render", r.store) })
 	err = r.renderAll(ctx, jobs)
 	wg.Wait()
 	if err == nil {
@@ -239,6 +251,7 @@ type job struct {
 	commits []string // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
+	trace   string        // that it continues; empty: none
 }
 
 // look resolves one application and answers it from recorded inputs if it

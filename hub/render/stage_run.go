@@ -2,11 +2,15 @@ package render
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	loop "github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Counters are exact counts since the stage was made. They are what the
@@ -66,17 +70,21 @@ func (s *Stage) end(tenant hub.TenantID) {
 // lookAll finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
 func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
+	loop.Rest(ctx) // others look, and are watched themselves
 	select {
 	case r.looks <- struct{}{}:
 		defer func() { <-r.looks }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	loop.Beat(ctx)
 	ids := make([]hub.ApplicationID, len(items))
 	forced := map[hub.ApplicationID]bool{}
+	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
 		forced[ids[i]] = item.Forced
+		traces[ids[i]] = item.Trace
 	}
 	found, err := r.work.Load(ctx, r.tenant, ids)
 	if err != nil {
@@ -85,7 +93,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	var jobs, last []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
-		j := r.look(ctx, f)
+		j := r.lookSafely(ctx, f, traces[f.Application.ID])
 		switch {
 		case j == nil:
 			continue
@@ -97,6 +105,26 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 		j.refresh.Recent = nil // large, and of no more use
 	}
 	return append(jobs, last...), ctx.Err()
+}
+
+// lookSafely looks at one application in its own trace. A defect is the failure
+// of that application, which is looked at again later.
+func (r *round) lookSafely(ctx context.Context, f hub.Refresh, parent string) (j *job) {
+	loop.Beat(ctx)
+	err := loop.Safely(trace.Resume(ctx, parent), "render", func(ctx context.Context) error {
+		j = r.look(ctx, f)
+		return nil
+	})
+	if err != nil {
+		r.trees = nil // whatever was half done with them
+		r.passing[f.Application.ID] = true
+		r.fail(f, hub.ComparisonError, err)
+		return nil
+	}
+	if j != nil {
+		j.trace = parent
+	}
+	return j
 }
 
 type outcome struct {
@@ -123,7 +151,7 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 		wg.Go(func() {
 			var trees treeSet
 			for j := range queue {
-				results <- r.render(ctx, j, &trees)
+				results <- r.safely(ctx, j, &trees)
 			}
 		})
 	}
@@ -141,7 +169,9 @@ func (r *round) renderAll(ctx context.Context, jobs []*job) error {
 	var failed error
 	for o := range results {
 		batch := drain(o, results, r.cfg.Flush)
-		if err := r.flush(ctx, batch); err != nil && failed == nil {
+		loop.Beat(ctx)
+		err := loop.Safely(ctx, "render", func(ctx context.Context) error { return r.flush(ctx, batch) })
+		if err != nil && failed == nil {
 			failed = err
 		}
 	}
@@ -199,6 +229,31 @@ func (r *round) flush(ctx context.Context, batch []outcome) error {
 		}
 	}
 	return first
+}
+
+// safely renders one job in its own trace, and is watched by itself: others of
+// the batch that go on must not hide it. A defect is the failure of that
+// application, which is looked at again later.
+func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome) {
+	ctx, done := loop.Watch(ctx, "render", loopLimit)
+	defer done()
+	loop.Beat(ctx)
+	ctx, end := trace.Start(trace.Resume(ctx, j.trace), "render", logkey.Tenant, string(r.tenant), logkey.Application, string(j.refresh.Application.ID))
+	err := loop.Safely(ctx, "render", func(ctx context.Context) error {
+		out = r.render(ctx, j, trees)
+		return out.err
+	})
+	var defect *loop.PanicError
+	if errors.As(err, &defect) {
+		*trees = nil // whatever was half done with them
+		out = r.failure(j, defect)
+	}
+	if out.rendered != nil {
+		out.rendered.Trace = trace.Parent(ctx)
+	}
+	end(err)
+	loop.Beat(ctx)
+	return out
 }
 
 // render turns one job into a result that can be stored.

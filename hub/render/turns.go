@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	loop "github.com/capstan-cd/capstan/shared/run"
 )
 
 // How places are shared. There are two sorts: Workers places in which every
@@ -23,6 +24,8 @@ const (
 	// worker at a time, so that a bad template tried again and again leaves
 	// room for others.
 	penance = 5 * time.Minute
+	// signEvery is how often a render that waits gives a sign of life.
+	signEvery = 15 * time.Second
 	// halfLife is that of what a tenant has used.
 	halfLife = time.Minute
 )
@@ -67,17 +70,46 @@ func (p *Pool) acquire(ctx context.Context, tenant hub.TenantID) (grant, error) 
 	p.waiting[tenant] = append(p.waiting[tenant], t)
 	p.schedule(time.Now())
 	p.mu.Unlock()
-	var why error
-	select {
-	case g := <-t.turn:
-		return g, nil
-	case <-ctx.Done():
-		why = fmt.Errorf("wait for a renderer: %w", ctx.Err())
-	case <-p.quit:
-		why = errStopping
+	g, err := p.await(ctx, t)
+	if err != nil {
+		p.leave(t)
 	}
-	p.leave(t)
-	return grant{}, why
+	return g, err
+}
+
+// await waits for a ticket's turn. That may take long while others render, who
+// are watched themselves.
+func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
+	sign := time.NewTicker(signEvery)
+	defer sign.Stop()
+	for {
+		select {
+		case g := <-t.turn:
+			return g, nil
+		case <-ctx.Done():
+			return grant{}, fmt.Errorf("wait for a renderer: %w", ctx.Err())
+		case <-p.quit:
+			return grant{}, errStopping
+		case <-sign.C:
+			if running, _, _ := p.Figures(); running > 0 {
+				loop.Beat(ctx)
+			}
+		}
+	}
+}
+
+// discard gives back the right to a worker after a defect, and ends the worker.
+func (p *Pool) discard(g grant) {
+	p.mu.Lock()
+	w := g.worker
+	p.mu.Unlock()
+	if w == nil {
+		w = g.use
+	}
+	if w != nil {
+		w.kill()
+	}
+	p.release(g, nil, nil)
 }
 
 // leave takes back a ticket; if it was granted meanwhile, the grant goes on.

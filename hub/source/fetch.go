@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -165,6 +166,9 @@ func (v *visit) failed(x *exchange, timeout time.Duration, err error) error {
 
 func (v *visit) list(ctx context.Context, spelling string) (status int, err error) {
 	v.close()
+	began := time.Now()
+	defer func() { v.cfg.Observe("ls-remote", v.repo.URL, err, time.Since(began)) }()
+	run.Expect(ctx, v.cfg.ListTimeout)
 	limit, cancel := context.WithTimeout(ctx, v.cfg.ListTimeout)
 	defer cancel()
 	limit, x := begin(limit, v.cfg.MaxListBytes)
@@ -318,12 +322,15 @@ func (v *visit) haves(known []tip) ([]plumbing.Hash, error) {
 }
 
 // transfer fetches objects and checks that they came.
-func (v *visit) transfer(ctx context.Context, wants, haves []plumbing.Hash) error {
+func (v *visit) transfer(ctx context.Context, wants, haves []plumbing.Hash) (err error) {
+	began := time.Now()
+	defer func() { v.cfg.Observe("fetch", v.repo.URL, err, time.Since(began)) }()
 	timeout := v.cfg.FetchTimeout << min(v.timeouts, 3)
+	run.Expect(ctx, timeout)
 	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	limit, x := begin(limit, v.cfg.MaxBytes+v.cfg.MaxBytes/64+1<<16) // with the frames around the pack
-	err := v.receive(limit, wants, haves)
+	err = v.receive(limit, wants, haves)
 	if err == nil {
 		v.timeouts = 0
 		return v.check(wants)

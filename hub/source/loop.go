@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Work is where the loop finds repositories that are due, and leaves what it
@@ -75,6 +76,9 @@ func NewLoop(cfg LoopConfig, work Work, mirrors *Mirrors, clock run.Clock, log *
 	return &Loop{cfg: cfg, work: work, mirrors: mirrors, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
 }
 
+// loopLimit is how long one step of the loop may show no sign of life.
+const loopLimit = 90 * time.Second
+
 // Run fetches until ctx ends, then returns nil. A repository that cannot be
 // fetched is recorded as such and never stops the loop.
 func (l *Loop) Run(ctx context.Context) error {
@@ -125,12 +129,19 @@ func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) e
 
 // worker takes repositories out of the queue.
 func (l *Loop) worker(ctx context.Context) error {
+	ctx, done := run.Watch(ctx, "fetch", loopLimit)
+	defer done()
 	for {
+		run.Rest(ctx) // until there is something to fetch
 		item, err := l.queue.next(ctx)
 		if err != nil {
 			return nil //nolint:nilerr // only the end of ctx
 		}
-		err = l.one(ctx, item)
+		run.Beat(ctx)
+		err = run.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, item) })
+		if defect := (*run.PanicError)(nil); errors.As(err, &defect) {
+			err = errors.Join(err, l.failed(ctx, l.queue.newest(item), defect))
+		}
 		l.queue.done(item)
 		if err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "fetch not recorded; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
@@ -147,8 +158,13 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
 	}
+	ctx, end := trace.Start(trace.Resume(ctx, item.Trace), "fetch", logkey.Tenant, string(item.Tenant), logkey.Repository, item.Key)
 	refs, err := l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	end(err)
+	item.Trace = trace.Parent(ctx)
+	parent := item.Trace
 	item = l.queue.newest(item)
+	item.Trace = parent
 	if ctx.Err() != nil {
 		// The replica stops: another one takes over at once.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -52,6 +52,10 @@ type Config struct {
 	MaxObject    int64 // bytes of an object that is stored as a difference; default 128 MiB
 	MaxFile      int64 // bytes of one file that is read; default 10 MiB
 
+	// Observe hears of each conversation with a server: ls-remote or fetch, of
+	// which repository, how it ended and how long it took. Nil: nobody does.
+	Observe func(kind, repository string, err error, took time.Duration)
+
 	MaxPacks   int           // packs of a mirror before they are merged; default 50
 	CacheBytes int64         // memory for objects and trees of all mirrors; default 16 MiB
 	IdleAfter  time.Duration // files and memory of a mirror are released after; default 60 s
@@ -69,6 +73,9 @@ func (c Config) withDefaults() Config {
 	c.MaxPacks = or(c.MaxPacks, 50)
 	c.CacheBytes = or(c.CacheBytes, 16<<20)
 	c.IdleAfter = or(c.IdleAfter, time.Minute)
+	if c.Observe == nil {
+		c.Observe = func(string, string, error, time.Duration) {}
+	}
 	return c
 }
 

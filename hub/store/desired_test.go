@@ -78,7 +78,7 @@ func TestOneOperationAtATime(t *testing.T) {
 func TestDesiredLog(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	w := build(t, db, "acme", "acme")
+	w := build(t, db, "acme", "acme") // two rows of a former log, which was given up at row 3
 	id := w.cluster.ID
 	seqs := func(ctx context.Context, tx *store.Tenant, after int64) []int64 {
 		got, _, err := tx.RowsAfter(ctx, id, after, 100)
@@ -96,7 +96,7 @@ func TestDesiredLog(t *testing.T) {
 	t.Run("INV-8 only rows that continue the log are taken", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			head := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{id, hub.NewID[hub.ClusterID]()}))
-			if len(head) != 1 || head[id].Seq != 2 {
+			if len(head) != 1 || head[id].Seq != 3 {
 				t.Fatalf("heads %+v", head)
 			}
 			for name, break_ := range map[string]func(*hub.LogRow){
@@ -134,7 +134,7 @@ func TestDesiredLog(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			got, head, err := tx.RowsAfter(ctx, id, 0, 100)
 			check(t, err)
-			if head.Seq != 12 || len(got) != 2 || got[0].Kind != hub.RowOperation || got[1].Seq != 12 {
+			if head.Seq != 13 || len(got) != 2 || got[0].Kind != hub.RowOperation || got[1].Seq != 13 {
 				t.Errorf("head %d, rows %+v; want the operation and the newest state alone", head.Seq, got)
 			}
 			first, ok, err := tx.HashAt(ctx, id, 0)
@@ -142,15 +142,15 @@ func TestDesiredLog(t *testing.T) {
 			if !ok || !slices.Equal(first, chain.First(head.Incarnation)) {
 				t.Error("the hash before the first row is not that of the incarnation")
 			}
-			for seq := int64(1); seq <= 12; seq++ {
+			for seq := int64(1); seq <= 13; seq++ {
 				if _, ok, err := tx.HashAt(ctx, id, seq); !ok || err != nil {
 					t.Errorf("no hash at %d: %v", seq, err)
 				}
 			}
-			if _, ok, err := tx.HashAt(ctx, id, 13); ok || err != nil {
+			if _, ok, err := tx.HashAt(ctx, id, 14); ok || err != nil {
 				t.Errorf("a hash beyond the end: %v", err)
 			}
-			if last, _, _ := tx.HashAt(ctx, id, 12); !slices.Equal(last, head.Chain) {
+			if last, _, _ := tx.HashAt(ctx, id, 13); !slices.Equal(last, head.Chain) {
 				t.Error("the last hash is not the head's")
 			}
 			leaves := must[map[string][32]byte](t)(tx.Leaves(ctx, id))
@@ -164,15 +164,15 @@ func TestDesiredLog(t *testing.T) {
 	t.Run("rows that do not matter any more are left out", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			push(ctx, tx, hub.LogRow{Kind: hub.RowTerminate, Application: w.app.ID, Operation: w.operation.ID, Body: []byte("t")})
-			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{2, 12, 13}) {
+			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{2, 13, 14}) {
 				t.Errorf("rows %v, want operation, state, terminate", got)
 			}
 			check(t, tx.EndOperation(ctx, w.operation.ID, hub.Failed, ""))
-			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{12}) {
+			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{13}) {
 				t.Errorf("rows %v, want the state alone once the operation is over", got)
 			}
 			push(ctx, tx, hub.LogRow{Kind: hub.RowForget, Application: w.app.ID})
-			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{14}) {
+			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{15}) {
 				t.Errorf("rows %v, want the forgetting alone", got)
 			}
 			if leaves := must[map[string][32]byte](t)(tx.Leaves(ctx, id)); len(leaves) != 0 {
@@ -182,10 +182,10 @@ func TestDesiredLog(t *testing.T) {
 				t.Errorf("held by %v", held)
 			}
 			push(ctx, tx, hub.LogRow{Kind: hub.RowState, Application: w.app.ID, Body: []byte("back")})
-			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{15}) {
+			if got := seqs(ctx, tx, 0); !slices.Equal(got, []int64{16}) {
 				t.Errorf("rows %v, want the new state alone", got)
 			}
-			if got := seqs(ctx, tx, 15); len(got) != 0 {
+			if got := seqs(ctx, tx, 16); len(got) != 0 {
 				t.Errorf("rows %v after the end", got)
 			}
 			return nil
@@ -197,7 +197,7 @@ func TestDesiredLog(t *testing.T) {
 			check(t, tx.Acked(ctx, id, 5))
 			check(t, tx.PutReceipt(ctx, id, hub.Receipt{Seq: 7, Root: []byte("root"), At: now()}))
 			c := must[hub.Cluster](t)(tx.ClusterByID(ctx, id))
-			if c.AckedSeq != 7 || c.Seq != 15 || c.Receipt == nil || c.Receipt.Seq != 7 {
+			if c.AckedSeq != 7 || c.Seq != 16 || c.Receipt == nil || c.Receipt.Seq != 7 {
 				t.Errorf("INV-8 cluster %+v", c)
 			}
 			return nil

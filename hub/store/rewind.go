@@ -150,6 +150,7 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	if r.Proven { // a number that nobody has signed is not taken over
 		seq = max(seq, r.AgentSeq)
 	}
+	seq++ // no row has it: the first of the new log follows from none of the former
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
@@ -224,6 +225,7 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&former, &seq); err != nil {
 		return missing(err, "there is no such cluster")
 	}
+	seq++ // as in AcceptHub
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))

@@ -63,7 +63,7 @@ func TestRewind(t *testing.T) {
 			before := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{w.cluster.ID}))[w.cluster.ID]
 			r := must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, "ada", now()))
 			after := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{w.cluster.ID}))[w.cluster.ID]
-			if r.AgentSeq != 70 || after.Seq != 70 || after.Incarnation == before.Incarnation {
+			if r.AgentSeq != 70 || after.Seq != 71 || after.Incarnation == before.Incarnation {
 				t.Errorf("noted %+v, head %+v", r, after)
 			}
 			for _, incarnation := range []string{"agent's", before.Incarnation} {
@@ -74,8 +74,8 @@ func TestRewind(t *testing.T) {
 			if _, _, given, _ := tx.GivenUp(ctx, w.cluster.ID, after.Incarnation); given {
 				t.Error("the present log is given up")
 			}
-			if hash, found, err := tx.HashAt(ctx, w.cluster.ID, 70); err != nil || !found || !bytes.Equal(hash, after.Chain) {
-				t.Errorf("HashAt(70) = %x %v %v", hash, found, err)
+			if hash, found, err := tx.HashAt(ctx, w.cluster.ID, 71); err != nil || !found || !bytes.Equal(hash, after.Chain) {
+				t.Errorf("HashAt(71) = %x %v %v", hash, found, err)
 			}
 			if _, err := tx.AcceptHub(ctx, w.cluster.ID, "ada", now()); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("accepted twice: %v", err)

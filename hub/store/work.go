@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +45,13 @@ func (t *Tenant) enqueue(kind, key string, due time.Time, forced bool) {
 		}
 	}
 	t.enqueued[e] = request{due, forced}
+}
+
+// Enqueued calls each with what the transaction has enqueued so far.
+func (t *Tenant) Enqueued(each func(kind, key string)) {
+	for e := range t.enqueued {
+		each(e.kind, e.key)
+	}
 }
 
 func (t *Tenant) queueWork(b *pgx.Batch) {
@@ -130,6 +138,12 @@ const (
 		SET    ready = now() + $5::interval
 		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
 		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+	returnWork = `
+		UPDATE work.item i
+		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '', attempts = i.attempts - 1,
+		       forced = i.forced OR i.forced_next, forced_next = false
+		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
 	giveBackWork = `
 		UPDATE work.item i
 		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '',
@@ -156,20 +170,42 @@ func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease
 	return s.ClaimExcept(ctx, kind, owner, limit, lease, nil)
 }
 
-// ClaimExcept is Claim that leaves out some tenants.
+// claimGrace is how much longer than its caller a claim may live.
+const claimGrace = 2 * time.Second
+
+// ClaimExcept is Claim that leaves out some tenants. A claim whose caller goes
+// away is not broken off: the database may have done it already, and what it
+// leased would wait for nobody until the lease ends. It is returned instead.
 func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
 	if except == nil {
 		except = []hub.TenantID{} // null would leave out all
 	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	own, end := outlive(ctx, claimGrace)
+	defer end()
 	var out []hub.WorkItem
 	err := retry(ctx, func() (err error) {
-		out, err = list(ctx, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
+		out, err = list(own, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
 			err = row.Scan(&w.Kind, &w.Tenant, &w.Key, &w.Forced, &w.Token, &w.Attempts)
 			return w, err
 		}, claimWork, kind, owner, limit, lease, except)
 		return err
 	})
+	if err == nil && ctx.Err() != nil {
+		kinds, tenants, keys, tokens := columns(out)
+		_, err = exec(own, s.db.system, "return work", returnWork, kinds, tenants, keys, tokens)
+		return nil, errors.Join(ctx.Err(), classify(err))
+	}
 	return out, err
+}
+
+// outlive gives a context that ends a while after ctx.
+func outlive(ctx context.Context, d time.Duration) (context.Context, func()) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return own, func() { stop(); cancel() }
 }
 
 // Done gives finished items back. One that was enqueued again meanwhile stays

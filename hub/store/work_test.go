@@ -53,6 +53,26 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("%d items are left after Done", n)
 		}
 	})
+	t.Run("INV-1 a claim whose caller goes away leases nothing", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.Open(t)
+		tenant, k := storetest.Tenant(t, db, "acme"), key()
+		put(t, db, tenant, k, past, true)
+		for i := range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*15*time.Microsecond)
+			got, err := db.System().Claim(ctx, hub.WorkRefresh, "replica", 1, time.Hour)
+			cancel()
+			if err == nil {
+				check(t, db.System().Later(t.Context(), got, past))
+			}
+			if n := must[int](t)(db.System().Depth(t.Context(), hub.WorkRefresh)); n != 1 {
+				t.Fatalf("%d items may be claimed after the claim %d, which ended with %v", n, i, err)
+			}
+		}
+		if got := claim(t, db, 1, time.Minute); len(got) != 1 || !got[0].Forced {
+			t.Errorf("claimed %+v, want the item, forced", got)
+		}
+	})
 	t.Run("INV-1 what is enqueued while it is leased is not lost", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)

@@ -187,6 +187,60 @@ func TestAgentChart(t *testing.T) {
 			t.Error("it cannot be switched off")
 		}
 	})
+	t.Run("the kubelet asks what the agent answers", func(t *testing.T) {
+		r := agent("metrics: {port: 9000}\nprobes: {liveness: {periodSeconds: 7}}")
+		container := append(pod, "containers", 0)
+		for probe, want := range map[string]string{"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
+			get := r.at(t, agentDeployment, append(container, probe, "httpGet")...)
+			if dig(get, "path") != want || dig(get, "port") != "metrics" {
+				t.Errorf("%s asks %v", probe, get)
+			}
+		}
+		if got := says(r.at(t, agentDeployment, append(container, "livenessProbe", "periodSeconds")...)); got != "7" {
+			t.Errorf("period %v", got)
+		}
+		if got := says(r.at(t, agentDeployment, append(container, "ports")...)); !strings.Contains(got, "containerPort: 9000") || !strings.Contains(args(r), "--listen=:9000") {
+			t.Errorf("ports:\n%s\nargs:\n%s", got, args(r))
+		}
+		if strings.Contains(args(r), "--profiles") || !strings.Contains(args(agent("metrics: {profiles: true}")), "--profiles") {
+			t.Error("profiles are not what the values say")
+		}
+	})
+	t.Run("OBS-10 metrics: nobody reads them unasked, Prometheus where it is let in", func(t *testing.T) {
+		for id := range agent("{}") {
+			if strings.Contains(id, "Service/") || strings.Contains(id, "Monitor") || strings.Contains(id, "PrometheusRule") {
+				t.Errorf("there is %s", id)
+			}
+		}
+		r := agent("metrics: {enabled: true, serviceMonitor: {enabled: true, interval: 10s, labels: {release: prom}}, rules: {enabled: true, labels: {release: prom}}}\nnetworkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {name: monitoring}}}], ingress: [{ports: [{port: 1}]}]}")
+		m := r["ServiceMonitor/capstan-agent"]
+		if m == nil || m.GetLabels()["release"] != "prom" || r.at(t, "ServiceMonitor/capstan-agent", "spec", "endpoints", 0, "interval") != "10s" {
+			t.Errorf("monitor %v", m)
+		}
+		chosen, _ := r.at(t, "ServiceMonitor/capstan-agent", "spec", "selector", "matchLabels").(map[string]any)
+		for k, v := range chosen {
+			if r["Service/capstan-agent-metrics"].GetLabels()[k] != v {
+				t.Errorf("the monitor's label %s=%v is not on the Service", k, v)
+			}
+		}
+		labels, _ := r.at(t, agentDeployment, "spec", "template", "metadata", "labels").(map[string]any)
+		selector, _ := r.at(t, "Service/capstan-agent-metrics", "spec", "selector").(map[string]any)
+		for k, v := range selector {
+			if labels[k] != v {
+				t.Errorf("the Service's selector %s=%v is not on the pod", k, v)
+			}
+		}
+		in := says(r.at(t, "NetworkPolicy/capstan-agent", "spec", "ingress"))
+		for _, w := range []string{"port: metrics", "name: monitoring", "port: 1"} {
+			if !strings.Contains(in, w) {
+				t.Errorf("%q is not in:\n%s", w, in)
+			}
+		}
+		if r["PrometheusRule/capstan-agent"].GetLabels()["release"] != "prom" || r.at(t, "PrometheusRule/capstan-agent", "spec", "groups", 0, "rules", 0, "alert") == nil {
+			t.Error("there are no rules")
+		}
+		refused(t, c, values(t, leastAgent, "metrics: {serviceMonitor: {enabled: true}}"), "needs metrics.enabled")
+	})
 	t.Run("the rest of the values arrives", func(t *testing.T) {
 		text := says(agent(`
 image: {tag: v9, pullPolicy: Always}
@@ -218,6 +272,8 @@ serviceAccount: {name: someone, annotations: {role: z}}
 		"unknown key":        {"namespace: shop", []string{"namespace"}},
 		"unknown guard rule": {"guard: {allowDeletes: false}", []string{"allowDeletes"}},
 		"mode":               {"mode: all", []string{"mode"}},
+		"privileged port":    {"metrics: {port: 80}", []string{"metrics", "port"}},
+		"unknown probe":      {"probes: {live: {}}", []string{"probes", "live"}},
 		"no namespaces":      {"mode: namespaced", []string{"namespaces is needed"}},
 		"too many":           {"namespaces: [shop]", []string{"mode=cluster"}},
 		"namespace glob":     {"mode: namespaced\nnamespaces: ['*']", []string{"namespaces"}},

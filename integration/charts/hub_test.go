@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,7 +91,7 @@ func TestHubChart(t *testing.T) {
 	})
 	t.Run("probes ask what the hub answers", func(t *testing.T) {
 		r := hub("probes: {readiness: {periodSeconds: 7}}")
-		for probe, want := range map[string]string{"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
+		for probe, want := range map[string]string{"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"} {
 			if got := r.at(t, hubDeployment, append(container, probe, "httpGet", "path")...); got != want {
 				t.Errorf("%s asks %v", probe, got)
 			}
@@ -179,20 +180,17 @@ func TestHubChart(t *testing.T) {
 		}
 		refused(t, c, values(t, leastHub, "metrics: {enabled: false, serviceMonitor: {enabled: true}}"), "needs metrics.enabled")
 	})
-	for file, what := range map[string]struct{ values, id string }{
-		"alerts.yaml":    {"metrics: {rules: {enabled: true, labels: {a: b}}}", "PrometheusRule/capstan-capstan-hub"},
-		"dashboard.json": {"metrics: {dashboard: {enabled: true}}", "ConfigMap/capstan-capstan-hub-dashboard"},
-	} {
-		t.Run("metrics: "+file, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join("..", "..", "charts", "capstan-hub", "files", file)); err != nil {
-				refused(t, c, values(t, leastHub, what.values), "this version of the chart has no")
-				return
-			}
-			if hub(what.values)[what.id] == nil {
-				t.Errorf("there is no %s", what.id)
-			}
-		})
-	}
+	t.Run("OBS-10 alert rules and dashboard are whole", func(t *testing.T) {
+		r := hub("metrics: {rules: {enabled: true, labels: {a: b}}, dashboard: {enabled: true}}")
+		if rules := r.at(t, "PrometheusRule/capstan-capstan-hub", "spec", "groups", 0, "rules", 0, "alert"); rules == nil || r["PrometheusRule/capstan-capstan-hub"].GetLabels()["a"] != "b" {
+			t.Errorf("the first rule is %v", rules)
+		}
+		board := map[string]any{}
+		text, _ := r.at(t, "ConfigMap/capstan-capstan-hub-dashboard", "data", "capstan.json").(string)
+		if err := json.Unmarshal([]byte(text), &board); err != nil || board["uid"] != "capstan" {
+			t.Errorf("the dashboard is %.60s: %v", text, err)
+		}
+	})
 	t.Run("the master key is somebody's, or made once and kept", func(t *testing.T) {
 		if text := says(hub("{}").at(t, hubDeployment, append(pod, "volumes")...)); !strings.Contains(text, "secretName: master\n") || !strings.Contains(text, "defaultMode: 288") {
 			t.Errorf("volumes:\n%s", text)

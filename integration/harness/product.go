@@ -175,9 +175,9 @@ type AgentOptions struct {
 	Bin       string
 	Dir       string
 	Cluster   *Cluster
-	JoinToken string // only the first start needs one
-	Through   string // URL of the API server, such as that of a Ledger; empty: the cluster's own
-	Env       []string
+	JoinToken string   // only the first start needs one
+	Through   string   // URL of the API server, such as that of a Ledger; empty: the cluster's own
+	Env       []string // added to the environment
 }
 
 // An Agent is the real binary as a process of its own, with the rights of a
@@ -185,6 +185,7 @@ type AgentOptions struct {
 type Agent struct {
 	options    AgentOptions
 	kubeconfig string
+	listen     int // port of health and metrics
 	process    *process
 }
 
@@ -204,7 +205,11 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
-	a := &Agent{options: o, kubeconfig: kubeconfig}
+	listen, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{options: o, kubeconfig: kubeconfig, listen: listen}
 	if err := os.WriteFile(filepath.Join(o.Dir, "join-token"), []byte(o.JoinToken), 0o600); err != nil {
 		return nil, err
 	}
@@ -222,6 +227,7 @@ func (a *Agent) Start(context.Context) error {
 		args: []string{
 			"run", "--kubeconfig", a.kubeconfig, "--namespace", AgentNamespace,
 			"--state-dir", filepath.Join(a.options.Dir, "state"), "--join-token-file", filepath.Join(a.options.Dir, "join-token"),
+			"--listen", fmt.Sprintf("127.0.0.1:%d", a.listen),
 		},
 		log: a.LogFile(), orphan: syscall.SIGTERM, env: a.options.Env,
 	})
@@ -245,6 +251,12 @@ func (a *Agent) Kill() error { return a.process.stop(syscall.SIGKILL, time.Secon
 
 // Stop ends the agent in order.
 func (a *Agent) Stop() error { return a.process.stop(syscall.SIGTERM, 20*time.Second) }
+
+// Port is where the agent's health and metrics are, such as "/metrics".
+func (a *Agent) Port(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", a.listen, path) }
+
+// Port is where the hub's health and metrics are, such as "/livez".
+func (h *Hub) Port(path string) string { return fmt.Sprintf("http://127.0.0.1:%d%s", h.metrics, path) }
 
 // Secret is what webhooks to this hub are signed with.
 func (h *Hub) Secret() string { return h.options.Secret }

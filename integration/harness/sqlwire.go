@@ -38,16 +38,16 @@ type SQLAct struct {
 // the statements, and fails at those that it is told. It is the wrapper of the
 // store: whatever method sent a statement, the fault is the database's.
 type SQLWire struct {
-	ln     net.Listener
-	target string
-	live   sync.WaitGroup
+	ln   net.Listener
+	live sync.WaitGroup
 
-	mu    sync.Mutex
-	judge func(Statement) SQLAct
-	open  map[*sqlConn]bool
-	conns int
-	all   int
-	done  bool
+	mu     sync.Mutex
+	target string
+	judge  func(Statement) SQLAct
+	open   map[*sqlConn]bool
+	conns  int
+	all    int
+	done   bool
 }
 
 // NewSQLWire starts a wire to a server's TCP address. The caller must Stop it.
@@ -63,6 +63,14 @@ func NewSQLWire(target string) (*SQLWire, error) {
 
 // Addr is where to dial.
 func (w *SQLWire) Addr() string { return w.ln.Addr().String() }
+
+// Point leads to another server from now on, as the address of a database
+// does after a failover. What is connected stays where it is.
+func (w *SQLWire) Point(target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target = target
+}
 
 // Judge is asked about every statement from now on; nil lets all pass. It
 // must not block.
@@ -107,7 +115,10 @@ func (w *SQLWire) accept() {
 }
 
 func (w *SQLWire) serve(client *net.TCPConn) {
-	conn, err := net.DialTimeout("tcp", w.target, 5*time.Second)
+	w.mu.Lock()
+	target := w.target
+	w.mu.Unlock()
+	conn, err := net.DialTimeout("tcp", target, 5*time.Second)
 	if err != nil {
 		drop(client)
 		return

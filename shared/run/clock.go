@@ -26,17 +26,20 @@ func (System) After(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// Sleep waits for d or for the end of ctx, whose error it then gives.
+// Sleep waits for d or for the end of ctx, whose error it then gives. A loop
+// that is watched shows signs of life with it.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
+	Expect(ctx, d)
 	ch, stop := c.After(d)
 	defer stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-ch:
+		Beat(ctx)
 		return nil
 	}
 }

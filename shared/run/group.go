@@ -22,10 +22,11 @@ func NewGroup(ctx context.Context) *Group {
 	return &Group{parent: ctx, ctx: own, cancel: cancel}
 }
 
-// Go starts fn. A function of the group may call it too.
+// Go starts fn. A function of the group may call it too. A defect in fn ends
+// the group with an error, if a Monitor is there to count it.
 func (g *Group) Go(fn func(ctx context.Context) error) {
 	g.wait.Go(func() {
-		err := fn(g.ctx)
+		err := Safely(g.ctx, "a group", fn)
 		g.once.Do(func() {
 			if g.parent.Err() == nil { // else it was asked to stop
 				g.err = err

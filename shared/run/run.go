@@ -71,12 +71,31 @@ func start(ctx context.Context, p Part, ended chan<- struct{}) *running {
 	r := &running{Part: p, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer cancel()
-		r.err = p.Run(own)
+		r.err = p.safely(own)
 		close(r.done)
 		ended <- struct{}{}
 	}()
 	return r
 }
+
+// safely runs a part. One that throws is started again after a growing wait,
+// so that a defect in one part neither ends nor restarts the process.
+func (p Part) safely(ctx context.Context) error {
+	back := Backoff{}
+	for {
+		err := Safely(ctx, p.Name, p.Run)
+		var defect *PanicError
+		if !errors.As(err, &defect) || ctx.Err() != nil {
+			return err
+		}
+		if Sleep(ctx, System{}, max(back.Next(), firstRestart)) != nil {
+			return nil
+		}
+	}
+}
+
+// firstRestart is the least wait before a part that threw runs again.
+const firstRestart = 100 * time.Millisecond
 
 // ready waits until the part lets others start.
 func (r *running) ready(ctx context.Context, ended <-chan struct{}, started []*running) error {

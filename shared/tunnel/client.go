@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Conn is a gRPC client to the services of the other side. It opens its one
@@ -51,7 +52,7 @@ func (s *Session) dialOptions() []grpc.DialOption {
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: greeting,
 		}),
-		grpc.WithChainUnaryInterceptor(faultUnary),
-		grpc.WithChainStreamInterceptor(faultStream),
+		grpc.WithChainUnaryInterceptor(faultUnary, trace.ClientUnary),
+		grpc.WithChainStreamInterceptor(faultStream, trace.ClientStream),
 	}
 }

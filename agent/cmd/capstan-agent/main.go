@@ -18,6 +18,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -74,16 +75,19 @@ func runCommand() *cobra.Command {
 				}
 				c.Watchdog = d
 			}
-			log, err := logger(level)
+			log, variable, err := logger(level)
 			if err != nil {
 				return err
 			}
 			c.Log = log
+			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},
 	}
 	flags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
+	cmd.Flags().StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
+	cmd.Flags().BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
 }
@@ -148,10 +152,36 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func logger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
+func logger(level string) (*slog.Logger, *slog.LevelVar, error) {
+	variable := new(slog.LevelVar)
+	if err := variable.UnmarshalText([]byte(level)); err != nil {
+		return nil, nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
 	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+	return telemetry.NewLog(os.Stderr, "json", variable), variable, nil
+}
+
+// switchable lets SIGHUP switch the log to debug, and back. The function that
+// it gives ends that.
+func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) func() {
+	configured := level.Level()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-hup:
+				level.Set(telemetry.NextLevel(level.Level(), configured))
+				log.WarnContext(ctx, "log level changed", "level", level.Level())
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hup)
+		close(done)
+		<-ended
+	}
 }

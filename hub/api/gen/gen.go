@@ -2253,9 +2253,12 @@ type ServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx echo.Context) error
-	// Healthz Says that the process runs
+	// Healthz Says the same as /livez
 	// (GET /healthz)
 	Healthz(ctx echo.Context) error
+	// Livez Says whether the process works, or has to be started anew
+	// (GET /livez)
+	Livez(ctx echo.Context) error
 	// Readyz Says whether the hub can serve
 	// (GET /readyz)
 	Readyz(ctx echo.Context) error
@@ -3787,6 +3790,15 @@ func (w *ServerInterfaceWrapper) Healthz(ctx echo.Context) error {
 	return err
 }
 
+// Livez converts echo context to params.
+func (w *ServerInterfaceWrapper) Livez(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.Livez(ctx)
+	return err
+}
+
 // Readyz converts echo context to params.
 func (w *ServerInterfaceWrapper) Readyz(ctx echo.Context) error {
 	var err error
@@ -3844,6 +3856,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	}
 
 	router.GET(options.BaseURL+"/healthz", wrapper.Healthz, options.OperationMiddlewares["healthz"]...)
+	router.GET(options.BaseURL+"/livez", wrapper.Livez, options.OperationMiddlewares["livez"]...)
 	router.GET(options.BaseURL+"/readyz", wrapper.Readyz, options.OperationMiddlewares["readyz"]...)
 	router.POST(options.BaseURL+"/api/v1/setup", wrapper.Setup, options.OperationMiddlewares["setup"]...)
 	router.POST(options.BaseURL+"/api/v1/setup/check", wrapper.CheckSetup, options.OperationMiddlewares["checkSetup"]...)
@@ -6475,6 +6488,61 @@ func (response Healthz200JSONResponse) VisitHealthzResponse(w http.ResponseWrite
 	return err
 }
 
+type HealthzdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response HealthzdefaultJSONResponse) VisitHealthzResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LivezRequestObject struct {
+}
+
+type LivezResponseObject interface {
+	VisitLivezResponse(w http.ResponseWriter) error
+}
+
+type Livez200JSONResponse Ready
+
+func (response Livez200JSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LivezdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response LivezdefaultJSONResponse) VisitLivezResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReadyzRequestObject struct {
 }
 
@@ -6701,9 +6769,12 @@ type StrictServerInterface interface {
 	// GetVersion Says which release of the hub this is
 	// (GET /api/v1/version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
-	// Healthz Says that the process runs
+	// Healthz Says the same as /livez
 	// (GET /healthz)
 	Healthz(ctx context.Context, request HealthzRequestObject) (HealthzResponseObject, error)
+	// Livez Says whether the process works, or has to be started anew
+	// (GET /livez)
+	Livez(ctx context.Context, request LivezRequestObject) (LivezResponseObject, error)
 	// Readyz Says whether the hub can serve
 	// (GET /readyz)
 	Readyz(ctx context.Context, request ReadyzRequestObject) (ReadyzResponseObject, error)
@@ -8767,6 +8838,29 @@ func (sh *strictHandler) Healthz(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(HealthzResponseObject); ok {
 		return validResponse.VisitHealthzResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// Livez operation middleware
+func (sh *strictHandler) Livez(ctx echo.Context) error {
+	var request LivezRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.Livez(ctx.Request().Context(), request.(LivezRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Livez")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(LivezResponseObject); ok {
+		return validResponse.VisitLivezResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

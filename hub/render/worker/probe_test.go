@@ -261,7 +261,7 @@ func TestSandboxHolds(t *testing.T) {
 func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
 	p := newPool(t, func(c *render.Config) {
 		c.Workers = 1
-		c.Limits.Timeout = 700 * time.Millisecond
+		c.Limits.Timeout = 2 * time.Second
 		c.Limits.Memory = 128 << 20
 		if raceDetector {
 			c.Limits.Memory, c.Limits.Timeout = 512<<20, 5*time.Second

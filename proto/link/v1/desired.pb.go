@@ -1786,6 +1786,7 @@ type Operation struct {
 	Automated       bool                   `protobuf:"varint,8,opt,name=automated,proto3" json:"automated,omitempty"`
 	Attempt         uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CreatedUnixNano int64                  `protobuf:"varint,10,opt,name=created_unix_nano,json=createdUnixNano,proto3" json:"created_unix_nano,omitempty"`
+	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of what asked for it; empty: none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1888,6 +1889,13 @@ func (x *Operation) GetCreatedUnixNano() int64 {
 		return x.CreatedUnixNano
 	}
 	return 0
+}
+
+func (x *Operation) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type Options struct {
@@ -2324,7 +2332,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
-	"\x04wave\x18\a \x01(\x11R\x04wave\"\xe2\x02\n" +
+	"\x04wave\x18\a \x01(\x11R\x04wave\"\x84\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.link.v1.OperationKindR\x04kind\x12\x14\n" +
@@ -2336,7 +2344,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tautomated\x18\b \x01(\bR\tautomated\x12\x18\n" +
 	"\aattempt\x18\t \x01(\rR\aattempt\x12*\n" +
 	"\x11created_unix_nano\x18\n" +
-	" \x01(\x03R\x0fcreatedUnixNano\"\xee\x03\n" +
+	" \x01(\x03R\x0fcreatedUnixNano\x12 \n" +
+	"\vtraceparent\x18\v \x01(\tR\vtraceparent\"\xee\x03\n" +
 	"\aOptions\x12\x14\n" +
 	"\x05prune\x18\x01 \x01(\bR\x05prune\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1d\n" +

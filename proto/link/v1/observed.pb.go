@@ -819,6 +819,7 @@ type OperationReport struct {
 	StartedUnixNano  int64                  `protobuf:"varint,6,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	FinishedUnixNano int64                  `protobuf:"varint,7,opt,name=finished_unix_nano,json=finishedUnixNano,proto3" json:"finished_unix_nano,omitempty"`
 	HealthyUnixNano  int64                  `protobuf:"varint,8,opt,name=healthy_unix_nano,json=healthyUnixNano,proto3" json:"healthy_unix_nano,omitempty"`
+	Traceparent      string                 `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // of the agent's span; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -907,6 +908,13 @@ func (x *OperationReport) GetHealthyUnixNano() int64 {
 		return x.HealthyUnixNano
 	}
 	return 0
+}
+
+func (x *OperationReport) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type Result struct {
@@ -1117,7 +1125,7 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\"\xac\x02\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"\xce\x02\n" +
 	"\x0fOperationReport\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x15\n" +
 	"\x06app_id\x18\x02 \x01(\tR\x05appId\x12\x14\n" +
@@ -1126,7 +1134,8 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\aresults\x18\x05 \x03(\v2\x0f.link.v1.ResultR\aresults\x12*\n" +
 	"\x11started_unix_nano\x18\x06 \x01(\x03R\x0fstartedUnixNano\x12,\n" +
 	"\x12finished_unix_nano\x18\a \x01(\x03R\x10finishedUnixNano\x12*\n" +
-	"\x11healthy_unix_nano\x18\b \x01(\x03R\x0fhealthyUnixNano\"\x9f\x02\n" +
+	"\x11healthy_unix_nano\x18\b \x01(\x03R\x0fhealthyUnixNano\x12 \n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\x9f\x02\n" +
 	"\x06Result\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +

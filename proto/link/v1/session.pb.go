@@ -459,10 +459,11 @@ type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	SentUnixNano  int64                  `protobuf:"varint,2,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
-	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"` // records waiting to be sent
-	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`          // newest log row stored
-	Leader        bool                   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                    // as in HelloRequest
-	LagMs         uint32                 `protobuf:"varint,6,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                         // age of the oldest change that the hub has not stored yet; 0: none
+	ReportBacklog uint32                 `protobuf:"varint,3,opt,name=report_backlog,json=reportBacklog,proto3" json:"report_backlog,omitempty"`   // records waiting to be sent
+	AppliedSeq    uint64                 `protobuf:"varint,4,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"`            // newest log row stored
+	Leader        bool                   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                      // as in HelloRequest
+	LagMs         uint32                 `protobuf:"varint,6,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                           // age of the oldest change that the hub has not stored yet; 0: none
+	RoundTripNano int64                  `protobuf:"varint,7,opt,name=round_trip_nano,json=roundTripNano,proto3" json:"round_trip_nano,omitempty"` // of the beat before; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +536,13 @@ func (x *Beat) GetLeader() bool {
 func (x *Beat) GetLagMs() uint32 {
 	if x != nil {
 		return x.LagMs
+	}
+	return 0
+}
+
+func (x *Beat) GetRoundTripNano() int64 {
+	if x != nil {
+		return x.RoundTripNano
 	}
 	return 0
 }
@@ -728,7 +736,7 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\fcluster_name\x18\b \x01(\tR\vclusterName\x12\x19\n" +
 	"\bmask_key\x18\t \x01(\fR\amaskKey\x12*\n" +
 	"\arevoked\x18\n" +
-	" \x03(\v2\x10.link.v1.RevokedR\arevoked\"\xbb\x01\n" +
+	" \x03(\v2\x10.link.v1.RevokedR\arevoked\"\xe3\x01\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12$\n" +
 	"\x0esent_unix_nano\x18\x02 \x01(\x03R\fsentUnixNano\x12%\n" +
@@ -736,7 +744,8 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\vapplied_seq\x18\x04 \x01(\x04R\n" +
 	"appliedSeq\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
-	"\x06lag_ms\x18\x06 \x01(\rR\x05lagMs\"\xb5\x01\n" +
+	"\x06lag_ms\x18\x06 \x01(\rR\x05lagMs\x12&\n" +
+	"\x0fround_trip_nano\x18\a \x01(\x03R\rroundTripNano\"\xb5\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +

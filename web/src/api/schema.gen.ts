@@ -11,8 +11,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Says that the process runs */
+        /** Says the same as /livez */
         get: operations["healthz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/livez": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says whether the process works, or has to be started anew */
+        get: operations["livez"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1800,7 +1817,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The process runs. */
+            /** @description The process works. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1809,6 +1826,28 @@ export interface operations {
                     "application/json": components["schemas"]["Ready"];
                 };
             };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    livez: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The process works. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ready"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
         };
     };
     readyz: {

@@ -8,6 +8,7 @@ import { ClusterList } from '../features/clusters/cluster-list';
 import { SetupPage } from '../features/login/setup-page';
 import { SignInPage } from '../features/login/sign-in-page';
 import { RepositoryList } from '../features/repositories/repository-list';
+import { SettingsPage } from '../features/settings/settings-page';
 import { NoPage, Problem } from '../ui/states';
 import { Shell } from './shell';
 
@@ -69,8 +70,13 @@ export function makeRouter(queries: QueryClient) {
   });
   const clusters = createRoute({ getParentRoute: () => shell, path: '/clusters', component: ClusterList });
   const repositories = createRoute({ getParentRoute: () => shell, path: '/repositories', component: RepositoryList });
+  const settings = createRoute({ getParentRoute: () => shell, path: '/settings', component: SettingsPage });
   return createRouter({
-    routeTree: root.addChildren([signIn, setup, shell.addChildren([home, apps, app, clusters, repositories])]),
+    routeTree: root.addChildren([
+      signIn,
+      setup,
+      shell.addChildren([home, apps, app, clusters, repositories, settings]),
+    ]),
     defaultPreload: 'intent',
     defaultNotFoundComponent: NoPage,
     defaultErrorComponent: ({ error, reset }) => <Problem error={error} retry={reset} />,

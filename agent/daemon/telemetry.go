@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/agent/meter"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+	"github.com/capstan-cd/capstan/shared/trace"
+)
+
+// guardEvery is how often the loops are looked at.
+const guardEvery = 5 * time.Second
+
+// told is what the agent tells of itself.
+type told struct {
+	monitor  *run.Monitor
+	health   *telemetry.Health
+	registry *prometheus.Registry
+	meter    *meter.Meter
+	tracer   *trace.Tracer
+	stop     func() // ends the port
+}
+
+// starting is said until the agent is assembled: an API server that is away at
+// the start may take long, and is no reason to start anew.
+func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
+
+// firstLook is the name of what readiness waits for.
+const firstLook = "first look"
+
+func newTold(ctx context.Context, c Config) (*told, error) {
+	t := &told{health: telemetry.NewHealth(), stop: func() {}}
+	t.health.Ready(firstLook, starting)
+	t.monitor = run.NewMonitor(run.System{}, func(ctx context.Context, e *run.PanicError) {
+		c.Log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
+	})
+	t.health.Live("loops", func(context.Context) error {
+		if stuck := t.monitor.Stuck(); len(stuck) > 0 {
+			return fault.New(fault.Offline, "no progress in %s", strings.Join(stuck, ", "))
+		}
+		return nil
+	})
+	t.registry = telemetry.NewRegistry(t.monitor)
+	t.meter = meter.New(t.registry, true)
+	var err error
+	if t.tracer, err = trace.Setup(ctx, "capstan-agent", "", c.Log); err != nil {
+		return nil, err
+	}
+	if err = t.listen(ctx, c); err != nil {
+		t.close(ctx)
+		return nil, err
+	}
+	return t, nil
+}
+
+// listen serves health and metrics from now on, until close.
+func (t *told) listen(ctx context.Context, c Config) error {
+	if c.Listen == "" {
+		return nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fault.With(fault.Wrap(fault.Invalid, err, "the agent cannot listen on %s", c.Listen), "", "choose another port with --listen")
+	}
+	port := telemetry.Port{Registry: t.registry, Health: t.health, Profiles: c.Profiles, Log: c.Log}
+	own, cancel := context.WithCancel(t.monitor.With(context.WithoutCancel(ctx)))
+	done := make(chan struct{})
+	c.Log.InfoContext(ctx, "serving health and metrics", logkey.Address, ln.Addr().String())
+	go func() {
+		defer close(done)
+		err := run.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
+		if err != nil {
+			c.Log.ErrorContext(own, "health and metrics are not served any more", logkey.Error, err)
+		}
+	}()
+	t.stop = func() { cancel(); <-done }
+	return nil
+}
+
+// close ends what newTold began, whether the agent ran or not.
+func (t *told) close(ctx context.Context) {
+	t.stop()
+	_ = t.tracer.Stop(ctx) // the last spans are lost with their collector
+}
+
+// parts are what runs before all others.
+func (t *told) parts(c Config) []run.Part {
+	return []run.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
+		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
+			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
+		})
+	}}}
+}
+
+// figures adds what is read when somebody asks. The link is no part of
+// readiness or liveness: what was accepted is enforced without the hub.
+func (a *agent) figures() {
+	m := a.told.meter
+	a.told.health.Ready(firstLook, func(context.Context) error {
+		if !a.engine.Ready() {
+			return fault.New(fault.Offline, "the cluster has not been looked at completely since the start")
+		}
+		return nil
+	})
+	engine := func(read func(apps, objects, operations int) int) func() float64 {
+		return func() float64 { return float64(read(a.engine.Figures())) }
+	}
+	m.Figure("capstan_agent_applications", "Applications that the agent manages.", engine(func(n, _, _ int) int { return n }))
+	m.Figure("capstan_agent_objects", "Objects that the agent manages.", engine(func(_, n, _ int) int { return n }))
+	m.Figure("capstan_agent_operations_open", "Operations that run or wait.", engine(func(_, _, n int) int { return n }))
+	m.Figure("capstan_agent_outbox_records", "Records that wait to be reported.", func() float64 { return float64(a.outbox.Backlog()) })
+	m.Figure("capstan_agent_desired_seq", "Newest row of the desired log that is stored here.", func() float64 { return float64(a.store.Cursor().Seq) })
+	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the past and no change is taken.", func() float64 { return one(a.store.Rewound() != "") })
+	m.Figure("capstan_agent_lease_held", "1 while this agent holds the lease that writes need.", func() float64 { return one(a.lease.Check() == nil) })
+	m.Figure("capstan_agent_connected", "1 while the agent is connected to the hub.", func() float64 {
+		client := a.link.Load()
+		return one(client != nil && client.State().Connected)
+	})
+	m.Figure("capstan_agent_link_round_trip_seconds", "Round trip of the newest heartbeat.", func() float64 {
+		if client := a.link.Load(); client != nil {
+			return client.State().RoundTrip.Seconds()
+		}
+		return 0
+	})
+	m.Figure("capstan_agent_link_state_seconds", "Time since the link was last connected or lost.", func() float64 {
+		if client := a.link.Load(); client != nil {
+			return time.Since(client.State().Since).Seconds()
+		}
+		return 0
+	})
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// caught turns a defect in a call of the hub into one failed call.
+func (t *told) caught(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = nil, t.monitor.Caught(ctx, info.FullMethod, v)
+		}
+	}()
+	return next(ctx, req)
+}

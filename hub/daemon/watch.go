@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+	"github.com/capstan-cd/capstan/shared/trace"
+)
+
+const (
+	guardEvery = 5 * time.Second // between looks at the loops
+	pingTime   = 3 * time.Second
+)
+
+// observe makes what the hub tells of itself: metrics, health, traces.
+func (p *parts) observe(ctx context.Context) error {
+	p.monitor = run.NewMonitor(p.clock, func(ctx context.Context, e *run.PanicError) {
+		p.log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
+	})
+	p.health = telemetry.NewHealth()
+	p.health.Live("loops", func(context.Context) error {
+		if stuck := p.monitor.Stuck(); len(stuck) > 0 {
+			return fault.New(fault.Offline, "no progress in %s", strings.Join(stuck, ", "))
+		}
+		return nil
+	})
+	p.metrics = telemetry.NewRegistry(p.monitor)
+	p.meter = meter.New(p.metrics, p.cfg.Metrics.options())
+	var err error
+	p.tracer, err = trace.Setup(ctx, "capstan-hub", p.cfg.Replica, p.log)
+	p.add("watchdog", p.guard)
+	return err
+}
+
+// guard finds loops that are stuck. A database that is away is no reason to
+// restart: every loop waits for it.
+func (p *parts) guard(ctx context.Context) error {
+	away := func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, pingTime)
+		defer cancel()
+		return p.db.Ping(ctx) != nil
+	}
+	return p.monitor.Guard(ctx, guardEvery, away, func(names []string, stacks string) {
+		p.log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
+	})
+}
+
+// addLevel changes the log's level while the hub runs: SIGHUP switches to
+// debug, and back.
+func (p *parts) addLevel(level *slog.LevelVar) {
+	p.add("log level", func(ctx context.Context) error {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hup:
+				level.Set(telemetry.NextLevel(level.Level(), p.cfg.Log.level()))
+				p.log.WarnContext(ctx, "log level changed", "level", level.Level())
+			}
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Standby copies the running server and follows it by streaming replication,
+// on a port of its own, with the same roles and passwords. With waits, each
+// commit of this server waits until the standby has it on its disk; otherwise
+// the standby lags, and lacks what was committed last when this server dies.
+// The caller must Stop it.
+func (p *Postgres) Standby(ctx context.Context, waits bool) (*Postgres, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgresStart)
+	defer cancel()
+	dir, err := newScratch("standby", "")
+	if err != nil {
+		return nil, fmt.Errorf("prepare a standby: %w", err)
+	}
+	s := &Postgres{dir: dir, bin: p.bin, options: p.options, password: p.password}
+	s.options.Dir = ""
+	err = s.prepare()
+	if err == nil {
+		err = s.copyOf(ctx, p)
+	}
+	if err == nil {
+		err = s.run(ctx)
+	}
+	if err == nil {
+		name := ""
+		if waits {
+			name = "*"
+		}
+		err = p.wait(ctx, name)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a standby: %w", err), s.Stop(StopImmediate))
+	}
+	return s, nil
+}
+
+// copyOf fills the data folder from a running server, and leaves there how to
+// follow it.
+func (p *Postgres) copyOf(ctx context.Context, of *Postgres) error {
+	made, err := start(command{
+		name: "pg_basebackup", path: filepath.Join(p.bin, "pg_basebackup"), as: p.as, dir: "/",
+		args: []string{
+			"--pgdata", p.data(), "--host", of.sockets, "--port", strconv.Itoa(of.port), "--username", superuser,
+			"--checkpoint", "fast", "--wal-method", "stream", "--write-recovery-conf", "--no-sync",
+		},
+		log: p.LogFile(), orphan: syscall.SIGKILL,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-made.done:
+	case <-ctx.Done():
+		_ = made.stop(syscall.SIGKILL, 0)
+		return made.explain(fmt.Errorf("pg_basebackup: %w", ctx.Err()))
+	}
+	if made.err != nil {
+		return made.explain(fmt.Errorf("pg_basebackup: %w", made.err))
+	}
+	return nil
+}
+
+// wait says for which standbys commits wait.
+func (p *Postgres) wait(ctx context.Context, names string) error {
+	conn, err := p.super(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'"); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
+	return err
+}
+
+// Promote makes a standby the server, and returns when it takes writes. For
+// its own commits it waits for nobody.
+func (p *Postgres) Promote(ctx context.Context) error {
+	conn, err := p.super(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var done bool
+	if err := conn.QueryRow(ctx, "SELECT pg_promote()").Scan(&done); err != nil || !done {
+		return fmt.Errorf("promote the standby: done %v: %w", done, err)
+	}
+	return p.wait(ctx, "")
+}

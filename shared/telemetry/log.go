@@ -1,0 +1,92 @@
+package telemetry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/trace"
+)
+
+// NewLog makes a log in the form text or json. Its level may be changed while
+// it is used. Nothing that is logged can end its line, colour a terminal or
+// break out of its field (SEC-L1), and lines that belong to a trace say so.
+func NewLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: neutral}
+	var h slog.Handler = slog.NewTextHandler(w, options)
+	if format == "json" {
+		h = slog.NewJSONHandler(w, options)
+	}
+	return slog.New(traced{h})
+}
+
+// neutral takes control and direction characters out of texts.
+func neutral(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(Plain(v))
+	case error:
+		a.Value = slog.StringValue(Plain(v.Error()))
+	case interface{ String() string }:
+		if a.Value.Kind() == slog.KindAny {
+			a.Value = slog.StringValue(Plain(v.String()))
+		}
+	}
+	return a
+}
+
+// Plain writes what is not printable as escapes. Line ends stay: the handlers
+// escape them, and stacks need them.
+func Plain(s string) string {
+	odd := func(r rune) bool { return r == utf8.RuneError || (!unicode.IsPrint(r) && r != '\n' && r != '\t') }
+	if strings.IndexFunc(s, odd) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if odd(r) {
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// traced adds the trace that a line belongs to.
+type traced struct{ slog.Handler }
+
+// Handle writes one line.
+func (h traced) Handle(ctx context.Context, r slog.Record) error {
+	if id := trace.ID(ctx); id != "" {
+		r.AddAttrs(slog.String(logkey.Trace, id))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps the trace.
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps the trace.
+func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
+
+// Security marks a line as a security event (SEC-L2): how grave, from 1 to 5,
+// and which weakness of the CWE list was tried.
+func Security(level, cwe int) slog.Attr {
+	return slog.Group("", slog.Int(logkey.Security, level), slog.Int(logkey.CWE, cwe))
+}
+
+// NextLevel is what a signal to change the level means: debug, and from debug
+// back to the level of the configuration.
+func NextLevel(now, configured slog.Level) slog.Level {
+	if now == slog.LevelDebug {
+		return configured
+	}
+	return slog.LevelDebug
+}

@@ -1,0 +1,70 @@
+// Package telemetry is how hub and agent tell of themselves: a registry of
+// Prometheus metrics, the port that serves them together with liveness and
+// readiness, and the log. It never holds a metric of its own beyond those of
+// the process, and nothing that it serves holds a secret. Both daemons call
+// it. What always holds: its port answers while the rest of the process does
+// not, and never more than a few requests at once.
+package telemetry
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/version"
+)
+
+// NewRegistry makes a registry with what every process tells: the Go runtime,
+// the process, the build, and what the monitor knows of its loops.
+func NewRegistry(m *run.Monitor) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build(), monitored{m})
+	return r
+}
+
+func build() prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "capstan_build_info", Help: "Always 1; the labels say what runs.",
+	}, []string{"version", "revision", "goversion"})
+	g.WithLabelValues(version.Number, version.String(), runtime.Version()).Set(1)
+	return g
+}
+
+// monitored tells what a monitor knows.
+type monitored struct{ m *run.Monitor }
+
+// The metrics of monitored.
+func panicsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("capstan_panics_total", "Defects that were caught; each should be reported.", []string{"where"}, nil)
+}
+
+func loopsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("capstan_loops", "Work loops that are watched, by whether they go on.", []string{"state"}, nil)
+}
+
+// Describe names the metrics.
+func (monitored) Describe(ch chan<- *prometheus.Desc) {
+	ch <- panicsDesc()
+	ch <- loopsDesc()
+}
+
+// Collect reads them.
+func (c monitored) Collect(ch chan<- prometheus.Metric) {
+	panics := c.m.Panics()
+	if len(panics) == 0 {
+		panics = map[string]int64{"none": 0} // so that an alert can see the first one as an increase
+	}
+	for where, n := range panics {
+		ch <- prometheus.MustNewConstMetric(panicsDesc(), prometheus.CounterValue, float64(n), where)
+	}
+	stuck := len(c.m.Stuck())
+	ch <- prometheus.MustNewConstMetric(loopsDesc(), prometheus.GaugeValue, float64(max(0, c.m.Loops()-stuck)), "going")
+	ch <- prometheus.MustNewConstMetric(loopsDesc(), prometheus.GaugeValue, float64(stuck), "stuck")
+}
+
+// Seconds are the buckets of durations from a millisecond to minutes.
+func Seconds() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+}

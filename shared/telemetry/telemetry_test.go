@@ -1,0 +1,113 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+)
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	hostile := []string{
+		"x\nlevel=ERROR msg=forged", "x\r\n{\"level\":\"ERROR\"}", `x","level":"ERROR`, "\x1b[31mred\x1b[0m", "\x9b31m", "\u202eevil", "\u2028line", "\x00", "a\xffb",
+	}
+	for _, format := range []string{"text", "json"} {
+		t.Run("SEC-L1 nothing that is logged ends its line, colours a terminal or breaks out of its field: "+format, func(t *testing.T) {
+			t.Parallel()
+			for _, text := range hostile {
+				var out bytes.Buffer
+				log := telemetry.NewLog(&out, format, slog.LevelInfo)
+				log.With(logkey.User, text).Info("signed in", logkey.Name, text, logkey.Error, errors.New(text), slog.Group("g", logkey.Reason, text))
+				line := out.String()
+				if strings.Count(line, "\n") != 1 || strings.ContainsAny(line, "\x1b\x00\r\u202e\u2028\u009b") {
+					t.Errorf("%q became %q", text, line)
+				}
+				if format != "json" {
+					continue
+				}
+				var fields map[string]any
+				if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["level"] != "INFO" || fields["msg"] != "signed in" {
+					t.Errorf("%q became %q: %v", text, line, err)
+				}
+			}
+		})
+	}
+	t.Run("OBS-08 the level changes while the log is used", func(t *testing.T) {
+		t.Parallel()
+		var out bytes.Buffer
+		level := new(slog.LevelVar)
+		log := telemetry.NewLog(&out, "text", level)
+		log.Debug("one")
+		level.Set(telemetry.NextLevel(level.Level(), slog.LevelWarn))
+		log.Debug("two")
+		level.Set(telemetry.NextLevel(level.Level(), slog.LevelWarn))
+		log.Info("three")
+		if s := out.String(); strings.Contains(s, "one") || !strings.Contains(s, "two") || strings.Contains(s, "three") {
+			t.Errorf("%s", s)
+		}
+	})
+}
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	b, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, string(b)
+}
+
+func TestPort(t *testing.T) {
+	t.Parallel()
+	m := run.NewMonitor(run.System{}, nil)
+	h := telemetry.NewHealth()
+	port := telemetry.Port{Registry: telemetry.NewRegistry(m), Health: h, Log: slog.New(slog.DiscardHandler)}
+	handler := port.Handler()
+	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
+		if code, body := get(t, handler, path); code != http.StatusOK || body != "ok\n" {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
+	t.Run("OBS-09 profiles are served only where they were asked for", func(t *testing.T) {
+		if code, _ := get(t, handler, "/debug/pprof/"); code != http.StatusNotFound {
+			t.Errorf("answered %d", code)
+		}
+		port.Profiles = true
+		if code, _ := get(t, port.Handler(), "/debug/pprof/goroutine?debug=1"); code != http.StatusOK {
+			t.Errorf("answered %d", code)
+		}
+	})
+	t.Run("readiness names what is missing, without what only a log may say", func(t *testing.T) {
+		h.Ready("database", func(context.Context) error {
+			return fault.Wrap(fault.Offline, errors.New("dial postgres://u:hunter2@x"), "the database cannot be reached")
+		})
+		h.Ready("broken", func(context.Context) error { panic("hunter2") })
+		code, body := get(t, handler, "/readyz")
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "database: the database cannot be reached") || strings.Contains(body, "hunter2") {
+			t.Errorf("%d %q", code, body)
+		}
+		if code, _ := get(t, handler, "/livez"); code != http.StatusOK {
+			t.Error("a database that is away must not restart the process")
+		}
+	})
+	t.Run("FT-H8 caught defects are counted", func(t *testing.T) {
+		_ = run.Safely(m.With(t.Context()), "render", func(context.Context) error { panic("x") })
+		if _, body := get(t, handler, "/metrics"); !strings.Contains(body, `capstan_panics_total{where="render"} 1`) || !strings.Contains(body, "capstan_build_info{") {
+			t.Errorf("%.2000s", body)
+		}
+	})
+}
