@@ -23,6 +23,10 @@ type ActionRequest struct {
 	ID     string // of this wish
 	Name   string
 	Params map[string]string
+
+	Project     string // of the application
+	Limits      ProjectSpec
+	Destination Destination // that the limits are read for
 }
 
 // An ActionChange is an object that an action wrote.

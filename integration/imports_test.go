@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"hub":          {"shared/fault", "shared/manifest", "shared/health"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
+	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},

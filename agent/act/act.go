@@ -34,8 +34,8 @@ type Cluster interface {
 	// Read gives a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
 	// Act reads the object, asks do what is to be changed, and writes that.
-	// The id marks what is created.
-	Act(ctx context.Context, app, id string, key manifest.Key, version string,
+	// What is created is marked with the wish's id, and within its limits.
+	Act(ctx context.Context, wish *linkv1.RunActionRequest, key manifest.Key,
 		do func(ctx context.Context, live *manifest.Object) ([]action.Change, error)) ([]*manifest.Object, error)
 }
 
@@ -164,7 +164,7 @@ func (s *Server) once(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.
 	if err != nil {
 		return nil, err
 	}
-	written, err := s.cluster.Act(ctx, r.GetObject().GetAppId(), r.GetId(), key, r.GetObject().GetVersion(),
+	written, err := s.cluster.Act(ctx, r, key,
 		func(ctx context.Context, live *manifest.Object) ([]action.Change, error) {
 			seen := blind(live)
 			changes, err := s.actions.Run(ctx, seen.Object, r.GetAction(), r.GetParams())

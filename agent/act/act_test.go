@@ -34,13 +34,13 @@ func (c *cluster) Read(_ context.Context, k manifest.Key, _ string) (*manifest.O
 	return manifest.FromCanonical([]byte(c.objects[k.Kind]))
 }
 
-func (c *cluster) Act(ctx context.Context, _, _ string, k manifest.Key, version string, do func(context.Context, *manifest.Object) ([]action.Change, error)) ([]*manifest.Object, error) {
+func (c *cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, k manifest.Key, do func(context.Context, *manifest.Object) ([]action.Change, error)) ([]*manifest.Object, error) {
 	c.acts.Add(1)
 	if c.enter != nil {
 		c.once.Do(func() { close(c.began) })
 		<-c.enter
 	}
-	live, err := c.Read(ctx, k, version)
+	live, err := c.Read(ctx, k, r.GetObject().GetVersion())
 	if err != nil {
 		return nil, err
 	}

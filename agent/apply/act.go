@@ -7,9 +7,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -21,27 +21,37 @@ const (
 	actTries      = 4                    // if somebody else changes the object meanwhile
 )
 
+// A Wish is an action that is to be done with one object.
+type Wish struct {
+	Application string
+	ID          string // marks what is created
+	Object      manifest.Key
+	Version     string
+	Project     string
+	Limits      *linkv1.Limits // of the project as it is now; nil: those of the application's newest state
+}
+
 // Act reads an object of an application, asks do what is to be changed, and
 // writes that. Nothing is written unless all of it is permitted. It gives what
 // was written. If somebody changes the object meanwhile, do is asked again.
-func (e *Engine) Act(ctx context.Context, id, mark string, gvk schema.GroupVersionKind, namespace, name string,
+func (e *Engine) Act(ctx context.Context, w Wish,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
 	e.mu.RLock()
-	a := e.apps[id]
+	a := e.apps[w.Application]
 	e.mu.RUnlock()
 	if a == nil {
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
-	at := acting{e: e, a: a, mark: mark, key: manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}}
-	gvr, namespaced, err := e.Mapper.Find(ctx, gvk)
+	at := acting{Wish: w, e: e, a: a, key: w.Object}
+	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
 	if err != nil {
 		return nil, explain(err, at.key, "find")
 	}
 	if err := e.Guard.writes(at.key, namespaced); err != nil {
 		return nil, err
 	}
-	at.place = place{resource: gvr, namespace: namespace, name: name}
+	at.place = place{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
 	for try := 1; ; try++ {
 		live, err := e.kube.get(ctx, at.place)
 		if err != nil {
@@ -64,9 +74,10 @@ func (e *Engine) Act(ctx context.Context, id, mark string, gvk schema.GroupVersi
 
 // acting is one action under way.
 type acting struct {
+	Wish
+
 	e     *Engine
 	a     *app
-	mark  string
 	key   manifest.Key
 	place place
 }
@@ -128,7 +139,7 @@ func (t acting) all(ctx context.Context, live *manifest.Object, changes []action
 func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, error) {
 	o := &manifest.Object{Object: c.Object}
 	if o.GetName() == "" { // one action gives one name, however often it is sent
-		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.mark), n))
+		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.ID), n))
 		o.SetGenerateName("")
 	}
 	key := manifest.KeyOf(o)
@@ -140,19 +151,29 @@ func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, 
 		o.SetNamespace("")
 		key = manifest.KeyOf(o)
 	}
-	t.a.mu.Lock()
-	err = t.a.permits(key, namespaced)
-	t.a.mu.Unlock()
-	if err != nil {
+	if err := t.within(key, namespaced); err != nil {
 		return making{}, err
 	}
 	notes := o.GetAnnotations()
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes[actAnnotation] = t.mark
+	notes[actAnnotation] = t.ID
 	o.SetAnnotations(notes)
 	return making{place{gvr, key.Namespace, key.Name}, o}, nil
+}
+
+// within checks a new object against the cluster's owner and the project.
+func (t acting) within(key manifest.Key, namespaced bool) error {
+	if t.Limits == nil {
+		t.a.mu.Lock()
+		defer t.a.mu.Unlock()
+		return t.a.permits(key, namespaced)
+	}
+	if err := t.e.Guard.writes(key, namespaced); err != nil {
+		return err
+	}
+	return permit(t.Limits, t.Project, key, namespaced)
 }
 
 // shortMark is the end of an id, which differs most.
@@ -166,7 +187,7 @@ func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) 
 		return out, explain(err, manifest.KeyOf(m.object), "create")
 	}
 	live, look := t.e.kube.get(ctx, m.place)
-	if look == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.mark {
+	if look == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
 		return live, nil
 	}
 	return nil, fault.With(fault.New(fault.Conflict, "the action would create it, and it is there already"), manifest.KeyOf(m.object).Describe(), "run the action again later")

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -216,11 +217,12 @@ func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(ma
 }
 
 // Act reads an object and changes it as do says.
-func (c cluster) Act(ctx context.Context, app, id string, key manifest.Key, version string,
+func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
-	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
-	return c.a.engine.Act(ctx, app, id, gvk, key.Namespace, key.Name, do)
+	return c.a.engine.Act(ctx, apply.Wish{
+		Application: r.GetObject().GetAppId(), ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
+	}, do)
 }
 
 // Refresh compares anew.

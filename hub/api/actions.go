@@ -54,7 +54,7 @@ func (s *Server) RunResourceAction(ctx context.Context, r gen.RunResourceActionR
 		a.Params[p.Name] = p.Value
 	}
 	by := callerOf(ctx)
-	on, err := s.Catalog.BeginAction(ctx, by, r.Namespace, r.Name, ref, a)
+	on, a, err := s.Catalog.BeginAction(ctx, by, r.Namespace, r.Name, ref, a)
 	if err != nil {
 		return nil, err
 	}

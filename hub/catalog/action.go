@@ -31,9 +31,9 @@ func (c *Catalog) Actions(ctx context.Context, by hub.Caller, namespace, name st
 
 // BeginAction checks that the caller may run an action on a live object of an
 // application and records that they do, before anything is asked of a cluster.
-func (c *Catalog) BeginAction(ctx context.Context, by hub.Caller, namespace, name string, want hub.ObjectRef, a hub.ActionRequest) (View, error) {
-	var v View
-	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+// The request comes back with the limits of the project.
+func (c *Catalog) BeginAction(ctx context.Context, by hub.Caller, namespace, name string, want hub.ObjectRef, a hub.ActionRequest) (v View, _ hub.ActionRequest, err error) {
+	err = c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		app, err := w.forWrite(ctx, namespace, name, actionRight(want, a.Name))
 		if err != nil {
 			return err
@@ -49,10 +49,31 @@ func (c *Catalog) BeginAction(ctx context.Context, by hub.Caller, namespace, nam
 		if v.On == nil {
 			return fault.With(fault.New(fault.Conflict, "its destination stands for no cluster"), "application "+title(namespace, name), "its conditions say why")
 		}
+		if err := w.limit(ctx, &a, v); err != nil {
+			return err
+		}
 		w.note(actionRight(want, a.Name), access.Applications, objectOf(app), "asked", nil, actionDetail(want, a, nil))
 		return nil
 	})
-	return v, err
+	return v, a, err
+}
+
+// limit adds what the project permits now: the cluster may know an older state.
+func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error {
+	p, err := w.Tx.Project(ctx, on.Project)
+	if err != nil {
+		return fault.With(err, "application "+title(on.Namespace, on.Name), "")
+	}
+	spec, err := hub.DecodeSpec(on.Spec)
+	if err != nil {
+		return err
+	}
+	a.Project, a.Destination = p.Name, hub.Destination{Name: on.On.Name, Server: on.On.Server}
+	if spec.Destination.Server != "" {
+		a.Destination.Server = spec.Destination.Server
+	}
+	a.Limits, err = hub.DecodeProject(p.Spec)
+	return err
 }
 
 // EndAction records what became of an action.

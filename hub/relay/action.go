@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -55,7 +56,10 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	}
 	ctx, cancel := context.WithTimeout(ctx, actFor)
 	defer cancel()
-	request := &linkv1.RunActionRequest{Id: a.ID, Object: actionObject(app, o), Action: a.Name, Params: a.Params}
+	request := &linkv1.RunActionRequest{
+		Id: a.ID, Object: actionObject(app, o), Action: a.Name, Params: a.Params,
+		Project: a.Project, Limits: plan.Limits(a.Destination, a.Limits),
+	}
 	reply, err := linkv1.NewActsClient(conn).RunAction(ctx, request)
 	if lost(err) {
 		request.Recall = true

@@ -348,7 +348,11 @@ spec:
 		if err := s.Connected(within(t, time.Minute), "in-cluster"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := run(s.API, "restart", "Deployment", "web"); err != nil {
+		err = harness.Eventually(within(t, time.Minute), func(context.Context) error { // until the hub knows of the new session
+			_, err := run(s.API, "restart", "Deployment", "web")
+			return err
+		})
+		if err != nil {
 			t.Error(err)
 		}
 	})

@@ -344,6 +344,8 @@ type RunActionRequest struct {
 	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	Params        map[string]string      `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Recall        bool                   `protobuf:"varint,5,opt,name=recall,proto3" json:"recall,omitempty"` // only say what became of it
+	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`  // of the project as it is now; what is created must be within
+	Project       string                 `protobuf:"bytes,7,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +413,20 @@ func (x *RunActionRequest) GetRecall() bool {
 		return x.Recall
 	}
 	return false
+}
+
+func (x *RunActionRequest) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *RunActionRequest) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
 }
 
 type RunActionResponse struct {
@@ -545,7 +561,7 @@ var File_link_v1_actions_proto protoreflect.FileDescriptor
 
 const file_link_v1_actions_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/actions.proto\x12\alink.v1\"\x9b\x01\n" +
+	"\x15link/v1/actions.proto\x12\alink.v1\x1a\x15link/v1/desired.proto\"\x9b\x01\n" +
 	"\fActionObject\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
@@ -568,13 +584,15 @@ const file_link_v1_actions_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12#\n" +
-	"\rdefault_value\x18\x04 \x01(\tR\fdefaultValue\"\xfb\x01\n" +
+	"\rdefault_value\x18\x04 \x01(\tR\fdefaultValue\"\xbe\x02\n" +
 	"\x10RunActionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x06object\x18\x02 \x01(\v2\x15.link.v1.ActionObjectR\x06object\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12=\n" +
 	"\x06params\x18\x04 \x03(\v2%.link.v1.RunActionRequest.ParamsEntryR\x06params\x12\x16\n" +
-	"\x06recall\x18\x05 \x01(\bR\x06recall\x1a9\n" +
+	"\x06recall\x18\x05 \x01(\bR\x06recall\x12'\n" +
+	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12\x18\n" +
+	"\aproject\x18\a \x01(\tR\aproject\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
@@ -614,6 +632,7 @@ var file_link_v1_actions_proto_goTypes = []any{
 	(*RunActionResponse)(nil),   // 6: link.v1.RunActionResponse
 	(*ActionChange)(nil),        // 7: link.v1.ActionChange
 	nil,                         // 8: link.v1.RunActionRequest.ParamsEntry
+	(*Limits)(nil),              // 9: link.v1.Limits
 }
 var file_link_v1_actions_proto_depIdxs = []int32{
 	0, // 0: link.v1.ListActionsRequest.object:type_name -> link.v1.ActionObject
@@ -621,16 +640,17 @@ var file_link_v1_actions_proto_depIdxs = []int32{
 	4, // 2: link.v1.OfferedAction.params:type_name -> link.v1.ActionParam
 	0, // 3: link.v1.RunActionRequest.object:type_name -> link.v1.ActionObject
 	8, // 4: link.v1.RunActionRequest.params:type_name -> link.v1.RunActionRequest.ParamsEntry
-	7, // 5: link.v1.RunActionResponse.changes:type_name -> link.v1.ActionChange
-	1, // 6: link.v1.Acts.ListActions:input_type -> link.v1.ListActionsRequest
-	5, // 7: link.v1.Acts.RunAction:input_type -> link.v1.RunActionRequest
-	2, // 8: link.v1.Acts.ListActions:output_type -> link.v1.ListActionsResponse
-	6, // 9: link.v1.Acts.RunAction:output_type -> link.v1.RunActionResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	9, // 5: link.v1.RunActionRequest.limits:type_name -> link.v1.Limits
+	7, // 6: link.v1.RunActionResponse.changes:type_name -> link.v1.ActionChange
+	1, // 7: link.v1.Acts.ListActions:input_type -> link.v1.ListActionsRequest
+	5, // 8: link.v1.Acts.RunAction:input_type -> link.v1.RunActionRequest
+	2, // 9: link.v1.Acts.ListActions:output_type -> link.v1.ListActionsResponse
+	6, // 10: link.v1.Acts.RunAction:output_type -> link.v1.RunActionResponse
+	9, // [9:11] is the sub-list for method output_type
+	7, // [7:9] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_actions_proto_init() }
@@ -638,6 +658,7 @@ func file_link_v1_actions_proto_init() {
 	if File_link_v1_actions_proto != nil {
 		return
 	}
+	file_link_v1_desired_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
