@@ -13,12 +13,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
 	actManager    = "-act"               // behind the field manager's name
 	actAnnotation = "capstan.dev/action" // on what an action created: its id
-	actTries      = 4                    // if somebody else changes the object meanwhile
+	actTries      = 12                   // if somebody else changes the object meanwhile
 )
 
 // A Wish is an action that is to be done with one object.
@@ -68,6 +69,9 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 		written, err := at.all(ctx, live, changes)
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
 			return written, at.partly(err, len(written), len(changes))
+		}
+		if run.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
+			return nil, at.partly(err, 0, len(changes))
 		}
 	}
 }

@@ -253,6 +253,8 @@ func TestActionsOnStatus(t *testing.T) {
 		}
 	})
 	t.Run("HLT-24 a bundled rule judges the object", func(t *testing.T) {
-		w.resource(nameOf("Rollout", w.namespace, "web"), func(r *linkv1.Resource) bool { return r.GetHealth() == "Progressing" && strings.Contains(r.GetMessage(), "spec update to be observed") })
+		w.resource(nameOf("Rollout", w.namespace, "web"), func(r *linkv1.Resource) bool {
+			return r.GetHealth() == "Progressing" && strings.Contains(r.GetMessage(), "spec update to be observed")
+		})
 	})
 }
