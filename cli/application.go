@@ -20,7 +20,7 @@ const defaultNamespace = "argocd"
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
 // appName splits "namespace/name" or "name".
@@ -223,9 +223,12 @@ func treeTable(tree client.Tree) table {
 
 func (a *app) appSync() *cobra.Command {
 	var req client.SyncRequest
-	var prune, dryRun, force, skipHooks, async bool
-	var revision, reason string
-	var options, resources []string
+	var prune, dryRun, force, skipHooks, async, preview, yes, retryRefresh bool
+	var revision, reason, local, strategy string
+	var retryLimit int64
+	var retryDuration, retryMax string
+	var options, resources, infos, revisions []string
+	var positions []int
 	var w waiting
 	c := a.one("sync NAME", "Apply what Git says to the cluster, and wait for it", "  capstan app sync shop\n  capstan app sync shop --prune --reason 'release 42'",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
@@ -235,10 +238,26 @@ func (a *app) appSync() *cobra.Command {
 			}
 			req = client.SyncRequest{
 				Prune: ref(prune), DryRun: ref(dryRun), Force: ref(force), SkipHooks: ref(skipHooks),
-				Revision: ref(revision), Reason: ref(reason), SyncOptions: list(options), Resources: selected,
+				Revision: ref(revision), Reason: ref(reason), SyncOptions: list(options), Resources: selected, Revisions: list(revisions),
+			}
+			if len(positions) > 0 {
+				req.SourcePositions = &positions
+			}
+			if err := fillSync(&req, infos, local, strategy); err != nil {
+				return err
+			}
+			if retryLimit != 0 || retryDuration != "" || retryMax != "" || retryRefresh {
+				if err := fillRetry(&req, retryLimit, retryDuration, retryMax, retryRefresh); err != nil {
+					return err
+				}
 			}
 			if err := a.awaitTarget(cmd.Context(), api, namespace, name, w); err != nil {
 				return err
+			}
+			if preview {
+				if done, err := a.preview(cmd, api, namespace, name, yes); done || err != nil {
+					return err
+				}
 			}
 			op, raw, err := call[client.Operation](api.SyncApplication(cmd.Context(), namespace, name, nil, req))
 			if err != nil {
@@ -255,36 +274,24 @@ func (a *app) appSync() *cobra.Command {
 	f.BoolVar(&dryRun, "dry-run", false, "ask the cluster what would happen, change nothing")
 	f.BoolVar(&force, "force", false, "replace what cannot be changed in place")
 	f.BoolVar(&skipHooks, "skip-hooks", false, "apply without hooks")
-	f.StringVar(&revision, "revision", "", "only if the target stands at this revision")
+	f.StringVar(&revision, "revision", "", "apply this revision instead of the target's")
+	f.StringSliceVar(&revisions, "revisions", nil, "revisions for several sources")
+	f.IntSliceVar(&positions, "source-positions", nil, "which sources --revisions are for, from 1")
+	f.StringVar(&local, "local", "", "apply the manifests of this file or directory instead of Git's")
+	f.StringVar(&strategy, "strategy", "", "apply (no hooks) or hook")
+	f.StringSliceVar(&infos, "info", nil, "kept with the operation: name=value")
+	f.BoolVar(&preview, "preview-changes", false, "show the difference and ask before anything is applied")
+	f.BoolVarP(&yes, "yes", "y", false, "with --preview-changes: do not ask")
+	f.Int64Var(&retryLimit, "retry-limit", 0, "how often a failure is tried again; -1: without end")
+	f.StringVar(&retryDuration, "retry-backoff-duration", "", "first pause before a retry, such as 5s")
+	f.StringVar(&retryMax, "retry-backoff-max-duration", "", "longest pause before a retry, such as 3m")
+	f.BoolVar(&retryRefresh, "retry-refresh", false, "resolve the revision anew before each retry")
 	f.StringVar(&reason, "reason", "", "kept in the history")
 	f.StringSliceVar(&options, "sync-option", nil, "such as Replace=true")
 	f.StringSliceVar(&resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name")
 	f.BoolVar(&async, "async", false, "do not wait")
 	w.flags(f)
 	return c
-}
-
-// selectors reads "group:kind:namespace/name".
-func selectors(given []string) (*[]client.ResourceSelector, error) {
-	if len(given) == 0 {
-		return nil, nil
-	}
-	var out []client.ResourceSelector
-	for _, s := range given {
-		parts := strings.SplitN(s, ":", 3)
-		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)}
-		}
-		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
-		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
-			if ns == "" || n == "" {
-				return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)}
-			}
-			sel.Namespace, sel.Name = ref(ns), n
-		}
-		out = append(out, sel)
-	}
-	return &out, nil
 }
 
 func (a *app) appWait() *cobra.Command {
@@ -354,28 +361,6 @@ func lines(object *client.AnyObject) (string, error) {
 	}
 	b, err := yaml.JSONToYAML(*object)
 	return string(b), err
-}
-
-func (a *app) appHistory() *cobra.Command {
-	return a.one("history NAME", "List what was deployed, newest first", "  capstan app history shop\n  capstan app history shop -o json",
-		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			h, raw, err := call[struct {
-				Items []client.HistoryEntry `json:"items"`
-			}](api.GetHistory(cmd.Context(), namespace, name, nil))
-			if err != nil {
-				return err
-			}
-			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
-			for _, e := range h.Items {
-				by := deref(deref(e.InitiatedBy).Username)
-				if deref(deref(e.InitiatedBy).Automated) {
-					by = "automation"
-				}
-				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
-				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
-			}
-			return a.print(raw, t)
-		})
 }
 
 func (a *app) appRollback() *cobra.Command {
@@ -455,38 +440,6 @@ func (a *app) appManifests() *cobra.Command {
 			}
 			return nil
 		})
-}
-
-func (a *app) appDelete() *cobra.Command {
-	var yes, wait bool
-	var cascade string
-	var w waiting
-	c := a.one("delete NAME", "Delete an application, with its objects if cascade", "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes",
-		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			var params client.DeleteApplicationParams
-			if cascade != "" {
-				v, err := strconv.ParseBool(cascade)
-				if err != nil {
-					return usageError{fmt.Errorf("--cascade is true or false, not %q", cascade)}
-				}
-				params.Cascade = &v
-			}
-			if err := a.confirm(yes, "Delete application "+name+"?"); err != nil {
-				return err
-			}
-			if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, &params)); err != nil {
-				return err
-			}
-			if !wait {
-				return nil
-			}
-			return a.awaitGone(cmd.Context(), api, namespace, name, w)
-		})
-	c.Flags().StringVar(&cascade, "cascade", "", "true: its objects go too; false: they stay (default: as its finalizer says)")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&wait, "wait", true, "wait until it is gone")
-	w.flags(c.Flags())
-	return c
 }
 
 // confirm asks before something is destroyed.

@@ -74,6 +74,25 @@ type Attachment struct {
 	Readyz       string // "ok", or what the cluster's API server said
 	Address      string
 	At           time.Time
+	Lease        time.Duration // how long it counts unless it is seen again; zero: 30 s
+}
+
+// A Placement says which replica holds the agent of a cluster. Of two for one
+// cluster, that with the higher fence is the newer one.
+type Placement struct {
+	Tenant  TenantID
+	Cluster ClusterID
+	Replica string
+	Session string // empty: the agent has detached
+	Fence   int64
+}
+
+// A Replica is one process of the hub.
+type Replica struct {
+	ID       string // of this process; never used again
+	Name     string // that the operator gave, or the machine's
+	Address  string // host:port at which other replicas reach it; empty: none
+	Draining bool   // it is about to stop and wants no new work
 }
 
 // A Sighting says that an attachment was alive at a time.

@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -198,6 +199,8 @@ type ApplicationStatus struct {
 	// PlannedGeneration is the generation that the newest desired state was
 	// planned for; behind Generation means that a change of spec waits.
 	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
+	// PlannedProject is the version of the project that it was planned for.
+	PlannedProject int64 `json:"plannedProject,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.
@@ -281,76 +284,6 @@ type Input struct {
 	Hash   string    `json:"h,omitempty"`
 }
 
-// An Operation is one run of the sync engine for one application.
-type Operation struct {
-	ID          OperationID      `json:"id"`
-	Application ApplicationID    `json:"application"`
-	Cluster     ClusterID        `json:"cluster"`
-	Kind        OperationKind    `json:"kind"`
-	Snapshot    SnapshotID       `json:"snapshot"`
-	Revision    string           `json:"revision"`
-	Fence       int64            `json:"fence"` // the application's generation when it was made
-	Options     OperationOptions `json:"options"`
-	Initiator   Initiator        `json:"initiator"`
-	Reason      string           `json:"reason,omitempty"`
-	Phase       Phase            `json:"phase"`
-	Message     string           `json:"message,omitempty"`
-	Results     []ObjectResult   `json:"results,omitempty"`
-	Attempt     int              `json:"attempt"` // 0 for the first try
-	RetryAt     *time.Time       `json:"retryAt,omitempty"`
-	CreatedAt   time.Time        `json:"createdAt"`
-	StartedAt   *time.Time       `json:"startedAt,omitempty"`
-	FinishedAt  *time.Time       `json:"finishedAt,omitempty"`
-	HealthyAt   *time.Time       `json:"healthyAt,omitempty"`
-	Deadline    time.Time        `json:"deadline"`
-	// Trace is what the operation continues; it travels to the agent and is
-	// not stored.
-	Trace string `json:"-"`
-}
-
-// OperationKind says what an operation is for.
-type OperationKind string
-
-// The kinds of operation.
-const (
-	SyncOperation     OperationKind = "sync"
-	RollbackOperation OperationKind = "rollback"
-	DeleteOperation   OperationKind = "delete"
-)
-
-// OperationOptions are what a person or a policy asked for.
-type OperationOptions struct {
-	Prune       bool     `json:"prune,omitempty"`
-	DryRun      bool     `json:"dryRun,omitempty"`
-	SkipHooks   bool     `json:"skipHooks,omitempty"` // strategy "apply"
-	Force       bool     `json:"force,omitempty"`
-	SyncOptions []string `json:"syncOptions,omitempty"` // as in spec.syncPolicy.syncOptions
-	Resources   []string `json:"resources,omitempty"`   // "group:kind:namespace/name" or "group:kind:name"; empty: all
-	Retry       *Retry   `json:"retry,omitempty"`
-	Infos       []Info   `json:"infos,omitempty"`
-}
-
-// An Initiator is who started something.
-type Initiator struct {
-	Username  string `json:"username,omitempty"`
-	Automated bool   `json:"automated,omitempty"`
-}
-
-// An ObjectResult is the outcome for one object in one operation (APP-16).
-type ObjectResult struct {
-	Group     string `json:"group"`
-	Version   string `json:"version"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	Status    string `json:"status"` // Synced, SyncFailed, Pruned, PruneSkipped
-	Message   string `json:"message,omitempty"`
-	HookType  string `json:"hookType,omitempty"`
-	HookPhase string `json:"hookPhase,omitempty"`
-	SyncPhase string `json:"syncPhase,omitempty"`
-	Wave      int32  `json:"wave,omitempty"`
-}
-
 // A Resource is one node of an application's tree as the agent last saw it.
 type Resource struct {
 	Cluster       ClusterID     `json:"-"`
@@ -389,84 +322,6 @@ type HistoryEntry struct {
 	Reason      string          `json:"reason,omitempty"`
 	StartedAt   time.Time       `json:"deployStartedAt"`
 	DeployedAt  time.Time       `json:"deployedAt"`
-}
-
-// A User is a local account of one tenant.
-type User struct {
-	ID        UserID    `json:"id"`
-	Tenant    TenantID  `json:"-"`
-	Name      string    `json:"name"`
-	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
-	Disabled  bool      `json:"disabled,omitempty"`
-	CreatedAt time.Time `json:"createdAt"`
-}
-
-// The roles of the first release.
-const (
-	RolePlatformAdmin = "platform-admin"
-	RoleTenantAdmin   = "tenant-admin"
-	RoleReadOnly      = "readonly"
-)
-
-// A Caller is who is calling, as identity found out.
-type Caller struct {
-	Tenant     TenantID
-	TenantName string
-	User       UserID
-	Username   string
-	Roles      []string
-	Via        string // "session", "token", "setup", "system"
-	Credential string // id of the session or token, for the audit record
-	Address    string // remote address
-	Request    RequestID
-	Once       Once // set where the request must take effect at most once
-}
-
-// A Once is a request that its caller may send again under the same key.
-type Once struct {
-	Key     string // empty: there is none
-	Attempt string // tells this try from others of the same request
-}
-
-// An AuditRecord is one write, or one refused write. Records of a tenant are
-// numbered without gaps and chained by hash.
-type AuditRecord struct {
-	Seq      int64           `json:"seq"`
-	At       time.Time       `json:"at"`
-	Actor    string          `json:"actor"`
-	Via      string          `json:"via"`
-	Address  string          `json:"address,omitempty"`
-	Action   string          `json:"action"`   // create, update, delete, sync …
-	Resource string          `json:"resource"` // applications, projects …
-	Object   string          `json:"object"`   // project/name or name
-	Result   string          `json:"result"`   // allowed, denied
-	Reason   string          `json:"reason,omitempty"`
-	Detail   json.RawMessage `json:"detail,omitempty"` // masked before and after
-	Request  RequestID       `json:"request,omitempty"`
-	Prev     []byte          `json:"prev"`
-	Hash     []byte          `json:"hash"`
-}
-
-// An Enrolment is a one-use invitation for an agent.
-type Enrolment struct {
-	ID        EnrolmentID `json:"id"`
-	Tenant    TenantID    `json:"-"`
-	Cluster   ClusterID   `json:"cluster"`
-	Prefix    string      `json:"prefix"` // first characters of the token, to find it again
-	ExpiresAt time.Time   `json:"expiresAt"`
-	UsedAt    *time.Time  `json:"usedAt,omitempty"`
-	CreatedBy string      `json:"createdBy"`
-	Attempts  []Attempt   `json:"attempts,omitempty"`
-}
-
-// An Attempt is one use of a join token and how far it came.
-type Attempt struct {
-	At      time.Time `json:"at"`
-	Address string    `json:"address"`
-	Stage   string    `json:"stage"` // token, expired, used, version, csr, store, issued
-	// Message and AgentVersion go into the cluster's Refusal alone.
-	Message      string `json:"-"`
-	AgentVersion string `json:"-"`
 }
 
 // A Change is one step of the feed of a tenant.
@@ -508,6 +363,30 @@ type LogHead struct {
 	Held        bool // the hub as a whole waits for an admin, so nothing may be deleted anywhere
 }
 
+// A LogPlace is how far a stream has read the desired log of a cluster.
+type LogPlace struct {
+	Cluster ClusterID
+	After   int64   // rows after this one are wanted
+	Known   LogHead // end of the log as the stream last saw it; zero: it saw none
+}
+
+// A LogPage is what follows a place, and the end of the log at that moment. A
+// log may have lost the end that was known, and hold other rows with the same
+// numbers: a database that failed over to a standby may lack the last commits.
+type LogPage struct {
+	Head LogHead
+	Rows []LogRow
+	Lost bool
+}
+
+// A LogAck says how far an agent has stored its log, and with a receipt that
+// it holds the very same states.
+type LogAck struct {
+	Cluster ClusterID
+	Seq     int64
+	Receipt *Receipt
+}
+
 // A Tombstone asks for the deletion of one object. Only a complete snapshot
 // that no longer has the object, or the deletion of its application, makes one.
 type Tombstone struct {
@@ -536,6 +415,13 @@ type Observation struct {
 	Bounded      bool  // only Buckets were compared, and only they are swept
 	Buckets      []uint16
 	Sums         *Sums // what the agent holds; nil: it does not ask for a comparison
+}
+
+// Passing says whether the report tells of live state alone, which the agent
+// can tell again. What ended cannot be told again.
+func (o Observation) Passing() bool {
+	return len(o.Operations) == 0 && len(o.Closed) == 0 &&
+		!slices.ContainsFunc(o.Applications, func(a ApplicationObservation) bool { return a.Gone })
 }
 
 // An ApplicationObservation is what an agent says of a whole application.

@@ -79,7 +79,8 @@ type SetupLink struct {
 
 // A SyncRequest is a person's wish to synchronise an application.
 type SyncRequest struct {
-	Revision  string // empty: the newest of the target revision
+	Override  *Override // nil: the newest of the target revision
+	Local     *Local    // manifests that came with the request
 	Options   OperationOptions
 	Initiator Initiator
 	Reason    string

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -48,11 +49,22 @@ func NormalizeRepoURL(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p := repoPath(u.EscapedPath())
+	p := u.EscapedPath()
 	if slices.Contains(foldingHosts(), host) {
 		p = strings.ToLower(p)
 	}
-	return repoScheme(u.Scheme) + "://" + host + p, nil
+	out := repoScheme(u.Scheme) + "://" + host + repoPath(p)
+	if len(out) > maxRepoURL {
+		return "", repoURLFault("it is longer than 2048 bytes")
+	}
+	// Without its ending the path may be another one: of "..git" a dot is left.
+	if u, err = url.Parse(out); err != nil {
+		return "", repoURLFault("it cannot be parsed")
+	}
+	if err := checkRepoParts(u); err != nil {
+		return "", err
+	}
+	return out, nil
 }
 
 // RedactURL takes user information, query and fragment out of a URL of any
@@ -163,17 +175,18 @@ func repoHost(u *url.URL) (string, error) {
 			host = "[" + host + "]"
 		}
 	}
-	port := u.Port()
-	if port == "" && strings.HasSuffix(u.Host, ":") {
+	if u.Port() == "" {
 		return host, nil
 	}
-	if port == "" || port == defaultRepoPort(repoScheme(u.Scheme)) {
-		return host, nil
-	}
-	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+	n, err := net.LookupPort("tcp", u.Port())
+	if err != nil || n == 0 {
 		return "", repoURLFault("its port is not a number from 1 to 65535")
 	}
-	return host + ":" + strings.TrimLeft(port, "0"), nil
+	port := strconv.Itoa(n)
+	if port == defaultRepoPort(repoScheme(u.Scheme)) {
+		return host, nil
+	}
+	return host + ":" + port, nil
 }
 
 func defaultRepoPort(scheme string) string {

@@ -2,9 +2,11 @@ package hub
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // The types of this file mirror the fields of argoproj.io/v1alpha1 that
@@ -32,6 +34,18 @@ func (s ApplicationSpec) EffectiveSources() []Source {
 		return []Source{*s.Source}
 	}
 	return nil
+}
+
+// RepoURLs are the normal forms of its sources' repositories, each once. One
+// that has none is left out: the application's condition says so.
+func (s ApplicationSpec) RepoURLs() []string {
+	var out []string
+	for _, source := range s.EffectiveSources() {
+		if url, err := NormalizeRepoURL(source.RepoURL); err == nil && !slices.Contains(out, url) {
+			out = append(out, url)
+		}
+	}
+	return out
 }
 
 // Automated says whether new revisions are applied without being asked.
@@ -254,16 +268,19 @@ type Info struct {
 
 // A ProjectSpec is the spec of an AppProject as users write it.
 type ProjectSpec struct {
-	Description                string            `json:"description,omitempty"`
-	SourceRepos                []string          `json:"sourceRepos,omitempty"`
-	Destinations               []Destination     `json:"destinations,omitempty"`
-	ClusterResourceWhitelist   []GroupKind       `json:"clusterResourceWhitelist,omitempty"`
-	ClusterResourceBlacklist   []GroupKind       `json:"clusterResourceBlacklist,omitempty"`
-	NamespaceResourceWhitelist []GroupKind       `json:"namespaceResourceWhitelist,omitempty"`
-	NamespaceResourceBlacklist []GroupKind       `json:"namespaceResourceBlacklist,omitempty"`
-	Roles                      []ProjectRole     `json:"roles,omitempty"`
-	SyncWindows                []json.RawMessage `json:"syncWindows,omitempty"`
-	OrphanedResources          json.RawMessage   `json:"orphanedResources,omitempty"`
+	Description                string          `json:"description,omitempty"`
+	SourceRepos                []string        `json:"sourceRepos,omitempty"`
+	Destinations               []Destination   `json:"destinations,omitempty"`
+	ClusterResourceWhitelist   []GroupKind     `json:"clusterResourceWhitelist,omitempty"`
+	ClusterResourceBlacklist   []GroupKind     `json:"clusterResourceBlacklist,omitempty"`
+	NamespaceResourceWhitelist []GroupKind     `json:"namespaceResourceWhitelist,omitempty"`
+	NamespaceResourceBlacklist []GroupKind     `json:"namespaceResourceBlacklist,omitempty"`
+	Roles                      []ProjectRole   `json:"roles,omitempty"`
+	SyncWindows                []window.Window `json:"syncWindows,omitempty"`
+	OrphanedResources          json.RawMessage `json:"orphanedResources,omitempty"`
+	// Prunes is what one operation of an application may delete without
+	// approval; it comes from an annotation of the project.
+	Prunes PruneLimit `json:"-"`
 }
 
 // A GroupKind names a kind; either part may be a glob. Name may limit it.

@@ -27,6 +27,7 @@ type Unchanged struct {
 	Revision    string
 	Revisions   []string
 	RefreshedAt time.Time
+	Lease       int64 // of the work that it came from; 0: none guards it
 }
 
 // A Rendered is the complete, error-free result of rendering one application,
@@ -39,7 +40,9 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
-	Trace       string // what it continues; empty: nothing
+	Operation   OperationID // it was rendered for this operation alone; empty: for the target
+	Trace       string      // what it continues; empty: nothing
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -47,8 +50,10 @@ type Rendered struct {
 type RefreshFailure struct {
 	Application ApplicationID
 	Generation  int64
-	Condition   string // InvalidSpecError or ComparisonError
-	Message     string // one sentence for people
+	Condition   string      // InvalidSpecError or ComparisonError
+	Message     string      // one sentence for people
+	Operation   OperationID // that alone has failed; empty: the application has
+	Lease       int64       // of the work that it came from; 0: none guards it
 }
 
 // A WorkItem is one entry of the work queue, leased to one replica. It holds
@@ -88,5 +93,6 @@ type TargetChange struct {
 	Unpin       bool
 	Hold        string
 	Generation  int64 // becomes both the generation and the planned generation
+	Project     int64 // version of the project that it was planned for
 	Warnings    []string
 }

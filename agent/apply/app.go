@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -28,6 +29,7 @@ type app struct {
 	state      *linkv1.AppState // newest that was resolved; nil: none was
 	generation uint64           // highest that was seen
 	ignore     *diff.Ignore
+	windows    window.Set // of the state
 	target     *snapshot
 	accepted   *snapshot
 	recount    bool // other kinds are excluded than when objects were taken up
@@ -54,6 +56,7 @@ type app struct {
 	toldAt     time.Time
 	telling    bool          // a report is planned
 	comparing  bool          // a comparison is planned
+	waits      string        // the operation that was said to wait for its windows
 	holds      time.Duration // until the nearest object counts as bad that became so lately; 0: none
 	lookAt     time.Time     // when that is looked at; zero: it is not planned
 }
@@ -61,6 +64,8 @@ type app struct {
 // running is the operation under way.
 type running struct {
 	id      string
+	seq     uint64 // of its row
+	hooks   bool   // it runs hooks, which are not broken off for a newer revision
 	stop    func(actor string)
 	changed chan struct{} // holds one hint that some object has changed
 }
@@ -106,6 +111,7 @@ func (a *app) stateChanged(ctx context.Context) {
 	a.mu.Lock()
 	a.generation = max(a.generation, row.State.GetGeneration())
 	a.fresh = true
+	a.nudge() // a person may have approved what an operation waits for
 	a.start()
 	a.mu.Unlock()
 }
@@ -118,7 +124,23 @@ func (a *app) enqueue(_ context.Context, id string) {
 		return
 	}
 	a.queue = append(a.queue, id)
+	a.supersede(id)
 	a.start()
+}
+
+// supersede ends the operation that runs in favour of a newer one: the hub has
+// one at a time, so the older one is over for it. Hooks are broken off for the
+// application's deletion alone. The caller holds mu.
+func (a *app) supersede(id string) {
+	r := a.running
+	o, ok := a.e.Inventory.Operation(id)
+	if r == nil || !ok || !o.Open() || o.Seq < r.seq {
+		return
+	}
+	if o.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || !r.hooks {
+		stop := r.stop
+		a.e.do(func(context.Context) { stop("a newer operation") })
+	}
 }
 
 // terminate ends an operation that runs or waits.
@@ -182,7 +204,7 @@ func (a *app) next() func(ctx context.Context) {
 		return a.take
 	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
 		return a.reclaimAll
-	case len(a.queue) > 0 && !a.untaken:
+	case len(a.queue) > 0 && !a.untaken && a.mayBegin():
 		id := a.queue[0]
 		return func(ctx context.Context) { a.turn(ctx, id) }
 	case a.stale && a.state != nil && !a.deleting:
@@ -241,6 +263,8 @@ func (a *app) take(ctx context.Context) {
 	a.mu.Lock()
 	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
+	a.windows = windowsOf(state)
+	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
 	if a.recount {
 		a.recount = false
@@ -363,6 +387,7 @@ func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
 	}

@@ -99,6 +99,7 @@ type Engine struct {
 	lost    bool          // the state directory was lost: what is ours must be found again
 	watches Watches
 	wake    chan struct{}
+	turns   turns // when windows of applications open or close
 
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
@@ -165,7 +166,7 @@ func (e *Engine) Run(ctx context.Context, w Watches) error {
 	for {
 		run.Beat(ctx)
 		served := e.Mapper.Changed()
-		tick, stop := e.Clock.After(time.Minute)
+		tick, stop := e.Clock.After(e.turns.wait(e.now(), time.Minute))
 		select {
 		case <-ctx.Done():
 			stop()
@@ -181,6 +182,7 @@ func (e *Engine) Run(ctx context.Context, w Watches) error {
 		case <-tick:
 		}
 		stop()
+		e.turn(ctx)
 		if now := e.Clock.Now(); now.Sub(collect) >= time.Minute {
 			collect = now
 			e.Inventory.Expire(now)

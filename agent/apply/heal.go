@@ -35,7 +35,7 @@ type fight struct {
 // heal brings an object back to what was accepted, if that is what the
 // policy says and it is not so now. The caller holds mu.
 func (a *app) heal(_ context.Context, x *object) {
-	if !a.healable(x) {
+	if !a.healable(x) || !a.heals() {
 		return
 	}
 	now := a.e.Clock.Now()

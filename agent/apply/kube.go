@@ -200,8 +200,13 @@ func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun b
 // delete removes the object with the uid given, and no other of its name.
 // That it is gone already is success.
 func (k *kube) delete(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation) error {
+	return k.deleteWithin(ctx, p, uid, propagation, nil)
+}
+
+// deleteWithin is delete with so many seconds to end; nil: as the object says.
+func (k *kube) deleteWithin(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation, grace *int64) error {
 	id := types.UID(uid)
-	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}}
+	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}, GracePeriodSeconds: grace}
 	err := k.retry(ctx, nil, func(ctx context.Context) error {
 		if err := k.mayWrite(false); err != nil {
 			return err
@@ -257,6 +262,8 @@ func pause(try int, err error) time.Duration {
 // transient says whether the same request may succeed a little later.
 func transient(err error) bool {
 	switch {
+	case repeated(err), undeclared(err):
+		return false // said as an internal error, and it will be the same again
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
 		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
 		return true
@@ -330,6 +337,10 @@ func withoutValues(err error) string {
 // sort classifies an API server's refusal.
 func sort(err error) (kind fault.Kind, fix string) {
 	switch {
+	case undeclared(err):
+		return fault.Invalid, "correct the field's name, or set the sync option Validate=false"
+	case repeated(err):
+		return fault.Invalid, "name each key once"
 	case terminating(err):
 		return fault.Conflict, "wait until the namespace is gone"
 	case apierrors.IsForbidden(err):

@@ -38,7 +38,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		a.end(ctx, o, result(o, errored(why), started))
 		return
 	}
-	own, cancel := context.WithDeadlineCause(ctx, a.deadline(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
+	own, cancel := context.WithDeadlineCause(ctx, a.limit(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
 	var out *linkv1.OperationReport
@@ -79,7 +79,20 @@ func (a *app) deadline(o inventory.Operation) time.Time {
 	if at <= 0 {
 		return a.e.Clock.Now().Add(longest)
 	}
-	return time.Unix(at, 0).Add(-a.e.Offset())
+	own := time.Unix(at, 0).Add(-a.e.Offset())
+	p, _ := (&ledger{app: a, op: o.ID}).Load()
+	asked := p.Extended(own).Sub(own)
+	return a.extended(o, own.Add(asked)).Add(-asked) // windows may close after the approval too
+}
+
+// limit is deadline with what a person takes to approve something. The
+// machine adds that by itself.
+func (a *app) limit(o inventory.Operation) time.Time {
+	p, _ := (&ledger{app: a, op: o.ID}).Load()
+	if p.Waits() {
+		return a.e.Clock.Now().Add(longest)
+	}
+	return p.Extended(a.deadline(o))
 }
 
 // refuses says why an operation must not begin.
@@ -92,7 +105,7 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 		return fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)
 	case order.GetFence() < a.generation && len(o.Progress) == 0:
 		return fault.New(fault.Conflict, "superseded: it was made for generation %d of the application, and generation %d is known here", order.GetFence(), a.generation)
-	case now.After(a.deadline(o)):
+	case now.After(a.limit(o)):
 		return fault.New(fault.Exceeded, "its deadline passed before it could begin")
 	case a.state == nil:
 		return fault.New(fault.Conflict, "the hub sent no state of the application with it")
@@ -111,7 +124,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	gate, halt := context.WithCancel(own)
 	defer halt()
 	a.mu.Lock()
-	a.running = &running{id: o.ID, changed: t.changed, stop: func(actor string) {
+	a.running = &running{id: o.ID, seq: o.Seq, changed: t.changed, stop: func(actor string) {
 		select {
 		case stopped <- actor:
 		default:
@@ -140,26 +153,32 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	g := &guarded{task: t, kinds: map[string]*stretch{}}
 	defer g.record(outer)
 	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
-		WaveDelay: waveDelay(t.options), Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update,
+		WaveDelay: min(span(t.options, "WaveDelay"), time.Minute), StepLimit: span(t.options, "StepTimeout"),
+		Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update, Gate: a.gate(o),
 	})
 	a.mu.Lock()
+	a.running.hooks = plan.Hooked()
 	a.running.stop = func(actor string) {
 		p.say(phaseTerminating, "being terminated by "+actor)
 		m.Terminate("terminated by " + actor)
 	}
 	a.mu.Unlock()
-	select {
-	case actor := <-stopped:
-		m.Terminate("terminated by " + actor)
-	default:
-	}
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // who was told to stop the preparation stops what came of it
+		select {
+		case actor := <-stopped:
+			m.Terminate("terminated by " + actor)
+		case <-done:
+		}
+	}()
 	return p.final(m.Run(outer), t.ended)
 }
 
-// waveDelay is Argo CD's pause between waves, where it is asked for; none by
-// default.
-func waveDelay(options []string) time.Duration {
-	v, ok := manifest.Option(options, "WaveDelay")
+// span reads a sync option that is a time: WaveDelay is Argo CD's pause
+// between waves, StepTimeout what one step may take. None is 0.
+func span(options []string, name string) time.Duration {
+	v, ok := manifest.Option(options, name)
 	if !ok {
 		return 0
 	}
@@ -167,7 +186,7 @@ func waveDelay(options []string) time.Duration {
 	if err != nil || d < 0 {
 		return 0
 	}
-	return min(d, time.Minute)
+	return d
 }
 
 // ready waits until the lease is held: a successor waits until its

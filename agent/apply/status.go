@@ -50,6 +50,9 @@ func (a *app) sum(now time.Time) {
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
 		Warnings: a.sentences(), Excluded: a.excludedKinds(), Error: a.problem,
 	}
+	if why := a.unhealed(); why != "" {
+		r.Warnings = append(r.Warnings, why)
+	}
 	known := a.fold(r)
 	a.awaitHold(now)
 	if !known && a.told == nil {

@@ -33,6 +33,9 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	state := a.state
 	snap, err := t.snapshot()
 	a.mu.Unlock()
+	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(own.GetList()) > 0 {
+		snap, err = a.e.resolve(ctx, own, state.GetNamespace()) // it is part of no state, because it changes nothing or only a part
+	}
 	if err != nil {
 		return wave.Plan{}, err
 	}
@@ -50,6 +53,8 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 		SkipHooks: order.GetOptions().GetSkipHooks(), SyncOptions: t.options, Resources: order.GetOptions().GetResources(),
 		Namespace:         state.GetNamespace(),
 		NamespaceMetadata: len(order.GetOptions().GetNamespaceLabels())+len(order.GetOptions().GetNamespaceAnnotations()) > 0,
+		Most:              int(state.GetPolicy().GetPruneLimit()), MostPercent: int(state.GetPolicy().GetPruneLimitPercent()),
+		Owned: a.owns(),
 	}
 	var plan wave.Plan
 	if order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
@@ -69,7 +74,7 @@ func (t *task) snapshot() (*snapshot, error) {
 		}
 	}
 	switch {
-	case t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE:
+	case want == "" && t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE:
 		return nil, nil
 	case a.problem != "":
 		return nil, fault.New(fault.Invalid, "the application's state cannot be used: %s", a.problem)
@@ -157,12 +162,43 @@ func (t *task) owned(stones []*linkv1.Tombstone) []wave.Object {
 	var out []wave.Object
 	for _, key := range a.keys() {
 		x := a.objects[key]
-		if x.record == nil || (!deletion && (!dead[key] || wanted[key] || x.hook != "")) {
+		if x.record == nil || x.hook == t.op.ID || (!deletion && (!dead[key] || wanted[key] || x.hook != "")) {
 			continue
 		}
 		out = append(out, wave.Object{Index: -1, Key: key, Version: x.record.Version, Wave: x.record.Wave, Options: x.record.Options})
 	}
 	return out
+}
+
+// owns counts the objects that the application has in the cluster.
+func (a *app) owns() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, x := range a.objects {
+		if x.record != nil && x.hook == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Approved says whether a person has approved what the operation deletes,
+// since it was asked for (SYNC-13).
+func (t *task) Approved() bool {
+	row, ok := t.app.e.Inventory.App(t.app.id)
+	if !ok || row.State.GetApprovedUnixNano() == 0 {
+		return false
+	}
+	since := t.op.Order.GetAskedUnixNano()
+	if since == 0 {
+		since = t.op.Order.GetCreatedUnixNano()
+	}
+	at := row.State.GetApprovedUnixNano()
+	if at%int64(time.Second) == 0 { // written without fractions, as kubectl users do
+		since -= since % int64(time.Second)
+	}
+	return at >= since
 }
 
 // claim makes sure that each object is this application's alone, and that the
@@ -176,12 +212,26 @@ func (t *task) claim(plan wave.Plan) error {
 		case it.Hook:
 			t.hook(it)
 		case it.Prune || it.Namespace:
-		case a.conflicts[it.Key] != "" && hasOption(t.options, "FailOnSharedResource", "true"):
+		case a.conflicts[it.Key] != "" && hasOption(it.Options, "FailOnSharedResource", "true"):
 			return t.shared(it)
+		case a.objects[it.Key] == nil && a.conflicts[it.Key] == "" && !plan.DryRun:
+			t.adhoc(it)
 		}
 	}
 	a.e.hint()
 	return nil
+}
+
+// adhoc claims an object that is in no state of the application, because the
+// operation applies another revision of a part of it. The caller holds mu.
+func (t *task) adhoc(it wave.Item) {
+	d := t.wants[it.Index]
+	x, holder := t.app.e.claim(t.app, it.Key, d.gvk, d.namespaced)
+	if holder != nil {
+		t.app.conflicts[it.Key] = holder.title()
+		return
+	}
+	t.app.objects[it.Key] = x
 }
 
 func (t *task) shared(it wave.Item) error {

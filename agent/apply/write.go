@@ -124,13 +124,13 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	switch {
 	case hasOption(s.options, "Replace", "true"):
 		return a.replace(ctx, s)
-	case s.merged:
+	case s.merged, hasOption(s.options, "ServerSideApply", "false"):
 		return a.merge(ctx, s)
 	}
 	out, err := a.applyServerSide(ctx, s)
 	switch {
 	case err == nil:
-		return out, nil
+		return a.migrate(ctx, s, out)
 	case repeated(err):
 		s.note = "merged, because a list names one key twice, and the last one counts"
 	case undeclared(err) && hasOption(s.options, "Validate", "false"):

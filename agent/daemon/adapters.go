@@ -228,6 +228,12 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 // Refresh compares anew.
 func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
 
+// Delete deletes a live object.
+func (c cluster) Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error {
+	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
+	return c.a.engine.Delete(ctx, app, gvk, key, force, propagation)
+}
+
 // facts tells the hub of the cluster.
 type facts struct {
 	kube   kubernetes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,9 @@ type attachment struct {
 	conn    grpc.ClientConnInterface
 	hello   *linkv1.HelloResponse
 	address string
+
+	drain  chan time.Duration // capacity 1: the hub asks to attach anew within that time
+	moving atomic.Bool        // that is just being done
 }
 
 // attach keeps one session from dialling to its end, and says whether it
@@ -33,7 +37,11 @@ func (c *Client) attach(ctx context.Context) (opened bool, err error) {
 		c.closed(err)
 		return false, err
 	}
-	if err = c.keep(ctx, a); err == nil {
+	for next := a; next != nil; {
+		a = next
+		next, err = c.reside(ctx, a)
+	}
+	if err == nil {
 		err = fault.New(fault.Offline, "the session ended")
 	}
 	a.session.Close(err)
@@ -92,15 +100,23 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	if err := c.cfg.Sessions.Opened(ctx, hello); err != nil {
 		return nil, fmt.Errorf("open the session: %w", err)
 	}
-	return &attachment{session: session, conn: conn, hello: hello, address: address}, nil
+	return &attachment{session: session, conn: conn, hello: hello, address: address, drain: make(chan time.Duration, 1)}, nil
 }
 
 // keep runs everything that flows over a session, until one part of it ends.
-func (c *Client) keep(ctx context.Context, a *attachment) error {
+// served says when the hub's calls cannot come in any more.
+func (c *Client) keep(ctx context.Context, a *attachment, served <-chan error) error {
 	c.attached(ctx, a)
 	g := run.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return c.watch(ctx, a) })
-	g.Go(func(ctx context.Context) error { return ended(c.ops.Attach(ctx, a.session)) })
+	g.Go(func(ctx context.Context) error {
+		select {
+		case err := <-served:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	g.Go(func(ctx context.Context) error { return c.heartbeat(ctx, a) })
 	g.Go(func(ctx context.Context) error { return c.follow(ctx, a) })
 	g.Go(func(ctx context.Context) error { return c.report(ctx, a) })
@@ -170,9 +186,12 @@ func (c *Client) tryNext() {
 
 func (c *Client) attached(ctx context.Context, a *attachment) {
 	c.mu.Lock()
+	moved := c.live != nil
 	c.live = a
 	c.state = State{Connected: true, Since: c.cfg.Clock.Now(), Address: a.address, Carrier: a.session.Carrier(), RoundTrip: c.state.RoundTrip}
-	close(c.opened)
+	if !moved {
+		close(c.opened)
+	}
 	c.mu.Unlock()
 	c.cfg.Log.InfoContext(ctx, "connected to the hub", logkey.Address, a.address, logkey.Carrier, a.session.Carrier(), logkey.Session, a.hello.GetSessionId(), logkey.Version, a.hello.GetHubVersion())
 }

@@ -48,7 +48,7 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 		}
 		var b beats
 		g.Go(func(ctx context.Context) error { return c.beat(ctx, a, &b, stream) })
-		return c.listen(stream, &b)
+		return c.listen(a, stream, &b)
 	})
 	return g.Wait()
 }
@@ -70,7 +70,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 	}
 }
 
-func (c *Client) listen(stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *beats) error {
+func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *beats) error {
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -89,7 +89,10 @@ func (c *Client) listen(stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.Beat
 			return &fault.Error{Kind: fault.Kind(end.GetKind()), Object: "hub", Cause: "it ended the session: " + end.GetCause(), Fix: end.GetFix()}
 		}
 		if r.GetDrain() {
-			return fault.New(fault.Offline, "the hub asked to connect again")
+			select {
+			case a.drain <- time.Duration(r.GetDrainWithinMillis()) * time.Millisecond:
+			default: // it asked before
+			}
 		}
 	}
 }

@@ -98,6 +98,8 @@ type Client struct {
 	bulk   *bulk
 	learnt tunnel.Learnt // about the networks on the way to the hub
 
+	lingering sync.WaitGroup // sessions that the agent has moved away from
+
 	mu     sync.Mutex
 	id     Identity
 	next   int // index of the address to dial
@@ -163,6 +165,7 @@ func (c *Client) Run(ctx context.Context) error {
 
 // stay attaches again and again.
 func (c *Client) stay(ctx context.Context) error {
+	defer c.lingering.Wait()
 	wait := run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
 	for ctx.Err() == nil {
 		began := c.cfg.Clock.Now()

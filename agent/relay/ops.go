@@ -1,8 +1,8 @@
 // Package relay answers what the hub asks of single live objects for people
-// who look at them: one object, or how desired and live differ. It never
-// changes anything, gives only what belongs to the application that is asked
-// about, and no value of a Secret leaves it readable. The daemon serves it on
-// the link.
+// who look at them: one object, or how desired and live differ; and it deletes
+// one when a person asks for that. It changes nothing else, touches only what
+// belongs to the application that is asked about, and no value of a Secret
+// leaves it readable. The daemon serves it on the link.
 package relay
 
 import (
@@ -36,6 +36,8 @@ type Cluster interface {
 	// Refresh compares an application anew, or all for an empty id; false:
 	// there is none of that id.
 	Refresh(ctx context.Context, app string) bool
+	// Delete deletes a live object of an application.
+	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
 }
 
 // A Server serves Ops.
@@ -115,6 +117,21 @@ func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
 	return &linkv1.RefreshResponse{}, nil
+}
+
+// Delete deletes one live object.
+func (s *Server) Delete(ctx context.Context, r *linkv1.DeleteRequest) (*linkv1.DeleteResponse, error) {
+	key := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
+	if r.GetAppId() == "" || r.GetVersion() == "" || key.Kind == "" || key.Name == "" {
+		return nil, fault.New(fault.Invalid, "an object is named by application, group, version, kind and name")
+	}
+	if !s.cluster.Belongs(r.GetAppId(), key) {
+		return nil, fault.With(fault.New(fault.Missing, "it does not belong to the application"), key.Describe(), "")
+	}
+	if err := s.cluster.Delete(ctx, r.GetAppId(), key, r.GetVersion(), r.GetForce(), r.GetPropagation()); err != nil {
+		return nil, err
+	}
+	return &linkv1.DeleteResponse{}, nil
 }
 
 // text writes an object with the values of a Secret masked. Without a key

@@ -3,7 +3,10 @@ package relay_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/capstan-cd/capstan/agent/relay"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -11,7 +14,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-type cluster struct{ refreshed string }
+type cluster struct {
+	refreshed string
+	deleted   []string
+}
 
 func (cluster) Belongs(app string, k manifest.Key) bool { return app == "a" && k.Name == "mine" }
 
@@ -33,6 +39,11 @@ func (cluster) Inspect(_ context.Context, _ string, _ bool, pick func(manifest.K
 func (c *cluster) Refresh(_ context.Context, app string) bool {
 	c.refreshed = app
 	return app != "unknown"
+}
+
+func (c *cluster) Delete(_ context.Context, app string, key manifest.Key, _ string, force bool, propagation string) error {
+	c.deleted = append(c.deleted, fmt.Sprint(app, " ", key, " ", force, " ", propagation))
+	return nil
 }
 
 func secret(value string) *manifest.Object {
@@ -60,6 +71,19 @@ func TestOps(t *testing.T) {
 		if _, err := s.Get(t.Context(), r); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	for want, r := range map[fault.Kind]*linkv1.DeleteRequest{
+		fault.Invalid: {AppId: "a", Kind: "Secret", Name: "mine"}, fault.Missing: {AppId: "b", Version: "v1", Kind: "Secret", Name: "mine"},
+	} {
+		if _, err := s.Delete(t.Context(), r); fault.KindOf(err) != want {
+			t.Errorf("ISO-1 deletion of %v: %v; want %v", r, err, want)
+		}
+	}
+	if _, err := s.Delete(t.Context(), &linkv1.DeleteRequest{AppId: "a", Version: "v1", Kind: "Secret", Namespace: "n", Name: "mine", Force: true, Propagation: "orphan"}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"a /Secret/n/mine true orphan"}, c.deleted); diff != "" {
+		t.Errorf("DEL-07 (-want +got):\n%s", diff)
 	}
 	one, err := s.Diff(t.Context(), &linkv1.DiffRequest{AppId: "a", Kind: "Secret", Namespace: "n", Name: "mine"})
 	if err != nil || len(one.GetObjects()) != 1 {

@@ -244,6 +244,27 @@ func (e OperationStateKind) Valid() bool {
 	}
 }
 
+// Defines values for Propagation.
+const (
+	Background Propagation = "background"
+	Foreground Propagation = "foreground"
+	Orphan     Propagation = "orphan"
+)
+
+// Valid indicates whether the value is a known member of the Propagation enum.
+func (e Propagation) Valid() bool {
+	switch e {
+	case Background:
+		return true
+	case Foreground:
+		return true
+	case Orphan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadyStatus.
 const (
 	Ok ReadyStatus = "ok"
@@ -448,7 +469,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History *[]HistoryEntry `json:"history,omitempty"`
 
 	// OperationState The newest operation.
@@ -462,6 +483,23 @@ type ApplicationStatus struct {
 		Revisions *[]string      `json:"revisions,omitempty"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -619,6 +657,18 @@ type Connection struct {
 // ConnectionStatus defines model for Connection.Status.
 type ConnectionStatus string
 
+// DeleteResource defines model for DeleteResource.
+type DeleteResource struct {
+	// Force Give it no time to end.
+	Force       *bool        `json:"force,omitempty"`
+	Group       *string      `json:"group,omitempty"`
+	Kind        string       `json:"kind"`
+	Name        string       `json:"name"`
+	Namespace   *string      `json:"namespace,omitempty"`
+	Propagation *Propagation `json:"propagation,omitempty"`
+	Version     string       `json:"version"`
+}
+
 // Destination defines model for Destination.
 type Destination struct {
 	Name                 *string                `json:"name,omitempty"`
@@ -716,15 +766,24 @@ type HubStatus struct {
 	AsOf       *time.Time          `json:"asOf,omitempty"`
 	Automation HubStatusAutomation `json:"automation"`
 
+	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
+	AwaitsApproval *bool `json:"awaitsApproval,omitempty"`
+
 	// Cluster Name of the cluster that the destination stands for; absent if none does.
 	Cluster    *string              `json:"cluster,omitempty"`
 	Connection *HubStatusConnection `json:"connection,omitempty"`
 	Deleting   *bool                `json:"deleting,omitempty"`
-	Generation int64                `json:"generation"`
+
+	// FollowsRevision New revisions are applied without being asked.
+	FollowsRevision *bool `json:"followsRevision,omitempty"`
+	Generation      int64 `json:"generation"`
 
 	// Hold Why automation waits.
 	Hold *string `json:"hold,omitempty"`
 	Id   *string `json:"id,omitempty"`
+
+	// KeepsLive Live objects are kept equal to what was accepted.
+	KeepsLive *bool `json:"keepsLive,omitempty"`
 
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
 	Pin *Pin `json:"pin,omitempty"`
@@ -907,6 +966,7 @@ type OperationState struct {
 	Kind      OperationStateKind `json:"kind"`
 	Message   *string            `json:"message,omitempty"`
 	Operation *struct {
+		Info        *[]Info        `json:"info,omitempty"`
 		InitiatedBy *InitiatedBy   `json:"initiatedBy,omitempty"`
 		Sync        *OperationSync `json:"sync,omitempty"`
 	} `json:"operation,omitempty"`
@@ -927,10 +987,14 @@ type OperationStateKind string
 
 // OperationSync defines model for OperationSync.
 type OperationSync struct {
-	DryRun      *bool               `json:"dryRun,omitempty"`
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Local The manifests came with the request.
+	Local       *bool               `json:"local,omitempty"`
 	Prune       *bool               `json:"prune,omitempty"`
 	Resources   *[]ResourceSelector `json:"resources,omitempty"`
 	Revision    *string             `json:"revision,omitempty"`
+	Revisions   *[]string           `json:"revisions,omitempty"`
 	SyncOptions *[]string           `json:"syncOptions,omitempty"`
 }
 
@@ -955,6 +1019,9 @@ type Pin struct {
 	Snapshot string    `json:"snapshot"`
 }
 
+// Propagation defines model for Propagation.
+type Propagation string
+
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
@@ -975,6 +1042,11 @@ type Ready struct {
 
 // ReadyStatus defines model for Ready.Status.
 type ReadyStatus string
+
+// Reason defines model for Reason.
+type Reason struct {
+	Reason *string `json:"reason,omitempty"`
+}
 
 // RefusedAgent A second process with the same identity that was turned away last.
 type RefusedAgent struct {
@@ -1065,6 +1137,8 @@ type ResourceActionRun struct {
 
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
+	// Exclude All but this one.
+	Exclude   *bool   `json:"exclude,omitempty"`
 	Group     *string `json:"group,omitempty"`
 	Kind      string  `json:"kind"`
 	Name      string  `json:"name"`
@@ -1170,6 +1244,9 @@ type SyncRequest struct {
 	Force  *bool   `json:"force,omitempty"`
 	Infos  *[]Info `json:"infos,omitempty"`
 
+	// Manifests Manifests (YAML or JSON) to apply instead of the target. Refused while automation follows revisions, unless it is a dry run.
+	Manifests *[]string `json:"manifests,omitempty"`
+
 	// Prune Delete what is no longer in the target.
 	Prune  *bool   `json:"prune,omitempty"`
 	Reason *string `json:"reason,omitempty"`
@@ -1183,16 +1260,70 @@ type SyncRequest struct {
 			MaxDuration *string `json:"maxDuration,omitempty"`
 		} `json:"backoff,omitempty"`
 		Limit *int64 `json:"limit,omitempty"`
+
+		// Refresh Resolve the revision anew before each try.
+		Refresh *bool `json:"refresh,omitempty"`
 	} `json:"retry,omitempty"`
 
-	// Revision Refuse unless the target stands at this revision; the first digits are enough.
-	Revision    *string   `json:"revision,omitempty"`
-	SkipHooks   *bool     `json:"skipHooks,omitempty"`
-	SyncOptions *[]string `json:"syncOptions,omitempty"`
+	// Revision Apply this revision instead of the target's. Refused while automation follows revisions, unless it is a dry run.
+	Revision *string `json:"revision,omitempty"`
+
+	// Revisions Revisions for several sources: those at sourcePositions, or in order.
+	Revisions *[]string `json:"revisions,omitempty"`
+	SkipHooks *bool     `json:"skipHooks,omitempty"`
+
+	// Source Where manifests come from. Settings of renderers are as in Argo CD.
+	Source          *Source `json:"source,omitempty"`
+	SourcePositions *[]int  `json:"sourcePositions,omitempty"`
+
+	// Sources Sources for this operation alone.
+	Sources *[]Source `json:"sources,omitempty"`
+
+	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+	Strategy    *SyncStrategy `json:"strategy,omitempty"`
+	SyncOptions *[]string     `json:"syncOptions,omitempty"`
 }
 
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
+
+// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+type SyncStrategy struct {
+	Apply *struct {
+		Force *bool `json:"force,omitempty"`
+	} `json:"apply,omitempty"`
+	Hook *struct {
+		Force *bool `json:"force,omitempty"`
+	} `json:"hook,omitempty"`
+}
+
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool      `json:"active"`
+	AndOperator  *bool     `json:"andOperator,omitempty"`
+	Applications *[]string `json:"applications,omitempty"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      *time.Time `json:"closes,omitempty"`
+	Clusters    *[]string  `json:"clusters,omitempty"`
+	Description *string    `json:"description,omitempty"`
+	Duration    string     `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      *string   `json:"error,omitempty"`
+	Kind       string    `json:"kind"`
+	ManualSync *bool     `json:"manualSync,omitempty"`
+	Namespaces *[]string `json:"namespaces,omitempty"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    *time.Time `json:"opens,omitempty"`
+	Schedule string     `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    *bool   `json:"selfHeal,omitempty"`
+	SyncOverrun *bool   `json:"syncOverrun,omitempty"`
+	TimeZone    *string `json:"timeZone,omitempty"`
+}
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -1236,6 +1367,17 @@ type User struct {
 
 // Username defines model for Username.
 type Username = string
+
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns *time.Time `json:"turns,omitempty"`
+
+	// Why Why it is closed, with the next opening.
+	Why *string `json:"why,omitempty"`
+}
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -1323,6 +1465,9 @@ type CreateApplicationParams struct {
 type DeleteApplicationParams struct {
 	// Cascade Whether the objects in the cluster go too. Absent: they do if the application has the resources finalizer.
 	Cascade *bool `form:"cascade,omitempty" json:"cascade,omitempty"`
+
+	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
+	Propagation *Propagation `form:"propagation,omitempty" json:"propagation,omitempty"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -1662,8 +1807,17 @@ type CreateApplicationJSONRequestBody = Application
 // UpdateApplicationJSONRequestBody defines body for UpdateApplication for application/json ContentType.
 type UpdateApplicationJSONRequestBody = Application
 
+// AbandonApplicationJSONRequestBody defines body for AbandonApplication for application/json ContentType.
+type AbandonApplicationJSONRequestBody = Reason
+
+// ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
+type ApproveOperationJSONRequestBody = Reason
+
 // RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
 type RunResourceActionJSONRequestBody = ResourceActionRun
+
+// DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
+type DeleteLiveResourceJSONRequestBody = DeleteResource
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2235,6 +2389,34 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/applications/{namespace}/{name} (the `UpdateApplication` operationId).
 	UpdateApplication(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationParams, body UpdateApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveOperationWithBody Approves what the operation in progress deletes
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveOperation Approves what the operation in progress deletes
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperation(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DiffApplication Gives what differs between target and cluster
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
@@ -2288,6 +2470,20 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
 	RunResourceAction(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DeleteLiveResourceWithBody Deletes one live object of the application
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteLiveResource Deletes one live object of the application
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
 	//
 	// Takes any type of body and a specified content type.
@@ -2315,6 +2511,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetApplicationWindows Says how the sync windows of an application stand
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TerminateOperation Ends the operation that runs
 	//
@@ -2519,6 +2720,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProject(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProjectWindows Says how the sync windows of a project stand
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRepositories Lists the repositories with the state of their last fetch
 	//
@@ -2881,6 +3087,74 @@ func (c *Client) UpdateApplication(ctx context.Context, namespace PathNamespace,
 	return c.Client.Do(req)
 }
 
+// AbandonApplicationWithBody Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *Client) AbandonApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAbandonApplicationRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *Client) AbandonApplication(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAbandonApplicationRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveOperationWithBody Approves what the operation in progress deletes
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *Client) ApproveOperationWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveOperationRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveOperation Approves what the operation in progress deletes
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *Client) ApproveOperation(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveOperationRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // DiffApplication Gives what differs between target and cluster
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/diff (the `DiffApplication` operationId).
@@ -3024,6 +3298,40 @@ func (c *Client) RunResourceAction(ctx context.Context, namespace PathNamespace,
 	return c.Client.Do(req)
 }
 
+// DeleteLiveResourceWithBody Deletes one live object of the application
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *Client) DeleteLiveResourceWithBody(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLiveResourceRequestWithBody(c.Server, namespace, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteLiveResource Deletes one live object of the application
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *Client) DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLiveResourceRequest(c.Server, namespace, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
 //
 // Takes any type of body and a specified content type.
@@ -3082,6 +3390,21 @@ func (c *Client) SyncApplicationWithBody(ctx context.Context, namespace PathName
 // Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 func (c *Client) SyncApplication(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSyncApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetApplicationWindows Says how the sync windows of an application stand
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *Client) GetApplicationWindows(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApplicationWindowsRequest(c.Server, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -3616,6 +3939,21 @@ func (c *Client) UpdateProjectWithBody(ctx context.Context, name PathName, param
 // Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 func (c *Client) UpdateProject(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateProjectRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProjectWindows Says how the sync windows of a project stand
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *Client) GetProjectWindows(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProjectWindowsRequest(c.Server, name)
 	if err != nil {
 		return nil, err
 	}
@@ -4547,6 +4885,18 @@ func NewDeleteApplicationRequest(server string, namespace PathNamespace, name Pa
 
 		}
 
+		if params.Propagation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "propagation", *params.Propagation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -4667,6 +5017,114 @@ func NewUpdateApplicationRequestWithBody(server string, namespace PathNamespace,
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewAbandonApplicationRequest calls the generic AbandonApplication builder with application/json body
+func NewAbandonApplicationRequest(server string, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAbandonApplicationRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewAbandonApplicationRequestWithBody constructs an http.Request for the AbandonApplication method, with any body, and a specified content type
+func NewAbandonApplicationRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/abandon", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewApproveOperationRequest calls the generic ApproveOperation builder with application/json body
+func NewApproveOperationRequest(server string, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApproveOperationRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewApproveOperationRequestWithBody constructs an http.Request for the ApproveOperation method, with any body, and a specified content type
+func NewApproveOperationRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/approve", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5348,6 +5806,60 @@ func NewRunResourceActionRequestWithBody(server string, namespace PathNamespace,
 	return req, nil
 }
 
+// NewDeleteLiveResourceRequest calls the generic DeleteLiveResource builder with application/json body
+func NewDeleteLiveResourceRequest(server string, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeleteLiveResourceRequestWithBody(server, namespace, name, "application/json", bodyReader)
+}
+
+// NewDeleteLiveResourceRequestWithBody constructs an http.Request for the DeleteLiveResource method, with any body, and a specified content type
+func NewDeleteLiveResourceRequestWithBody(server string, namespace PathNamespace, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/delete", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewRollbackApplicationRequest calls the generic RollbackApplication builder with application/json body
 func NewRollbackApplicationRequest(server string, namespace PathNamespace, name PathName, params *RollbackApplicationParams, body RollbackApplicationJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5481,6 +5993,47 @@ func NewSyncApplicationRequestWithBody(server string, namespace PathNamespace, n
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGetApplicationWindowsRequest constructs an http.Request for the GetApplicationWindows method
+func NewGetApplicationWindowsRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/syncwindows", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -6544,6 +7097,40 @@ func NewUpdateProjectRequestWithBody(server string, name PathName, params *Updat
 			req.Header.Set("If-Match", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGetProjectWindowsRequest constructs an http.Request for the GetProjectWindows method
+func NewGetProjectWindowsRequest(server string, name PathName) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/projects/%s/syncwindows", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -7816,6 +8403,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/applications/{namespace}/{name} (the `UpdateApplication` operationId).
 	UpdateApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *UpdateApplicationParams, body UpdateApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateApplicationResponse, error)
 
+	// AbandonApplicationWithBodyWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error)
+
+	// AbandonApplicationWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+	AbandonApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error)
+
+	// ApproveOperationWithBodyWithResponse Approves what the operation in progress deletes
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error)
+
+	// ApproveOperationWithResponse Approves what the operation in progress deletes
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+	ApproveOperationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error)
+
 	// DiffApplicationWithResponse Gives what differs between target and cluster
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7883,6 +8498,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
 	RunResourceActionWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error)
 
+	// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
+
+	// DeleteLiveResourceWithResponse Deletes one live object of the application
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+	DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
+
 	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -7910,6 +8539,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/sync (the `SyncApplication` operationId).
 	SyncApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *SyncApplicationParams, body SyncApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*SyncApplicationResponse, error)
+
+	// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+	GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error)
 
 	// TerminateOperationWithResponse Ends the operation that runs
 	//
@@ -8146,6 +8782,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /api/v1/projects/{name} (the `UpdateProject` operationId).
 	UpdateProjectWithResponse(ctx context.Context, name PathName, params *UpdateProjectParams, body UpdateProjectJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateProjectResponse, error)
+
+	// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+	GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error)
 
 	// ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
 	//
@@ -8703,6 +9346,106 @@ func (r UpdateApplicationResponse) ContentType() string {
 	return ""
 }
 
+type AbandonApplicationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		LeftBehind []ResourceSelector `json:"leftBehind"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AbandonApplicationResponse) GetJSON200() *struct {
+	LeftBehind []ResourceSelector `json:"leftBehind"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AbandonApplicationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AbandonApplicationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AbandonApplicationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AbandonApplicationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AbandonApplicationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ApproveOperationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *OperationAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ApproveOperationResponse) GetJSON202() *OperationAnswer {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ApproveOperationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveOperationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveOperationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveOperationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveOperationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type DiffApplicationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9108,6 +9851,47 @@ func (r RunResourceActionResponse) ContentType() string {
 	return ""
 }
 
+type DeleteLiveResourceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteLiveResourceResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteLiveResourceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteLiveResourceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteLiveResourceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type RollbackApplicationResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9198,6 +9982,54 @@ func (r SyncApplicationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SyncApplicationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetApplicationWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationWindows
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetApplicationWindowsResponse) GetJSON200() *ApplicationWindows {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetApplicationWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetApplicationWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetApplicationWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetApplicationWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetApplicationWindowsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10448,6 +11280,64 @@ func (r UpdateProjectResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateProjectResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProjectWindowsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		All []SyncWindow `json:"all"`
+
+		// Windows Those that are active now.
+		Windows []SyncWindow `json:"windows"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProjectWindowsResponse) GetJSON200() *struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProjectWindowsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProjectWindowsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProjectWindowsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProjectWindowsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProjectWindowsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11995,6 +12885,58 @@ func (c *ClientWithResponses) UpdateApplicationWithResponse(ctx context.Context,
 	return ParseUpdateApplicationResponse(rsp)
 }
 
+// AbandonApplicationWithBodyWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *ClientWithResponses) AbandonApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error) {
+	rsp, err := c.AbandonApplicationWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAbandonApplicationResponse(rsp)
+}
+
+// AbandonApplicationWithResponse Gives an application up whose cluster is gone, and says what it leaves behind
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/abandon (the `AbandonApplication` operationId).
+func (c *ClientWithResponses) AbandonApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body AbandonApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*AbandonApplicationResponse, error) {
+	rsp, err := c.AbandonApplication(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAbandonApplicationResponse(rsp)
+}
+
+// ApproveOperationWithBodyWithResponse Approves what the operation in progress deletes
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *ClientWithResponses) ApproveOperationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error) {
+	rsp, err := c.ApproveOperationWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveOperationResponse(rsp)
+}
+
+// ApproveOperationWithResponse Approves what the operation in progress deletes
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/approve (the `ApproveOperation` operationId).
+func (c *ClientWithResponses) ApproveOperationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body ApproveOperationJSONRequestBody, reqEditors ...RequestEditorFn) (*ApproveOperationResponse, error) {
+	rsp, err := c.ApproveOperation(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveOperationResponse(rsp)
+}
+
 // DiffApplicationWithResponse Gives what differs between target and cluster
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12116,6 +13058,32 @@ func (c *ClientWithResponses) RunResourceActionWithResponse(ctx context.Context,
 	return ParseRunResourceActionResponse(rsp)
 }
 
+// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *ClientWithResponses) DeleteLiveResourceWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error) {
+	rsp, err := c.DeleteLiveResourceWithBody(ctx, namespace, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteLiveResourceResponse(rsp)
+}
+
+// DeleteLiveResourceWithResponse Deletes one live object of the application
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
+func (c *ClientWithResponses) DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error) {
+	rsp, err := c.DeleteLiveResource(ctx, namespace, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteLiveResourceResponse(rsp)
+}
+
 // RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12166,6 +13134,19 @@ func (c *ClientWithResponses) SyncApplicationWithResponse(ctx context.Context, n
 		return nil, err
 	}
 	return ParseSyncApplicationResponse(rsp)
+}
+
+// GetApplicationWindowsWithResponse Says how the sync windows of an application stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/syncwindows (the `GetApplicationWindows` operationId).
+func (c *ClientWithResponses) GetApplicationWindowsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationWindowsResponse, error) {
+	rsp, err := c.GetApplicationWindows(ctx, namespace, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetApplicationWindowsResponse(rsp)
 }
 
 // TerminateOperationWithResponse Ends the operation that runs
@@ -12600,6 +13581,19 @@ func (c *ClientWithResponses) UpdateProjectWithResponse(ctx context.Context, nam
 		return nil, err
 	}
 	return ParseUpdateProjectResponse(rsp)
+}
+
+// GetProjectWindowsWithResponse Says how the sync windows of a project stand
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/projects/{name}/syncwindows (the `GetProjectWindows` operationId).
+func (c *ClientWithResponses) GetProjectWindowsWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*GetProjectWindowsResponse, error) {
+	rsp, err := c.GetProjectWindows(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProjectWindowsResponse(rsp)
 }
 
 // ListRepositoriesWithResponse Lists the repositories with the state of their last fetch
@@ -13352,6 +14346,74 @@ func ParseUpdateApplicationResponse(rsp *http.Response) (*UpdateApplicationRespo
 	return response, nil
 }
 
+// ParseAbandonApplicationResponse parses an HTTP response from a AbandonApplicationWithResponse call
+func ParseAbandonApplicationResponse(rsp *http.Response) (*AbandonApplicationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AbandonApplicationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			LeftBehind []ResourceSelector `json:"leftBehind"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveOperationResponse parses an HTTP response from a ApproveOperationWithResponse call
+func ParseApproveOperationResponse(rsp *http.Response) (*ApproveOperationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveOperationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest OperationAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseDiffApplicationResponse parses an HTTP response from a DiffApplicationWithResponse call
 func ParseDiffApplicationResponse(rsp *http.Response) (*DiffApplicationResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -13626,6 +14688,35 @@ func ParseRunResourceActionResponse(rsp *http.Response) (*RunResourceActionRespo
 	return response, nil
 }
 
+// ParseDeleteLiveResourceResponse parses an HTTP response from a DeleteLiveResourceWithResponse call
+func ParseDeleteLiveResourceResponse(rsp *http.Response) (*DeleteLiveResourceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteLiveResourceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseRollbackApplicationResponse parses an HTTP response from a RollbackApplicationWithResponse call
 func ParseRollbackApplicationResponse(rsp *http.Response) (*RollbackApplicationResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -13679,6 +14770,39 @@ func ParseSyncApplicationResponse(rsp *http.Response) (*SyncApplicationResponse,
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetApplicationWindowsResponse parses an HTTP response from a GetApplicationWindowsWithResponse call
+func ParseGetApplicationWindowsResponse(rsp *http.Response) (*GetApplicationWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetApplicationWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationWindows
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest ErrorAnswer
@@ -14592,6 +15716,44 @@ func ParseUpdateProjectResponse(rsp *http.Response) (*UpdateProjectResponse, err
 			headers.ETag = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetProjectWindowsResponse parses an HTTP response from a GetProjectWindowsWithResponse call
+func ParseGetProjectWindowsResponse(rsp *http.Response) (*GetProjectWindowsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProjectWindowsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			All []SyncWindow `json:"all"`
+
+			// Windows Those that are active now.
+			Windows []SyncWindow `json:"windows"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -134,7 +134,7 @@ func New(cfg Config, parts Parts) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Parts: parts, cfg: cfg, external: external, operations: operations, limits: newLimits(cfg.Rates)}
-	s.streams.held = map[string]int{}
+	s.streams.held, s.streams.over = map[string]int{}, make(chan struct{})
 	s.echo = s.routes()
 	return s, nil
 }

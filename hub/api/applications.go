@@ -142,8 +142,13 @@ func applicationAnswer(v catalog.View) gen.ApplicationAnswerJSONResponse {
 	}
 }
 
-// shownHistory is how much of the history an application carries itself.
-const shownHistory = 10
+// shownHistory is how much of the history an application carries itself where
+// it does not say so, and mostHistory how much it may. Nothing else is limited
+// by them.
+const (
+	shownHistory = 10
+	mostHistory  = 100
+)
 
 // GetApplication answers one application with the end of its history.
 func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequestObject) (gen.GetApplicationResponseObject, error) {
@@ -151,7 +156,11 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 	if err != nil {
 		return nil, err
 	}
-	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name, 0, shownHistory)
+	shown := shownHistory
+	if spec, err := hub.DecodeSpec(v.Spec); err == nil && spec.RevisionHistoryLimit != nil {
+		shown = int(min(max(1, *spec.RevisionHistoryLimit), mostHistory))
+	}
+	history, err := s.Catalog.History(ctx, callerOf(ctx), r.Namespace, r.Name, 0, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +173,7 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 
 // DeleteApplication deletes an application.
 func (s *Server) DeleteApplication(ctx context.Context, r gen.DeleteApplicationRequestObject) (gen.DeleteApplicationResponseObject, error) {
-	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade)
+	left, err := s.Catalog.DeleteApplication(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.Cascade, string(r.Params.Propagation))
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,11 @@ func (s *Server) failed(err error, c echo.Context) {
 	if c.Response().Committed {
 		return // a stream that broke off; there is nobody to tell
 	}
-	if status == http.StatusTooManyRequests {
+	switch status {
+	case http.StatusTooManyRequests:
 		c.Response().Header().Set("Retry-After", "5")
+	case http.StatusServiceUnavailable:
+		c.Response().Header().Set("Retry-After", "2")
 	}
 	if status == http.StatusUnauthorized {
 		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="capstan"`)

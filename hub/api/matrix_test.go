@@ -28,17 +28,18 @@ func rights() map[string]string {
 
 		"listTenants": platform, "createTenant": platform, "getTenant": platform, "createSetupLink": platform,
 		"listUsers": writes, "createUser": writes, "updateUser": writes, "deleteUser": writes,
-		"listProjects": reads, "getProject": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
+		"listProjects": reads, "getProject": reads, "getProjectWindows": reads, "createProject": writes, "updateProject": writes, "deleteProject": writes,
 		"listRepositories": reads, "getRepository": reads, "refreshRepository": reads, "listRepositoryCredentials": reads,
 		"putRepository": writes, "deleteRepository": writes, "deleteRepositoryCredential": writes,
 		"listCertificates": reads, "addCertificates": writes, "deleteCertificates": writes,
 		"listClusters": reads, "getCluster": reads, "enrollCluster": writes, "updateCluster": writes, "deleteCluster": writes,
 		"acceptHub": writes, "keepCluster": writes, "revokeAgent": writes,
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
-		"getManifests": reads, "getHistory": reads, "listOperations": reads, "refreshApplication": reads,
+		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
 		"rollbackApplication": writes, "terminateOperation": writes,
 		"listResourceActions": reads, "runResourceAction": writes,
+		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes,
 		"getSettings": writes, "patchSettings": writes,
 	}
@@ -60,6 +61,8 @@ func bodies() map[string]any {
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
 		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
+		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
+		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
 	}
 }
 

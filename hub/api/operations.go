@@ -2,20 +2,39 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 // SyncApplication starts a sync.
 func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationRequestObject) (gen.SyncApplicationResponseObject, error) {
 	b := r.Body
-	ask := hub.SyncRequest{Revision: b.Revision, Reason: b.Reason, Options: hub.OperationOptions{
+	ask := hub.SyncRequest{Reason: b.Reason, Options: hub.OperationOptions{
 		Prune: b.Prune, DryRun: b.DryRun, SkipHooks: b.SkipHooks, Force: b.Force, SyncOptions: b.SyncOptions, Retry: retryOf(b),
 	}}
+	switch {
+	case b.Strategy.Apply != nil && b.Strategy.Hook != nil:
+		return nil, fault.With(fault.New(fault.Invalid, "strategy has both apply and hook"), "", "keep one of them")
+	case b.Strategy.Apply != nil:
+		ask.Options.SkipHooks, ask.Options.Force = true, ask.Options.Force || b.Strategy.Apply.Force
+	case b.Strategy.Hook != nil:
+		ask.Options.Force = ask.Options.Force || b.Strategy.Hook.Force
+	}
+	var err error
+	if ask.Override, err = overrideOf(b); err != nil {
+		return nil, err
+	}
+	if len(b.Manifests) > 0 {
+		if ask.Local, err = catalog.ReadLocal(b.Manifests); err != nil {
+			return nil, err
+		}
+	}
 	for _, o := range b.Resources {
 		ask.Options.Resources = append(ask.Options.Resources, selector(o))
 	}
@@ -29,13 +48,84 @@ func (s *Server) SyncApplication(ctx context.Context, r gen.SyncApplicationReque
 	return gen.SyncApplication202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
 }
 
+// overrideOf is nil if the target is to be applied.
+func overrideOf(b *gen.SyncRequest) (*hub.Override, error) {
+	o := hub.Override{Revision: b.Revision, Revisions: b.Revisions, Positions: b.SourcePositions}
+	if b.Source.RepoURL != "" {
+		source, err := sourceOf(b.Source)
+		if err != nil {
+			return nil, err
+		}
+		o.Source = &source
+	}
+	for _, given := range b.Sources {
+		source, err := sourceOf(given)
+		if err != nil {
+			return nil, err
+		}
+		o.Sources = append(o.Sources, source)
+	}
+	if o.Revision == "" && len(o.Revisions) == 0 && o.Source == nil && len(o.Sources) == 0 {
+		return nil, nil
+	}
+	return &o, nil
+}
+
+// sourceOf reads a source with all settings of renderers.
+func sourceOf(given gen.Source) (hub.Source, error) {
+	var out hub.Source
+	text, err := json.Marshal(given)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		return out, fault.New(fault.Invalid, "a source is not readable: %w", err)
+	}
+	return out, nil
+}
+
+// ApproveOperation approves what an operation deletes.
+func (s *Server) ApproveOperation(ctx context.Context, r gen.ApproveOperationRequestObject) (gen.ApproveOperationResponseObject, error) {
+	op, err := s.Catalog.Approve(ctx, callerOf(ctx), r.Namespace, r.Name, r.Body.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return gen.ApproveOperation202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
+}
+
+// AbandonApplication gives up an application whose cluster is gone.
+func (s *Server) AbandonApplication(ctx context.Context, r gen.AbandonApplicationRequestObject) (gen.AbandonApplicationResponseObject, error) {
+	left, err := s.Catalog.Abandon(ctx, callerOf(ctx), r.Namespace, r.Name, r.Body.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return gen.AbandonApplication200JSONResponse{LeftBehind: collect(left, func(o hub.ObjectRef) gen.ResourceSelector {
+		return gen.ResourceSelector{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+	})}, nil
+}
+
+// DeleteLiveResource deletes one live object.
+func (s *Server) DeleteLiveResource(ctx context.Context, r gen.DeleteLiveResourceRequestObject) (gen.DeleteLiveResourceResponseObject, error) {
+	b := r.Body
+	ref := hub.ObjectRef{Group: b.Group, Version: b.Version, Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}
+	how := hub.ObjectDeletion{Force: b.Force, Propagation: string(b.Propagation)}
+	v, err := s.Catalog.DeleteLive(ctx, callerOf(ctx), r.Namespace, r.Name, ref, how)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Relay.Delete(ctx, *v.On, v.ID, ref, how); err != nil {
+		return nil, err
+	}
+	return gen.DeleteLiveResource204Response{}, nil
+}
+
 // retryOf is nil if nothing was asked.
 func retryOf(b *gen.SyncRequest) *hub.Retry {
 	r := b.Retry
-	if r.Limit == 0 && r.Backoff.Duration == "" && r.Backoff.MaxDuration == "" && r.Backoff.Factor == 0 {
+	if r.Limit == 0 && r.Backoff.Duration == "" && r.Backoff.MaxDuration == "" && r.Backoff.Factor == 0 && !r.Refresh {
 		return nil
 	}
-	out := &hub.Retry{Limit: r.Limit}
+	out := &hub.Retry{Limit: r.Limit, Refresh: r.Refresh}
 	if r.Backoff.Duration != "" || r.Backoff.MaxDuration != "" || r.Backoff.Factor != 0 {
 		out.Backoff = &hub.Backoff{Duration: r.Backoff.Duration, MaxDuration: r.Backoff.MaxDuration}
 		if r.Backoff.Factor != 0 {

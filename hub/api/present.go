@@ -79,10 +79,27 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	for _, c := range st.Conditions {
 		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: c.Message, LastTransitionTime: c.Since.UTC()})
 	}
+	if unreachable := awaitingCluster(v); unreachable != "" {
+		out.Conditions = append(out.Conditions, gen.Condition{Type: hub.DeletionError, Message: unreachable, LastTransitionTime: v.DeletingAt.UTC()})
+	}
 	if st.Operation != nil {
 		out.OperationState = presentOperation(*st.Operation, list)
 	}
 	return out
+}
+
+// awaitingCluster says that a deletion cannot go on while the cluster is away;
+// empty: it is not so.
+func awaitingCluster(v catalog.View) string {
+	if v.DeletingAt == nil || v.On == nil || v.On.Connected {
+		return ""
+	}
+	since := "has never been connected"
+	if v.On.LastSeen != nil {
+		since = "was last heard at " + v.On.LastSeen.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("the deletion waits for cluster %s, which %s; if the cluster is gone for good, `capstan app abandon %s` forgets the application and leaves its objects behind",
+		v.On.Name, since, v.Name)
 }
 
 func presentHub(v catalog.View) gen.HubStatus {
@@ -92,11 +109,17 @@ func presentHub(v catalog.View) gen.HubStatus {
 		Target: string(st.Target), Accepted: string(st.Accepted), RefreshedAt: at(st.RefreshedAt), Deleting: v.DeletingAt != nil,
 		Connection: gen.HubStatusConnectionNoCluster,
 	}
-	if spec, err := hub.DecodeSpec(v.Spec); err == nil && spec.Automated() {
+	if spec, err := hub.DecodeSpec(v.Spec); err == nil {
+		out.FollowsRevision, out.KeepsLive = v.Follows(spec), v.KeepsLive(spec)
+	}
+	if out.FollowsRevision {
 		out.Automation = gen.Auto
 		if st.Hold != "" || v.Pin != nil {
 			out.Automation = gen.Held
 		}
+	}
+	if op := st.Operation; op != nil {
+		out.AwaitsApproval = !op.Phase.Over() && strings.Contains(op.Message, "waiting for approval")
 	}
 	if v.On != nil {
 		out.Cluster, out.AsOf = v.On.Name, at(v.On.LastSeen)
@@ -134,6 +157,12 @@ func presentOperation(op hub.Operation, list bool) gen.OperationState {
 	for _, r := range op.Options.Resources {
 		out.Operation.Sync.Resources = append(out.Operation.Sync.Resources, parseSelector(r))
 	}
+	for _, i := range op.Options.Infos {
+		out.Operation.Info = append(out.Operation.Info, gen.Info(i))
+	}
+	if o := op.Options.Override; o != nil {
+		out.Operation.Sync.Revisions, out.Operation.Sync.Local = o.Revisions, o.Local
+	}
 	out.SyncResult.Revision = op.Revision
 	if list {
 		return out
@@ -157,13 +186,17 @@ func selector(r gen.ResourceSelector) string {
 	if r.Namespace != "" {
 		name = r.Namespace + "/" + name
 	}
+	if r.Exclude {
+		return "!" + r.Group + ":" + r.Kind + ":" + name
+	}
 	return r.Group + ":" + r.Kind + ":" + name
 }
 
 func parseSelector(s string) gen.ResourceSelector {
+	s, exclude := strings.CutPrefix(s, "!")
 	group, rest, _ := strings.Cut(s, ":")
 	kind, name, _ := strings.Cut(rest, ":")
-	out := gen.ResourceSelector{Group: group, Kind: kind, Name: name}
+	out := gen.ResourceSelector{Group: group, Kind: kind, Name: name, Exclude: exclude}
 	if namespace, bare, found := strings.Cut(name, "/"); found {
 		out.Namespace, out.Name = namespace, bare
 	}

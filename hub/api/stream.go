@@ -30,6 +30,25 @@ const (
 type streams struct {
 	mu   sync.Mutex
 	held map[string]int
+	once sync.Once
+	over chan struct{} // closed when all shall end
+}
+
+// EndStreams ends all streams, those too that open later. Their clients come
+// again, to a replica that stays, and miss nothing.
+func (s *Server) EndStreams() { s.streams.once.Do(func() { close(s.streams.over) }) }
+
+// until gives a context that ends with ctx or with all streams.
+func (s *streams) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-s.over:
+		case <-own.Done():
+		}
+	}()
+	return own, cancel
 }
 
 func (s *streams) enter(who string) bool {
@@ -68,17 +87,19 @@ func (s *Server) stream(c echo.Context) error {
 		cursor = r.URL.Query().Get("cursor")
 	}
 	l := &listener{s: s, who: who, only: only, w: c.Response(), control: http.NewResponseController(c.Response())}
-	reader, err := s.Feed.Read(r.Context(), who.Tenant, cursor)
+	ctx, end := s.streams.until(r.Context())
+	defer end()
+	reader, err := s.Feed.Read(ctx, who.Tenant, cursor)
 	if fault.KindOf(err) == fault.Missing {
 		l.begin()
-		return l.reset(r.Context())
+		return l.reset(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	l.begin()
-	return l.follow(r.Context(), reader)
+	return l.follow(ctx, reader)
 }
 
 // onlyApplication finds the application that a stream is about, if it is

@@ -271,7 +271,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 }
 
 func (w *writer) putApplication(ctx context.Context, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
-	all, err := w.Tx.Clusters(ctx)
+	all, err := w.candidates(ctx, spec.Destination)
 	if err != nil {
 		return a, nil, "", err
 	}
@@ -361,8 +361,8 @@ func (c *Catalog) judge(ctx context.Context, w *writer, a hub.Application, on *h
 }
 
 // DeleteApplication deletes an application. Cascade nil asks its finalizers
-// (APP-29). The view is nil if it is gone at once.
-func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool) (*View, error) {
+// (APP-29), as an empty propagation does. The view is nil if it is gone at once.
+func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool, propagation string) (*View, error) {
 	var left *View
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		left = nil
@@ -374,7 +374,11 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 		if cascade != nil {
 			whole = *cascade
 		}
-		wakes, err := c.Deployer.Delete(ctx, w.Tx, a.ID, whole, initiator(by))
+		d := hub.Deletion{Cascade: whole, Propagation: propagation}
+		if d.Propagation == "" && slices.Contains(a.Finalizers, argoFinalizer+"/background") {
+			d.Propagation = "background"
+		}
+		wakes, err := c.Deployer.Delete(ctx, w.Tx, a.ID, d, initiator(by))
 		if err != nil {
 			return err
 		}
@@ -396,9 +400,12 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 	return left, err
 }
 
+// argoFinalizer asks for a cascade, perhaps with a propagation policy behind it.
+const argoFinalizer = "resources-finalizer.argocd.argoproj.io"
+
 func hasFinalizer(m hub.Meta) bool {
 	return slices.ContainsFunc(m.Finalizers, func(f string) bool {
-		return f == "resources-finalizer.argocd.argoproj.io" || strings.HasPrefix(f, "resources-finalizer.argocd.argoproj.io/")
+		return f == argoFinalizer || strings.HasPrefix(f, argoFinalizer+"/")
 	})
 }
 

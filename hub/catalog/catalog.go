@@ -92,10 +92,11 @@ func (r *reader) may(resource, action string) error {
 // when it has committed.
 type writer struct {
 	reader
-	now   time.Time
-	notes []audit.Entry
-	wakes []hub.ClusterID
-	due   []string // kinds of work
+	now     time.Time
+	notes   []audit.Entry
+	wakes   []hub.ClusterID
+	revoked bool     // agents are no longer good, or good again
+	due     []string // kinds of work
 
 	catalog *Catalog
 }
@@ -153,6 +154,9 @@ func (c *Catalog) hint(tenant hub.TenantID, w *writer) {
 	}
 	for _, kind := range w.due {
 		c.Hints.Due(kind)
+	}
+	if w.revoked {
+		c.Hints.Revoked()
 	}
 	c.Hints.Changed(tenant)
 }

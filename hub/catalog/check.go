@@ -42,10 +42,14 @@ func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error)
 	if err := checkSources(spec); err != nil {
 		return spec, nil, err
 	}
-	if err := checkPolicy(spec); err != nil {
+	if err := hub.CheckSwitches(a.Meta); err != nil {
 		return spec, nil, err
 	}
-	return spec, unknown(a.Spec, spec), nil
+	warnings, err := checkPolicy(spec)
+	if err != nil {
+		return spec, nil, err
+	}
+	return spec, append(unknown(a.Spec, spec), warnings...), nil
 }
 
 func checkDestination(d hub.Destination) error {
@@ -105,19 +109,17 @@ func checkSource(s hub.Source) error {
 	return nil
 }
 
-func checkPolicy(spec hub.ApplicationSpec) error {
+func checkPolicy(spec hub.ApplicationSpec) (warnings []string, err error) {
 	if spec.RevisionHistoryLimit != nil && *spec.RevisionHistoryLimit < 0 {
-		return fault.New(fault.Invalid, "spec.revisionHistoryLimit is below 0")
+		return nil, fault.New(fault.Invalid, "spec.revisionHistoryLimit is below 0")
 	}
 	if spec.SyncPolicy == nil {
-		return nil
+		return nil, nil
 	}
-	for _, o := range spec.SyncPolicy.SyncOptions {
-		if name, _, found := strings.Cut(o, "="); !found || name == "" {
-			return fault.With(fault.New(fault.Invalid, "sync option %q has no value", short(o)), "", "write it like CreateNamespace=true")
-		}
+	if warnings, err = hub.CheckSyncOptions(spec.SyncPolicy.SyncOptions); err != nil {
+		return nil, err
 	}
-	return checkRetry(spec.SyncPolicy.Retry)
+	return warnings, checkRetry(spec.SyncPolicy.Retry)
 }
 
 func checkRetry(r *hub.Retry) error {
@@ -164,6 +166,9 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	if err := checkMaps(p.Labels, p.Annotations); err != nil {
 		return spec, nil, err
 	}
+	if err := hub.CheckSwitches(p.Meta); err != nil {
+		return spec, nil, err
+	}
 	if err := decode(p.Spec, &spec); err != nil {
 		return spec, nil, err
 	}
@@ -178,13 +183,14 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
 		}
 	}
+	if err := checkWindows(spec); err != nil {
+		return spec, nil, err
+	}
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
 	warnings := unknown(p.Spec, spec)
-	if len(spec.SyncWindows) > 0 {
-		warnings = append(warnings, "spec.syncWindows is kept but has no effect: this release does not serve sync windows")
-	}
+	warnings = append(warnings, windowWarnings(spec)...)
 	if len(spec.OrphanedResources) > 0 && string(spec.OrphanedResources) != "null" {
 		warnings = append(warnings, "spec.orphanedResources is kept but has no effect: this release does not look for orphaned resources")
 	}

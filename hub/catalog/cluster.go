@@ -260,6 +260,7 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		w.note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
 		w.wakes = append(w.wakes, cl.ID)
 		w.due = append(w.due, hub.WorkRefresh)
+		w.revoked = true
 		before, err := w.Tx.Clusters(ctx)
 		if err != nil {
 			return err

@@ -14,11 +14,13 @@ type gatheredHints struct {
 	wakes   map[hub.ClusterID]bool
 	changed map[hub.TenantID]bool
 	due     map[string]bool
+	revoked map[struct{}]bool
 }
 
 func (g *gatheredHints) Wake(cluster hub.ClusterID)  { note(g, &g.wakes, cluster) }
 func (g *gatheredHints) Changed(tenant hub.TenantID) { note(g, &g.changed, tenant) }
 func (g *gatheredHints) Due(kind string)             { note(g, &g.due, kind) }
+func (g *gatheredHints) Revoked()                    { note(g, &g.revoked, struct{}{}) }
 
 func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
 	g.mu.Lock()
@@ -35,6 +37,9 @@ func (g *gatheredHints) give(to Hints) {
 	defer g.mu.Unlock()
 	for _, kind := range slices.Sorted(maps.Keys(g.due)) {
 		to.Due(kind)
+	}
+	for range g.revoked {
+		to.Revoked()
 	}
 	for cluster := range g.wakes {
 		to.Wake(cluster)

@@ -26,6 +26,9 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 		id := a.Status.Target
 		revision, cluster = a.Status.Revision, a.Cluster
 		if entry != 0 {
+			if err := r.remembered(ctx, a, entry); err != nil {
+				return err
+			}
 			h, err := r.Tx.HistoryEntry(ctx, a.ID, entry)
 			if err != nil {
 				return err

@@ -4,30 +4,109 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Sync starts an operation that applies the target of an application.
+// Sync starts an operation that applies the target of an application, or what
+// the request gives instead. Other sources and manifests of one's own need the
+// right to override.
 func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name string, r hub.SyncRequest) (hub.Operation, error) {
 	if err := checkSync(r); err != nil {
 		return hub.Operation{}, fault.With(err, "application "+title(namespace, name), "")
 	}
 	r.Initiator = initiator(by)
-	return c.operate(ctx, by, namespace, name, access.Sync, r.Reason, r.Options, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+	asked := struct {
+		hub.OperationOptions
+		Override *hub.Override `json:"override,omitempty"`
+		Local    int           `json:"localManifests,omitempty"`
+	}{OperationOptions: r.Options, Override: r.Override}
+	var keys hub.TenantKeys
+	if r.Local != nil {
+		asked.Local = len(r.Local.Objects)
+		var err error
+		if keys, err = c.Store.Keys(ctx, by.Tenant); err != nil {
+			return hub.Operation{}, err
+		}
+	}
+	return c.operate(ctx, by, namespace, name, access.Sync, r.Reason, asked, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+		if r.Local != nil || r.Override != nil && (r.Override.Source != nil || len(r.Override.Sources) > 0) {
+			if err := w.need(access.Applications, access.Override, objectOf(a)); err != nil {
+				return hub.Operation{}, err
+			}
+		}
+		w.due = append(w.due, hub.WorkRefresh)
+		if r.Local != nil {
+			return c.Deployer.Local(ctx, w.Tx, keys, a.ID, r)
+		}
 		return c.Deployer.Sync(ctx, w.Tx, a.ID, r)
 	})
 }
 
 func checkSync(r hub.SyncRequest) error {
-	for _, o := range r.Options.SyncOptions {
-		if name, _, found := strings.Cut(o, "="); !found || name == "" {
-			return fault.With(fault.New(fault.Invalid, "sync option %q has no value", short(o)), "", "write it like CreateNamespace=true")
-		}
+	if r.Local != nil && r.Override != nil {
+		return fault.With(fault.New(fault.Invalid, "manifests and a revision or source are both given"), "", "give one of them")
+	}
+	if _, err := hub.CheckSyncOptions(r.Options.SyncOptions); err != nil {
+		return err
 	}
 	return checkRetry(r.Options.Retry)
+}
+
+// Approve records that a person approves what the operation in progress
+// deletes. It counts for operations that began before it.
+func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, reason string) (hub.Operation, error) {
+	return c.operate(ctx, by, namespace, name, access.Update, reason, "approve", func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+		a.Annotations = a.Annotate(hub.ApprovedAnnotation, w.now.UTC().Format(time.RFC3339Nano))
+		if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
+			return hub.Operation{}, err
+		}
+		return c.Deployer.Approve(ctx, w.Tx, a.ID)
+	})
+}
+
+// Abandon gives up an application whose cluster is gone. What it leaves behind
+// is returned, and recorded.
+func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, reason string) ([]hub.ObjectRef, error) {
+	var left []hub.ObjectRef
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		a, err := w.forWrite(ctx, namespace, name, access.Delete)
+		if err != nil {
+			return err
+		}
+		var wakes []hub.ClusterID
+		if left, wakes, err = c.Deployer.Abandon(ctx, w.Tx, a.ID); err != nil {
+			return err
+		}
+		w.wakes = append(w.wakes, wakes...)
+		w.note(access.Delete, access.Applications, objectOf(a), orElse(reason, "abandoned: its cluster is gone"), written(a.Meta, a.Spec),
+			map[string]any{"leftBehind": named(left)})
+		return nil
+	})
+	return left, err
+}
+
+// named gives objects as people write them, not endlessly many.
+func named(objects []hub.ObjectRef) []string {
+	const most = 1000
+	var out []string
+	for i, o := range objects {
+		if i == most {
+			return append(out, fmt.Sprintf("and %d more", len(objects)-most))
+		}
+		out = append(out, strings.TrimPrefix(o.Group+"/"+o.Kind+"/"+o.Namespace+"/"+o.Name, "/"))
+	}
+	return out
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
 }
 
 // Rollback starts an operation that applies what an earlier entry of the
@@ -36,6 +115,9 @@ func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name s
 	r.Initiator = initiator(by)
 	return c.operate(ctx, by, namespace, name, access.Rollback, r.Reason, map[string]any{"entry": r.Entry, "prune": r.Prune},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+			if err := w.remembered(ctx, a, r.Entry); err != nil {
+				return hub.Operation{}, err
+			}
 			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r)
 		})
 }
@@ -113,11 +195,7 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 	if err != nil {
 		return err
 	}
-	for _, s := range spec.EffectiveSources() {
-		url, err := hub.NormalizeRepoURL(s.RepoURL)
-		if err != nil {
-			continue // its condition says so already
-		}
+	for _, url := range spec.RepoURLs() {
 		repo, err := w.RepositoryByURL(ctx, url)
 		if fault.KindOf(err) == fault.Missing {
 			continue
@@ -169,7 +247,7 @@ func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.Opera
 func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name string, before int64, limit int) ([]hub.HistoryEntry, error) {
 	var out []hub.HistoryEntry
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
-		out, err = r.HistoryPage(ctx, a.ID, before, limit)
+		out, err = r.historyPage(ctx, a, before, limit)
 		return err
 	})
 	return out, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // InCluster is the server URL and InClusterName the name by which Argo CD
@@ -47,13 +48,26 @@ func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster 
 	return pick(d, all)
 }
 
+// candidates gives the clusters that a destination may stand for. A name is
+// looked up; the other ways to say it need all of them.
+func (w *writer) candidates(ctx context.Context, d hub.Destination) ([]hub.Cluster, error) {
+	if d.Name == "" || d.Name == InClusterName || d.Server != "" {
+		return w.Tx.Clusters(ctx)
+	}
+	c, err := w.Tx.Cluster(ctx, d.Name)
+	if fault.KindOf(err) == fault.Missing {
+		return nil, nil
+	}
+	return []hub.Cluster{c}, err
+}
+
 func trimServer(s string) string { return strings.TrimRight(s, "/") }
 
 // resettle looks at the destinations of all applications again after the
 // clusters of the tenant have changed, and moves those that now stand for
 // another one.
 func (w *writer) resettle(ctx context.Context) error {
-	all, err := w.Clusters(ctx)
+	all, err := w.ClusterNames(ctx)
 	if err != nil {
 		return err
 	}

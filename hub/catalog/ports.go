@@ -86,6 +86,8 @@ type repositories interface {
 type clusters interface {
 	Cluster(ctx context.Context, name string) (hub.Cluster, error)
 	Clusters(ctx context.Context) ([]hub.Cluster, error)
+	// ClusterNames gives all clusters with id, name and server alone.
+	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
 	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
@@ -150,9 +152,16 @@ type Deployer interface {
 	Sync(ctx context.Context, tx Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
 	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest) (hub.Operation, error)
 	Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
-	Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error)
 	// Settings gives settings to the agents of clusters.
 	Settings(ctx context.Context, tx Tx, bodies map[hub.ClusterID][]byte) error
+	Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error)
+	// Local is Sync for manifests that came with the request.
+	Local(ctx context.Context, tx Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
+	// Approve tells the cluster when a person approved deletions.
+	Approve(ctx context.Context, tx Tx, app hub.ApplicationID) (hub.Operation, error)
+	// Abandon forgets an application whose cluster is gone, and gives what it
+	// leaves behind there.
+	Abandon(ctx context.Context, tx Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error)
 }
 
 // A RollbackRequest is a person's wish to go back.
@@ -169,6 +178,7 @@ type Hints interface {
 	Wake(cluster hub.ClusterID)  // its desired log grew
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
+	Revoked()                    // agents are no longer good, or good again
 }
 
 // An Inviter makes join tokens.

@@ -23,6 +23,7 @@ func (c *Catalog) AcceptHub(ctx context.Context, by hub.Caller, name string) (hu
 // keeps the identity, the other one is refused.
 func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerprint string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
+		w.revoked = true
 		q, err := w.Tx.KeepCluster(ctx, cl.ID, fingerprint)
 		w.note("keep", access.Clusters, name, "", q, map[string]any{"fingerprint": fingerprint})
 		return err
@@ -34,6 +35,7 @@ func (c *Catalog) KeepCluster(ctx context.Context, by hub.Caller, name, fingerpr
 func (c *Catalog) RevokeAgent(ctx context.Context, by hub.Caller, name string) (hub.Cluster, error) {
 	return c.decide(ctx, by, name, access.Delete, func(ctx context.Context, w *writer, cl hub.Cluster) error {
 		w.note("revoke", access.Clusters, name, "", map[string]any{"agent": cl.AgentID}, nil)
+		w.revoked = true
 		return w.Tx.RevokeAgent(ctx, cl.ID)
 	})
 }

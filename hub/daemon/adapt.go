@@ -1,14 +1,18 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/source"
@@ -74,20 +78,62 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	return out, err
 }
 
-// observations is the store as observe sees it.
+// observations is the store as observe sees it. Reports that come at the same
+// time are stored in one transaction; those that only tell of live state may
+// be lost with the database and come again, so they are apart from the others.
 type observations struct {
-	db    *store.DB
-	queue *queue
-	meter *meter.Meter
+	lasting, passing *gather.Gatherer[report, hub.Observed]
+	queue            *queue
+	meter            *meter.Meter
 }
 
-func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (out hub.Observed, err error) {
+// report is what one agent has seen.
+type report struct {
+	cluster hub.ClusterID
+	seen    hub.Observation
+}
+
+// first is the first application that the report tells of.
+func (r report) first() (id hub.ApplicationID) {
+	for _, a := range r.seen.Applications {
+		if id == "" || a.Application < id {
+			id = a.Application
+		}
+	}
+	return id
+}
+
+func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
+	put := func(ctx context.Context, tenant string, reports []report) ([]hub.Observed, error) {
+		// In the order in which others lock applications, so that no two
+		// transactions wait for each other.
+		order := make([]int, len(reports))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(reports[a].first(), reports[b].first()) })
+		out := make([]hub.Observed, len(reports))
+		err := db.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, t *store.Tenant) (err error) {
+			for _, i := range order {
+				if out[i], err = t.PutObservation(ctx, reports[i].cluster, reports[i].seen); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return out, err
+	}
+	return observations{lasting: gather.New(put), passing: gather.New(put), queue: q, meter: m}
+}
+
+func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
 	began := time.Now()
+	to := o.lasting
+	if seen.Passing() {
+		to = o.passing
+	}
 	ends := o.resume(ctx, tenant, seen)
-	err = o.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		out, err = t.PutObservation(ctx, cluster, seen)
-		return err
-	})
+	out, err := to.Ask(ctx, string(tenant), report{cluster, seen})
 	for _, end := range ends {
 		end(err)
 	}
@@ -140,6 +186,13 @@ func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub
 		return object, mask, err
 	}
 	return keys.Object, seal.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
+}
+
+// attached are the agents of this replica, as the others see them.
+type attached struct{ p *parts }
+
+func (a attached) Holds(cluster hub.ClusterID) (grpc.ClientConnInterface, hub.TenantID, string, bool) {
+	return a.p.fleet.Holds(cluster)
 }
 
 // caller says which cluster an agent's call comes from: its certificate does.
@@ -224,12 +277,36 @@ func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.Applicatio
 	return dispatch.Terminate(ctx, t, app, by)
 }
 
-func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
+func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
 	t, err := tenantOf(tx)
 	if err != nil {
 		return nil, err
 	}
-	return dispatch.Delete(ctx, t, app, cascade, by)
+	return dispatch.Delete(ctx, t, app, d, by)
+}
+
+func (deployer) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Local(ctx, t, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
+}
+
+func (deployer) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Approve(ctx, t, app)
+}
+
+func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dispatch.Abandon(ctx, t, app)
 }
 
 func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
@@ -268,7 +345,8 @@ type hints struct{ p *parts }
 
 func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
-func (h hints) Due(kind string)             { h.p.queue.hint(kind) }
+func (h hints) Due(kind string)             { h.p.due(kind) }
+func (h hints) Revoked()                    { h.p.revoked() }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {
@@ -306,15 +384,24 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 	}
 	ctx = trace.Resume(ctx, item.Trace)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
-		_, err := t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
+		if err == nil && !held[item.Key] {
+			// What this replica saw may be older than what is stored now.
+			err = fault.New(fault.Conflict, "another replica has taken the repository over")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
 		w.queue.continued(ctx, t)
 		return err
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
-	w.queue.hint(hub.WorkRefresh)
 	if err != nil && fault.KindOf(err) != fault.Missing {
+		w.queue.drop([]hub.WorkItem{item})
 		return err
 	}
+	w.queue.hint(hub.WorkRefresh)
 	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
 }
 

@@ -22,16 +22,26 @@ import (
 // A Config is the hub's configuration file. Secrets are paths of files, never
 // values. Keys that it does not know are errors.
 type Config struct {
-	Listen     Listen     `json:"listen"`
-	Database   Database   `json:"database"`
-	StateDir   string     `json:"stateDir"`   // mirrors of repositories; a cache
-	MasterKey  string     `json:"masterKey"`  // file with the key that seals all others
-	PublicURL  string     `json:"publicURL"`  // address of the console, for links; default: the HTTP address
-	AgentHosts []string   `json:"agentHosts"` // host:port that agents dial, written into join tokens; default: the link address
-	Sources    Sources    `json:"sources"`
-	Render     Render     `json:"render"`
-	Log        Log        `json:"log"`
-	Replica    string     `json:"replica"` // name of this replica; default: host name and process
+	Listen     Listen   `json:"listen"`
+	Database   Database `json:"database"`
+	StateDir   string   `json:"stateDir"`   // mirrors of repositories; a cache
+	MasterKey  string   `json:"masterKey"`  // file with the key that seals all others
+	PublicURL  string   `json:"publicURL"`  // address of the console, for links; default: the HTTP address
+	AgentHosts []string `json:"agentHosts"` // host:port that agents dial, written into join tokens; default: the link address
+	Sources    Sources  `json:"sources"`
+	Render     Render   `json:"render"`
+	Log        Log      `json:"log"`
+	Replica    string   `json:"replica"` // name of this replica; default: host name and process
+	// Advertise is host:port at which other replicas reach the internal port
+	// of this one; default: the internal address, if it names one host, or
+	// the environment's POD_IP with its port.
+	Advertise string `json:"advertise"`
+	// Lease is how long the work of a replica that is silent waits for another
+	// one; default 15s.
+	Lease Duration `json:"lease"`
+	// Drain is how long a replica that stops goes on answering while others
+	// take over; default 5s. One that is alone does not wait.
+	Drain      Duration   `json:"drain"`
 	Webhook    Webhook    `json:"webhook"`
 	Heartbeat  Duration   `json:"heartbeat"` // of agents; default 10s
 	Limits     RateLimits `json:"limits"`
@@ -101,10 +111,13 @@ func (a AgentChart) install() string {
 }
 
 // Listen says where the hub serves. HTTP is for a proxy that ends TLS, or for
-// loopback; Link takes agents.
+// loopback; Link takes agents. A hub of one replica needs no more.
 type Listen struct {
 	HTTP string `json:"http"` // default 127.0.0.1:8080
 	Link string `json:"link"` // default 127.0.0.1:8443
+	// Internal takes other replicas of the same hub, which prove themselves
+	// with certificates of its private authority. Empty: there are none.
+	Internal string `json:"internal"`
 	// Metrics serves metrics in Prometheus' text form, /livez and /readyz,
 	// without sign-in: whoever reaches it may read names of applications.
 	// Empty: not at all.
@@ -196,7 +209,7 @@ type RateLimits struct {
 
 	// Agents that may attach to this process. Those beyond are told when to
 	// come again.
-	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 50
+	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 100
 	AgentBurst      int     `json:"agentBurst"`      // default 600
 }
 
@@ -254,11 +267,27 @@ func (c *Config) defaults() {
 	set(&c.Log.Level, "info")
 	set(&c.Limits.RequestsPerSecond, 100)
 	set(&c.Limits.Burst, 300)
-	set(&c.Limits.AgentsPerSecond, 50)
+	set(&c.Limits.AgentsPerSecond, 100)
 	set(&c.Limits.AgentBurst, 600)
+	set(&c.Lease, Duration(workLease))
+	set(&c.Drain, Duration(5*time.Second))
+	c.advertise()
 	if c.Replica == "" {
 		host, _ := os.Hostname()
 		c.Replica = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+}
+
+// advertise finds the address that other replicas dial, if nobody gave it: the
+// internal one, or that of the pod (POD_IP), where the internal one is any.
+func (c *Config) advertise() {
+	host, port, err := net.SplitHostPort(c.Listen.Internal)
+	switch ip := os.Getenv("POD_IP"); {
+	case err != nil:
+	case host != "" && !net.ParseIP(host).IsUnspecified():
+		set(&c.Advertise, c.Listen.Internal)
+	case net.ParseIP(ip) != nil:
+		set(&c.Advertise, net.JoinHostPort(ip, port))
 	}
 }
 
@@ -316,6 +345,15 @@ func (c Config) badAddresses(bad func(format string, args ...any)) {
 	if c.Listen.Metrics != "" {
 		address("listen.metrics", c.Listen.Metrics)
 	}
+	if c.Listen.Internal != "" {
+		address("listen.internal", c.Listen.Internal)
+		if c.Advertise == "" {
+			bad("advertise is needed: listen.internal %q is not an address that other replicas can dial", c.Listen.Internal)
+		}
+	}
+	if c.Advertise != "" {
+		address("advertise", c.Advertise)
+	}
 	for _, host := range c.AgentHosts {
 		address("agentHosts", host)
 	}
@@ -335,7 +373,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		key   string
 		value float64
 	}{
-		{"heartbeat", float64(c.Heartbeat)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
+		{"heartbeat", float64(c.Heartbeat)}, {"drain", float64(c.Drain)}, {"sources.pollInterval", float64(c.Sources.PollInterval)},
 		{"sources.parallel", float64(c.Sources.Parallel)}, {"render.workers", float64(c.Render.Workers)},
 		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
@@ -345,5 +383,11 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)
 		}
+	}
+	if c.Lease != 0 && time.Duration(c.Lease) < time.Second {
+		bad("lease: %s is less than 1s", time.Duration(c.Lease))
+	}
+	if time.Duration(c.Drain) > 15*time.Second {
+		bad("drain: %s is more than 15s; a hub stops within 30s", time.Duration(c.Drain))
 	}
 }

@@ -37,7 +37,16 @@ func TestDefaults(t *testing.T) {
 	if time.Duration(c.Sources.PollInterval) != 3*time.Minute || c.Sources.Parallel != 16 || time.Duration(c.Heartbeat) != 10*time.Second {
 		t.Errorf("sources %+v, heartbeat %v", c.Sources, c.Heartbeat)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 50, 600}) {
+	if time.Duration(c.Lease) != 15*time.Second || time.Duration(c.Drain) != 5*time.Second || c.Listen.Internal != "" || c.Advertise != "" {
+		t.Errorf("a hub that is alone: lease %v, drain %v, internal %q, advertise %q", c.Lease, c.Drain, c.Listen.Internal, c.Advertise)
+	}
+	if c, err = load(t, least+"listen: {internal: 10.0.0.1:9443}\n"); err != nil || c.Advertise != "10.0.0.1:9443" {
+		t.Errorf("internal port at one address: advertise %q, %v", c.Advertise, err)
+	}
+	if c, err = load(t, least); err != nil {
+		t.Fatal(err)
+	}
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 100, 600}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {
@@ -45,6 +54,21 @@ func TestDefaults(t *testing.T) {
 	}
 	if c.PublicURL = "https://capstan.example.com/"; c.publicURL() != "https://capstan.example.com" {
 		t.Errorf("public URL %q", c.publicURL())
+	}
+}
+
+func TestAdvertise(t *testing.T) {
+	t.Setenv("POD_IP", "10.1.2.3")
+	for text, want := range map[string]string{
+		"":                                    "",
+		"listen: {internal: \":9443\"}\n":     "10.1.2.3:9443",
+		"listen: {internal: \"[::]:9443\"}\n": "10.1.2.3:9443",
+		"listen: {internal: 10.9.9.9:1}\n":    "10.9.9.9:1",
+		"listen: {internal: \":9443\"}\nadvertise: hub-0.hub:9443\n": "hub-0.hub:9443",
+	} {
+		if c, err := load(t, least+text); err != nil || c.Advertise != want {
+			t.Errorf("%q: advertise %q, %v, want %q", text, c.Advertise, err, want)
+		}
 	}
 }
 
@@ -76,6 +100,11 @@ func TestConfigIsRefused(t *testing.T) {
 		"negative limit":      {"every request would be refused", least + "limits: {burst: -1}\n", "limits"},
 		"log level":           {"a typo would hide what was asked for", least + "log: {level: verbose}\n", "log.level"},
 		"log format":          {"a typo would be text", least + "log: {format: xml}\n", "log.format"},
+		"internal address":    {"no port", least + "listen: {internal: localhost}\n", "listen.internal"},
+		"no address to tell":  {"others could not dial it", least + "listen: {internal: \"0.0.0.0:9443\"}\n", "advertise is needed"},
+		"advertise":           {"no port", least + "advertise: hub-0\n", "advertise"},
+		"short lease":         {"work would move while it is done", least + "lease: 10ms\n", "lease"},
+		"long drain":          {"it would be killed before its end", least + "drain: 1m\n", "drain"},
 		"URL twice":           {"one of the two would be lost", strings.Replace(least, "{app:", "{appFile: /x, app:", 1), "both set"},
 		"no URL file":         {"a Secret that is not mounted", strings.Replace(least, "app: postgres://app@db/capstan", "appFile: /nowhere/app", 1), "/nowhere/app"},
 		"agent chart":         {"people paste the command into a shell", least + "agentChart: {chart: 'a; rm -rf b'}\n", "agentChart.chart"},

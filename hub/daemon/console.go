@@ -52,7 +52,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
-		Feed: p.feed, Relay: relay.New(p.fleet), Webhook: hooks{p, secret}, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
+		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks{p, secret}, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Meter: face{p.meter, p.monitor},
 	})
 	if err != nil {
@@ -66,11 +66,14 @@ func (p *parts) addConsole(ctx context.Context) error {
 	return nil
 }
 
-// serveHTTP answers until ctx ends; requests under way may end in peace.
+// serveHTTP answers until ctx ends. Streams end then, so that their clients
+// come again elsewhere; requests under way end in peace.
 func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
 	s := &http.Server{
-		Handler: p.front(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: p.leaving(p.front()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
@@ -79,6 +82,7 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
+	p.api.EndStreams()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	if err := s.Shutdown(stop); err != nil {
@@ -127,7 +131,7 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) (in
 		found += n
 	}
 	if found > 0 {
-		h.p.queue.hint(hub.WorkFetch)
+		h.p.due(hub.WorkFetch)
 	}
 	return found, nil
 }

@@ -12,9 +12,9 @@ import (
 
 const (
 	// workLease is how long work of a replica that died waits for another
-	// one. A replica that lives renews its leases three times as often.
-	workLease  = 15 * time.Second
-	renewEvery = workLease / 3
+	// one, unless the operator says otherwise. A replica that lives renews its
+	// leases three times as often.
+	workLease = 15 * time.Second
 	// longestHold ends the renewal of work that nobody ever gave back.
 	longestHold = 10 * time.Minute
 )
@@ -27,6 +27,8 @@ type renewer interface {
 // leases are what this replica holds. They last as long as it lives, so that
 // slow work is not done twice, and not much longer.
 type leases struct {
+	lease time.Duration
+
 	mu   sync.Mutex
 	held map[int64]holding // by token
 }
@@ -36,7 +38,7 @@ type holding struct {
 	since time.Time
 }
 
-func newLeases() *leases { return &leases{held: map[int64]holding{}} }
+func newLeases() *leases { return &leases{lease: workLease, held: map[int64]holding{}} }
 
 func (l *leases) took(items []hub.WorkItem) {
 	l.mu.Lock()
@@ -71,7 +73,7 @@ func (l *leases) due(now time.Time) []hub.WorkItem {
 
 // keep renews leases until ctx ends.
 func (l *leases) keep(ctx context.Context, store renewer, log *slog.Logger) error {
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTicker(l.lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -83,7 +85,7 @@ func (l *leases) keep(ctx context.Context, store renewer, log *slog.Logger) erro
 		if len(items) == 0 {
 			continue
 		}
-		if _, err := store.Renew(ctx, items, workLease); err != nil && ctx.Err() == nil {
+		if _, err := store.Renew(ctx, items, l.lease); err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "leases of work cannot be renewed; other replicas may take it", "items", len(items), logkey.Error, err)
 		}
 	}

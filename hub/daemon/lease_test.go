@@ -12,6 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
+const renewEvery = workLease / 3
+
 type renewals chan []hub.WorkItem
 
 func (r renewals) Renew(_ context.Context, items []hub.WorkItem, lease time.Duration) (int, error) {

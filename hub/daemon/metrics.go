@@ -100,7 +100,7 @@ func (p *parts) picture(ctx context.Context, room int) (meter.Picture, error) {
 		if err != nil {
 			return out, fmt.Errorf("read the figures of tenant %s: %w", t.ID, err)
 		}
-		out.Add(t.Name, elsewhere(p.cfg.Replica, apps, &clusters), clusters, room)
+		out.Add(t.Name, elsewhere(p.replica, apps, &clusters), clusters, room)
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,11 +30,16 @@ type counts interface {
 	Reconciled(took time.Duration)
 }
 
+// shared are the kinds of work that have a home: the replica with the mirror.
+var shared = []string{hub.WorkFetch, hub.WorkRefresh}
+
 // A queue waits for work of one kind. Hints make it look at once.
 type queue struct {
 	system *store.System
 	owner  string
-	meter  counts // nil: nobody counts
+	meter  counts          // nil: nobody counts
+	among  func() []string // replicas that share out work; nil or empty: this one is alone
+	closed func() bool     // nothing is claimed any more; nil: never
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
 	leases *leases
@@ -140,14 +146,28 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	}
 }
 
+// look is claim with an end of its own: a database that does not answer is
+// told from work that does not come.
 func (q *queue) look(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
 	own, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
-	items, err := q.system.ClaimExcept(own, kind, q.owner, limit, workLease, busy)
+	items, err := q.claim(own, kind, limit, busy)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		return nil, fault.Wrap(fault.Offline, err, "the database does not answer")
 	}
 	return items, err
+}
+
+func (q *queue) claim(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
+	if q.closed != nil && q.closed() {
+		return nil, nil
+	}
+	if q.among != nil && slices.Contains(shared, kind) {
+		if among := q.among(); len(among) > 0 {
+			return q.system.ClaimShare(ctx, kind, q.owner, among, limit, q.leases.lease, busy)
+		}
+	}
+	return q.system.ClaimExcept(ctx, kind, q.owner, limit, q.leases.lease, busy)
 }
 
 // take notes when items were taken and what they continue.
@@ -198,4 +218,11 @@ func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) 
 	q.leases.gave(items)
 	q.gave(items, false)
 	return q.system.Later(ctx, items, due)
+}
+
+// drop renews the leases of items no more; those that are not given back
+// run out.
+func (q *queue) drop(items []hub.WorkItem) {
+	q.leases.gave(items)
+	q.gave(items, false)
 }

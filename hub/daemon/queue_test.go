@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -93,7 +94,7 @@ func TestWebhookReceiver(t *testing.T) {
 		})
 	}
 	drain(t, db)
-	h := hooks{&parts{db: db, queue: newQueue(db.System(), "replica")}, "s3cret"}
+	h := hooks{&parts{db: db, queue: newQueue(db.System(), "replica"), replicas: replicas.New(replicas.Config{})}, "s3cret"}
 	body := []byte(`{"ref":"refs/heads/main","repository":{"clone_url":"https://git.example.com/team/shop.git","html_url":"https://git.example.com/team/shop","ssh_url":"git@git.example.com:team/shop.git"}}`)
 	header := func(secret string, body []byte) http.Header {
 		mac := hmac.New(sha256.New, []byte(secret))

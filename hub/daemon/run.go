@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -51,16 +53,21 @@ type parts struct {
 	log   *slog.Logger
 	clock run.Clock
 
-	db       *store.DB
-	queue    *queue
-	feed     *feed.Feed
-	mirrors  *source.Mirrors
-	pool     *render.Pool
-	stage    *render.Stage
-	dispatch *dispatch.Dispatcher
-	fleet    *fleet.Server
-	inviter  fleet.Inviter
-	api      *api.Server
+	replica  string      // id of this process
+	stopping atomic.Bool // no new work, agents and clients are wanted
+
+	db        *store.DB
+	queue     *queue
+	authority *fleet.Authority
+	replicas  *replicas.Replicas
+	feed      *feed.Feed
+	mirrors   *source.Mirrors
+	pool      *render.Pool
+	stage     *render.Stage
+	dispatch  *dispatch.Dispatcher
+	fleet     *fleet.Server
+	inviter   fleet.Inviter
+	api       *api.Server
 
 	monitor   *run.Monitor
 	health    *telemetry.Health
@@ -75,7 +82,8 @@ type parts struct {
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
-	p := &parts{cfg: cfg, log: log.With("replica", cfg.Replica), clock: run.System{}}
+	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: run.System{}}
+	p.log = log.With("replica", p.replica)
 	if err := p.observe(ctx); err != nil {
 		return err
 	}
@@ -86,14 +94,34 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
 		if err := add(ctx); err != nil {
 			return err
 		}
 	}
 	p.log.InfoContext(ctx, "hub starts", "http", cfg.Listen.HTTP, "link", cfg.Listen.Link)
-	err := run.Run(ctx, p.running...)
+	err := p.runParts(ctx)
 	p.log.InfoContext(context.WithoutCancel(ctx), "hub stopped")
+	return err
+}
+
+// runParts runs all parts until ctx ends, and some time longer if others can
+// take over meanwhile.
+func (p *parts) runParts(ctx context.Context) error {
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		defer end()
+		select {
+		case <-ctx.Done():
+			p.leave(running)
+		case <-running.Done():
+		}
+	}()
+	err := run.Run(running, p.running...)
+	end()
+	<-left
 	return err
 }
 
@@ -133,11 +161,12 @@ func (p *parts) addStore(ctx context.Context) error {
 	if p.db, err = open(ctx, p.cfg, p.log); err != nil {
 		return err
 	}
-	p.queue = newQueue(p.db.System(), p.cfg.Replica)
-	p.queue.meter = p.meter
+	p.queue = newQueue(p.db.System(), p.replica)
+	p.queue.meter, p.queue.leases.lease = p.meter, p.lease()
 	p.health.Ready("database", p.db.Ping)
+	p.health.Ready("replica", p.wanted)
 	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
-	if _, err := p.db.System().GiveBack(ctx, p.cfg.Replica); err != nil {
+	if _, err := p.db.System().Succeed(ctx, p.cfg.Replica, p.replica); err != nil {
 		return fmt.Errorf("take up the work of the life before: %w", err)
 	}
 	return ensureDefault(ctx, p.db)
@@ -229,6 +258,7 @@ func (p *parts) addPipeline(context.Context) error {
 		return err
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
+	p.dispatch.Elsewhere(p.replicas.Wake)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
@@ -239,16 +269,10 @@ func (p *parts) addPipeline(context.Context) error {
 	return nil
 }
 
-func (p *parts) changed(tenant hub.TenantID) { p.feed.Hint(tenant) }
-
 // addAgents builds the link and the way back.
 func (p *parts) addAgents(ctx context.Context) error {
 	system := p.db.System()
-	authority, err := fleet.OpenAuthority(ctx, system, p.clock, hostsOf(p.cfg.AgentHosts))
-	if err != nil {
-		return err
-	}
-	pin, err := authority.Pin()
+	pin, err := p.authority.Pin()
 	if err != nil {
 		return err
 	}
@@ -257,12 +281,12 @@ func (p *parts) addAgents(ctx context.Context) error {
 		addresses = []string{p.cfg.Listen.Link}
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
-	observed := observe.New(observations{p.db, p.queue, p.meter}, caller, observe.Hints{
+	observed := observe.New(newObservations(p.db, p.queue, p.meter), caller, observe.Hints{
 		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
-		Authority: authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
-		Log: p.log, Replica: p.cfg.Replica, Heartbeat: time.Duration(p.cfg.Heartbeat),
+		Authority: p.authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
+		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.attachmentLease() / 3,
 		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
 		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
@@ -276,7 +300,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.listenLink(ctx, authority)
+	return p.listenLink(ctx, p.authority)
 }
 
 // listenLink shares the agents' port with browsers and the CLI over TLS.
@@ -338,12 +362,22 @@ type presence struct {
 }
 
 func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
+	a.Lease = s.p.attachmentLease()
 	if err := s.System.Connected(ctx, a); err != nil {
 		return fmt.Errorf("record the agent of cluster %s: %w", a.Cluster, err)
 	}
 	s.p.changed(a.Tenant)
-	s.p.queue.hint(hub.WorkRefresh)
+	s.p.due(hub.WorkRefresh)
 	return nil
+}
+
+// Quarantine is told to the other replicas at once: one of them may hold the
+// other of the two clusters.
+func (s presence) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
+	if fresh, err = s.System.Quarantine(ctx, tenant, cluster, q); fresh {
+		s.p.revoked()
+	}
+	return fresh, err
 }
 
 func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {

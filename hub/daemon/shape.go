@@ -4,6 +4,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/fleet"
+	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/store"
 )
 
@@ -15,5 +16,6 @@ var (
 	_ fleet.Vault       = (*store.System)(nil)
 	_ fleet.Enrolments  = (*store.System)(nil)
 	_ fleet.Revocations = (*store.System)(nil)
-	_ fleet.Presence    = (*store.System)(nil)
+	_ fleet.Presence    = presence{}
+	_ replicas.Store    = (*store.System)(nil)
 )

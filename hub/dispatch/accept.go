@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/plan"
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -20,7 +18,11 @@ import (
 // Unchanged records that applications stand at new commits without a change.
 func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.Unchanged(ctx, apps)
+		good, err := stillOurs(ctx, d, tx, apps, func(u hub.Unchanged) (hub.ApplicationID, int64) { return u.Application, u.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.Unchanged(ctx, good)
 	})
 }
 
@@ -28,7 +30,14 @@ func (d *Dispatcher) Unchanged(ctx context.Context, tenant hub.TenantID, apps []
 // stays as it was.
 func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.SetFailures(ctx, failures)
+		good, err := stillOurs(ctx, d, tx, failures, func(f hub.RefreshFailure) (hub.ApplicationID, int64) { return f.Application, f.Lease })
+		if err == nil {
+			good, err = failAwaited(ctx, tx, good)
+		}
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		return nil, tx.SetFailures(ctx, good)
 	})
 }
 
@@ -45,7 +54,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wakes.wake(c)
+		d.Wake(c)
 	}
 	d.changed(tenant)
 	return nil
@@ -60,7 +69,11 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 	}
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.rendered(ctx, results, sealed); err != nil {
+		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
+		if err != nil || len(good) == 0 {
+			return nil, err
+		}
+		if err := c.rendered(ctx, good, sealed); err != nil {
 			return nil, err
 		}
 		return c.touched(), nil
@@ -79,9 +92,18 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		return nil, err
 	}
 	var out []hub.SealedObject
+	seen := map[hub.Digest]bool{}
 	add := func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
+		if seen[digest] {
+			return digest, nil // as another application has it
+		}
+		seen[digest] = true
+		body, sealed := d.recent.get(tenant, digest)
+		var err error
+		if !sealed {
+			body, err = seal.SealBlob(keys.Object, digest, plain)
+		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
 	}
@@ -91,20 +113,8 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			continue
 		}
 		s.ID = hub.NewID[hub.SnapshotID]()
-		for n, body := range results[i].Bodies {
-			if s.Objects[n].Digest, err = add(body); err != nil {
-				return nil, fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
-			}
-		}
-		if len(s.Objects) <= maxInlineRefs {
-			continue
-		}
-		list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
-		if err != nil {
+		if err := nameBodies(s, results[i].Bodies, add); err != nil {
 			return nil, err
-		}
-		if s.List, err = add(list); err != nil {
-			return nil, fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
 		}
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
@@ -119,6 +129,7 @@ type change struct {
 	now      time.Time
 	apps     map[hub.ApplicationID]hub.Application
 	projects map[string]hub.ProjectSpec
+	versions map[string]int64 // of the projects
 	clusters map[hub.ClusterID]hub.Cluster
 	open     map[hub.ApplicationID]hub.Operation
 	newest   map[hub.ApplicationID]hub.Operation
@@ -131,6 +142,7 @@ type change struct {
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
 	ops     []hub.Operation
+	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
 }
@@ -141,6 +153,7 @@ type moved struct {
 	state  state
 	opened []hub.Tombstone // since is filled with the state row's number
 	op     *hub.Operation
+	own    *hub.Snapshot // of the operation, where it is not the target's
 }
 
 // end is a row about an application that is no new state.
@@ -191,8 +204,9 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if err != nil {
 		return err
 	}
-	c.projects = map[string]hub.ProjectSpec{}
+	c.projects, c.versions = map[string]hub.ProjectSpec{}, map[string]int64{}
 	for name, p := range projects {
+		c.versions[name] = p.Version
 		if c.projects[name], err = projectSpec(p); err != nil {
 			return err
 		}
@@ -273,76 +287,6 @@ func (c *change) live(snaps []hub.Snapshot) []hub.Snapshot {
 	})
 }
 
-// candidate decides about one rendered application.
-func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
-	app, there := c.apps[r.Application]
-	if !there || app.DeletingAt != nil {
-		return nil
-	}
-	if app.Generation != r.Generation {
-		// Somebody changed it while it was rendered: look at it anew.
-		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
-	}
-	spec, err := hub.DecodeSpec(app.Spec)
-	if err != nil {
-		return err
-	}
-	candidate := c.snaps[r.Snapshot.ID]
-	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
-	s := plan.Situation{
-		Application: app, Spec: spec, Candidate: candidate,
-		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Now: c.now,
-	}
-	if op, ok := c.open[app.ID]; ok {
-		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
-	}
-	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
-		s.Failed = &op
-	}
-	if err := c.moveAway(ctx, app); err != nil {
-		return err
-	}
-	d := plan.Next(s)
-	if d.Supersede {
-		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
-			return err
-		}
-	}
-	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
-	if d.Target != candidate.ID {
-		// A pin keeps the target: the candidate's commit is not what it is.
-		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
-			return err
-		}
-		kept := c.snaps[d.Target]
-		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
-	}
-	return c.move(ctx, m)
-}
-
-// moveAway makes clusters that an application no longer goes to forget it;
-// its objects there stay. Only a change of its spec can have moved it.
-func (c *change) moveAway(ctx context.Context, app hub.Application) error {
-	if app.Status.PlannedGeneration == app.Generation || app.Status.PlannedGeneration == 0 {
-		return nil
-	}
-	held, err := c.tx.DesiredClusters(ctx, app.ID)
-	if err != nil {
-		return err
-	}
-	for _, cluster := range held {
-		if cluster != app.Cluster {
-			c.leave(app.ID, cluster)
-		}
-	}
-	return nil
-}
-
-func hasHooks(s hub.Snapshot) bool {
-	return slices.ContainsFunc(s.Objects, func(o hub.ObjectRef) bool { return o.Hook != "" })
-}
-
 // A move is a decided change of one application's desired state.
 type move struct {
 	app        hub.Application
@@ -350,6 +294,7 @@ type move struct {
 	target     hub.SnapshotID
 	accept     bool
 	op         *hub.Operation
+	own        *hub.Snapshot // what op applies instead of the target
 	hold       string
 	pin        *hub.Pin
 	unpin      bool
@@ -374,8 +319,11 @@ func (c *change) move(ctx context.Context, m move) error {
 	if held {
 		st.target = &target
 	}
-	accepted := m.app.Status.Accepted
-	if m.accept {
+	accepted, wanted := m.app.Status.Accepted, target
+	switch {
+	case m.accept && m.own != nil:
+		accepted, wanted = m.own.ID, *m.own
+	case m.accept:
 		accepted = m.target
 	}
 	if s, ok := c.snaps[accepted]; ok {
@@ -383,7 +331,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		st.tombstones, opened = c.bury(m.app, target)
+		st.tombstones, opened = c.bury(m.app, wanted)
 	}
 	known, err := c.told(ctx, st, m)
 	if err != nil {
@@ -398,14 +346,14 @@ func (c *change) move(ctx context.Context, m move) error {
 		if m.op != nil {
 			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
 		}
-		c.moved = append(c.moved, moved{st, opened, m.op})
+		c.moved = append(c.moved, moved{st, opened, m.op, m.own})
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Warnings: target.Warnings,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
 	}
 	if m.accept {
-		change.Accepted = m.target
+		change.Accepted = accepted
 	}
 	c.targets = append(c.targets, change)
 	return nil
@@ -453,43 +401,6 @@ func ordinary(s hub.Snapshot) int {
 		}
 	}
 	return n
-}
-
-type stoneKey struct{ group, kind, namespace, name string }
-
-// bury gives all tombstones that are open under a new target, and those among
-// them that are new: objects of the former target or of what is enforced that
-// the complete new snapshot does not have.
-func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
-	wanted := map[stoneKey]bool{}
-	for _, o := range target.Objects {
-		if o.Hook == "" {
-			wanted[stoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
-		}
-	}
-	known := map[stoneKey]bool{}
-	for _, t := range c.stones[app.ID] {
-		key := stoneKey{t.Group, t.Kind, t.Namespace, t.Name}
-		if wanted[key] || t.Cluster != app.Cluster {
-			continue
-		}
-		known[key] = true
-		all = append(all, t)
-	}
-	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
-		for _, o := range c.snaps[id].Objects {
-			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
-			if o.Hook != "" || wanted[key] || known[key] {
-				continue
-			}
-			known[key] = true
-			opened = append(opened, hub.Tombstone{
-				Application: app.ID, Cluster: app.Cluster, Group: o.Group, Version: o.Version, Kind: o.Kind,
-				Namespace: o.Namespace, Name: o.Name, Wave: o.Wave,
-			})
-		}
-	}
-	return append(all, opened...), opened
 }
 
 func sortedKeys(m map[string]bool) []string {

@@ -36,7 +36,10 @@ func (s state) body() ([]byte, error) {
 		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones),
+		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones),
+	}
+	if at := s.app.ApprovedAt(); !at.IsZero() {
+		m.ApprovedUnixNano = at.UnixNano()
 	}
 	return marshal(m)
 }
@@ -74,10 +77,20 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 	return out
 }
 
-func policyOf(spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
-	p := &linkv1.Policy{Automated: spec.Automated(), SelfHeal: spec.SelfHeal(), Prune: spec.Prune(), Limits: plan.Limits(cluster, project)}
+func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
+	p := &linkv1.Policy{
+		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, project),
+	}
+	most := app.PruneLimit(spec).And(project.Prunes)
+	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)
 	if spec.SyncPolicy != nil {
 		p.SyncOptions = spec.SyncPolicy.SyncOptions
+	}
+	for _, w := range project.WindowsOf(app.Name, spec.Destination) {
+		p.Windows = append(p.Windows, &linkv1.SyncWindow{
+			Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
+			ManualSync: w.ManualSync, SyncOverrun: w.SyncOverrun, SelfHeal: w.SelfHeal,
+		})
 	}
 	for _, d := range spec.IgnoreDifferences {
 		p.Ignore = append(p.Ignore, &linkv1.IgnoreRule{
@@ -106,8 +119,8 @@ func compareStones(a, b hub.Tombstone) int {
 }
 
 // operationBody serialises an operation. Its objects are those of the state
-// row before it.
-func operationBody(op hub.Operation, spec hub.ApplicationSpec) ([]byte, error) {
+// row before it, unless it has a snapshot of its own.
+func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot) ([]byte, error) {
 	kinds := map[hub.OperationKind]linkv1.OperationKind{
 		hub.SyncOperation:     linkv1.OperationKind_OPERATION_KIND_SYNC,
 		hub.RollbackOperation: linkv1.OperationKind_OPERATION_KIND_ROLLBACK,
@@ -123,7 +136,14 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec) ([]byte, error) {
 		Attempt: uint32(op.Attempt), CreatedUnixNano: op.CreatedAt.UnixNano(),
 		Traceparent: op.Trace,
 	}
-	if op.Snapshot != "" {
+	if !op.Options.Asked.IsZero() {
+		m.AskedUnixNano = op.Options.Asked.UnixNano()
+	}
+	switch {
+	case own != nil:
+		m.Snapshot = snapshotRef(own)
+		m.Snapshot.Revision = op.Revision
+	case op.Snapshot != "":
 		m.Snapshot = &linkv1.SnapshotRef{Id: string(op.Snapshot), Revision: op.Revision}
 	}
 	if spec.SyncPolicy != nil && spec.SyncPolicy.ManagedNamespaceMetadata != nil {
@@ -135,11 +155,12 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec) ([]byte, error) {
 
 func projectSpec(p hub.Project) (hub.ProjectSpec, error) {
 	if len(p.Spec) == 0 {
-		return hub.ProjectSpec{}, nil
+		return hub.ProjectSpec{Prunes: p.PruneLimit()}, nil
 	}
 	var s hub.ProjectSpec
 	if err := json.Unmarshal(p.Spec, &s); err != nil {
 		return s, fmt.Errorf("read project %q: %w", p.Name, err)
 	}
+	s.Prunes = p.PruneLimit()
 	return s, nil
 }

@@ -28,13 +28,13 @@ func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 			return err
 		}
 		f.until = head.Seq
-		leaves, err = f.leaves(ctx, tx)
+		leaves, err = tx.Leaves(ctx, f.cluster)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	mine := sumsOf(leaves)
+	mine := sumsOf(f.known(leaves))
 	theirs, err := f.ask(ctx, nil)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -59,6 +60,9 @@ type Tx interface {
 	desiredLog
 	// Enqueue makes work due; it becomes visible when the transaction commits.
 	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
+	// Held says which leases of work, by key and token, are still good; they
+	// stay so until the transaction ends.
+	Held(ctx context.Context, kind string, leases map[string]int64) (map[string]bool, error)
 }
 
 type applications interface {
@@ -73,6 +77,8 @@ type applications interface {
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
 	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
+	Fetch(ctx context.Context, id hub.RepositoryID) error
 }
 
 type snapshots interface {
@@ -89,12 +95,14 @@ type operations interface {
 	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error
 	EndOperation(ctx context.Context, id hub.OperationID, phase hub.Phase, message string) error
+	GiveSnapshots(ctx context.Context, ops []hub.Operation) error
 	SetOperationRetry(ctx context.Context, id hub.OperationID, at *time.Time, options hub.OperationOptions) error
 }
 
 type desiredLog interface {
 	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
 	AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error
+	AppendLogs(ctx context.Context, rows map[hub.ClusterID][]hub.LogRow) error
 	DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error)
 	OpenTombstones(ctx context.Context, stones []hub.Tombstone) error
 	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
@@ -103,8 +111,10 @@ type desiredLog interface {
 	SettingsRow(ctx context.Context, cluster hub.ClusterID) (row hub.LogRow, found bool, err error)
 	HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error)
 	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
-	Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error
-	PutReceipt(ctx context.Context, cluster hub.ClusterID, receipt hub.Receipt) error
+	Heads(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
+	Pages(ctx context.Context, places []hub.LogPlace, limit int) ([]hub.LogPage, error)
+	LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error)
+	Acknowledge(ctx context.Context, acks []hub.LogAck) error
 	pasts
 }
 
@@ -123,24 +133,33 @@ type Dispatcher struct {
 	work    Work
 	log     *slog.Logger
 	wakes   *wakes
+	heads   *heads
+	pages   *gather.Gatherer[bookmark, page]
+	acks    *gather.Gatherer[hub.LogAck, struct{}]
 	recent  *recentBlobs
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
+
+	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil
 }
 
 // New makes a dispatcher. Changed is called after each commit that people may
 // want to see; it must not block.
 func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
-	return &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), recent: newRecentBlobs(8 << 20), changed: changed}
+	d := &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
+	d.pages, d.acks = gather.New(d.read), gather.New(d.acknowledge)
+	return d
 }
 
 // loopLimit is how long a loop may show no sign of life.
 const loopLimit = 90 * time.Second
 
-// Run settles ended operations and starts retries until ctx ends.
+// Run settles ended operations, starts retries and looks after logs that moved
+// without a hint, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	g := run.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
+	g.Go(func(ctx context.Context) error { d.watch(ctx); return nil })
 	return g.Wait() //nolint:wrapcheck // nil, or a defect that says where it was
 }
 
@@ -155,6 +174,9 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 				pause(ctx, time.Second)
 			}
 			continue
+		}
+		if kind == WorkOutcome {
+			items = d.together(ctx, items)
 		}
 		for _, item := range items {
 			d.one(ctx, item, handle)

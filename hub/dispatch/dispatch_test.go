@@ -37,6 +37,10 @@ func (d db) Keys(ctx context.Context, id hub.TenantID) (dispatch.Keys, error) {
 	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
 }
 
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) { w.t.Log(string(b)); return len(b), nil }
+
 type work struct{ *store.System }
 
 func (w work) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
@@ -66,7 +70,7 @@ func newWorld(t *testing.T, spec string) *world {
 	t.Helper()
 	w := &world{t: t, db: storetest.Open(t)}
 	w.tenant = storetest.Tenant(t, w.db, "acme")
-	w.d = dispatch.New(db{w.db}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.DiscardHandler))
+	w.d = dispatch.New(db{w.db}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
 	w.in(func(ctx context.Context, tx *store.Tenant) error {
 		var err error
 		if w.cluster, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "prod"}}); err != nil {
@@ -375,7 +379,7 @@ func TestDeletion(t *testing.T) {
 		w.render("r1", "a", "b")
 		w.end(hub.Succeeded, "")
 		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, true, by)
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, by)
 			return err
 		})
 		if s := w.state(); len(s.Tombstones) != 2 || s.Target != nil || s.Accepted != nil {
@@ -402,7 +406,7 @@ func TestDeletion(t *testing.T) {
 		w.render("r1", "a")
 		w.end(hub.Succeeded, "")
 		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, false, by)
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{}, by)
 			return err
 		})
 		for _, r := range w.rows() {

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
+	"maps"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -18,7 +18,6 @@ import (
 const (
 	pageRows  = 200      // rows read from the store at once
 	batchSize = 48 << 10 // bytes of a message on the control lane, unless one row is larger
-	followMin = 4 * time.Second
 	// maxReplays in a row end the stream: an agent that cannot be convinced
 	// comes back at its own, slower pace.
 	maxReplays = 3
@@ -74,6 +73,7 @@ type follower struct {
 	seq      int64           // last row sent
 	seen     int64           // last row read; what lies between is held by the agent already
 	barrier  *linkv1.Barrier // last one sent
+	proven   bool            // it was answered with an equal root
 	replays  int             // resets in a row that brought no equal root
 	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until    int64
@@ -139,14 +139,15 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 	if err := f.advance(ctx, p.verdict != follows); err != nil {
 		return err
 	}
+	at, leave := f.d.heads.add(f.tenant, f.cluster)
+	defer leave()
 	for {
-		poll := time.NewTimer(followMin + rand.N(followMin/2))
+		known := markOf(f.head)
+		at.known.Store(&known)
 		select {
 		case <-ctx.Done():
-			poll.Stop()
 			return ctx.Err()
 		case ack, open := <-f.acks:
-			poll.Stop()
 			if !open {
 				return nil
 			}
@@ -155,9 +156,8 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 			}
 			continue
 		case <-wake:
-		case <-poll.C:
 		}
-		poll.Stop()
+		at.known.Store(nil)
 		if err := f.advance(ctx, false); err != nil {
 			return err
 		}
@@ -172,59 +172,41 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		}
 	}
 	for {
-		var rows []hub.LogRow
-		var leaves map[string][32]byte
-		before := f.head
+		want := bookmark{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.seen), Known: f.head}, barrier: -1}
+		if f.barrier != nil {
+			want.barrier = int64(f.barrier.Seq)
+		}
 		// One moment: a root over newer states than the rows would not be the
 		// agent's.
-		err := f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-			var err error
-			if rows, f.head, err = tx.RowsAfter(ctx, f.cluster, max(f.seq, f.seen), pageRows); err != nil {
-				return err
-			}
-			if err := f.continues(ctx, tx, before); err != nil {
-				return err
-			}
-			if len(rows) < pageRows && (len(rows) > 0 || f.barrier == nil || f.barrier.Seq != uint64(f.head.Seq)) {
-				leaves, err = f.leaves(ctx, tx)
-			}
-			return err
-		})
+		p, err := f.d.pages.Ask(ctx, string(f.tenant), want)
 		if err != nil {
 			return err
 		}
+		if p.Lost {
+			// The next stream is judged by the place of the agent.
+			return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
+		}
+		rows := p.Rows
+		f.head = p.Head
 		if err := f.hold(); err != nil {
 			return err
 		}
 		if err := f.send(rows); err != nil {
 			return err
 		}
-		if len(rows) == pageRows {
+		if p.more {
 			continue
 		}
-		if leaves == nil {
+		if p.leaves == nil {
 			return nil
 		}
 		if err := f.close(); err != nil {
 			return err
 		}
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(leaves)}
+		f.proven = false
+		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.known(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
-}
-
-// continues checks that the log goes on from where this stream last saw its
-// end. A database that failed over to a standby may lack the last commits, and
-// other rows may have their numbers by now: the stream ends, and the next one
-// is judged by the place of the agent.
-func (f *follower) continues(ctx context.Context, tx Tx, before hub.LogHead) error {
-	if f.head.Incarnation == before.Incarnation && f.head.Seq >= before.Seq {
-		held, found, err := tx.HashAt(ctx, f.cluster, before.Seq)
-		if err != nil || found && bytes.Equal(held, before.Chain) {
-			return err
-		}
-	}
-	return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", before.Seq)
 }
 
 // hold tells the agent whether anything may be deleted at all. What it was
@@ -294,14 +276,16 @@ func rowOf(row hub.LogRow) *linkv1.Row {
 	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
 }
 
-// leaves are the states that the agent should hold. One that is too old to
-// know of settings is not asked for them.
-func (f *follower) leaves(ctx context.Context, tx Tx) (map[string][32]byte, error) {
-	leaves, err := tx.Leaves(ctx, f.cluster)
-	if !f.settings {
-		delete(leaves, string(hub.SettingsRow))
+// known are those of the states in the log that the agent should hold. One
+// that is too old to know of settings is not asked for them. Other streams may
+// read the same leaves, so they stay as they are.
+func (f *follower) known(leaves map[string][32]byte) map[string][32]byte {
+	if _, there := leaves[string(hub.SettingsRow)]; !there || f.settings {
+		return leaves
 	}
-	return leaves, err
+	leaves = maps.Clone(leaves)
+	delete(leaves, string(hub.SettingsRow))
+	return leaves
 }
 
 // equal says whether the agent was found to hold the state of a row already.
@@ -346,13 +330,25 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
 		return f.advance(ctx, true)
 	}
+	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
+	switch {
+	case receipt:
+		f.replays = 0
+		a.Receipt = &hub.Receipt{Seq: int64(ack.Barrier), Root: ack.Root, At: time.Now()}
+	case f.barrier != nil && ack.Seq <= f.barrier.Seq && !f.proven:
+		return nil // the answer to the barrier is on its way and says more
+	}
+	if _, err := f.d.acks.Ask(ctx, string(f.tenant), a); err != nil {
+		return err
+	}
+	f.proven = f.proven || receipt
+	return nil
+}
+
+// acknowledge stores what several agents have said.
+func (d *Dispatcher) acknowledge(ctx context.Context, tenant string, acks []hub.LogAck) ([]struct{}, error) {
 	failpoint.Here(failpoint.HubAckBefore)
 	defer failpoint.Here(failpoint.HubAckAfter)
-	return f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-		if receipt {
-			f.replays = 0
-			return tx.PutReceipt(ctx, f.cluster, hub.Receipt{Seq: int64(ack.Barrier), Root: ack.Root, At: time.Now()})
-		}
-		return tx.Acked(ctx, f.cluster, int64(ack.Seq))
-	})
+	err := d.store.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error { return tx.Acknowledge(ctx, acks) })
+	return make([]struct{}, len(acks)), err
 }

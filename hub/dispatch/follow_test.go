@@ -345,7 +345,7 @@ func TestUnequalRoot(t *testing.T) {
 	})
 	t.Run("a log without applications is closed after a replay too", func(t *testing.T) {
 		w.in(func(ctx context.Context, tx *store.Tenant) error {
-			_, err := dispatch.Delete(ctx, tx, w.app.ID, false, hub.Initiator{Username: "jane"})
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{}, hub.Initiator{Username: "jane"})
 			return err
 		})
 		a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
@@ -372,9 +372,9 @@ func (r racer) ReadTenant(ctx context.Context, id hub.TenantID, do func(context.
 	return r.db.ReadTenant(ctx, id, func(ctx context.Context, tx dispatch.Tx) error { return do(ctx, racingTx{tx, r.between}) })
 }
 
-func (r racingTx) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error) {
+func (r racingTx) LeavesOf(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]map[string][32]byte, error) {
 	r.between()
-	return r.Tx.Leaves(ctx, cluster)
+	return r.Tx.LeavesOf(ctx, clusters)
 }
 
 func TestBarrierIsOfOneMoment(t *testing.T) {

@@ -11,37 +11,98 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // settle does what follows from an operation that is over: history, a retry,
 // a condition, the end of a deletion, the next revision. Settling twice
 // changes nothing.
 func (d *Dispatcher) settle(ctx context.Context, item hub.WorkItem) error {
-	return d.commit(ctx, item.Tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		op, err := tx.Operation(ctx, hub.OperationID(item.Key))
-		if fault.KindOf(err) == fault.Missing {
-			return nil, nil // its application is gone
+	_, err := d.settleAll(ctx, item.Tenant, []hub.WorkItem{item})
+	return err
+}
+
+// together settles what it can in one transaction for each tenant, and gives
+// back what has to be settled one by one: deletions, and what went wrong.
+func (d *Dispatcher) together(ctx context.Context, items []hub.WorkItem) (left []hub.WorkItem) {
+	of := map[hub.TenantID][]hub.WorkItem{}
+	for _, item := range items {
+		of[item.Tenant] = append(of[item.Tenant], item)
+	}
+	for tenant, mine := range of {
+		if len(mine) == 1 {
+			left = append(left, mine...)
+			continue
 		}
-		if err != nil {
-			return nil, err
+		left = append(left, d.share(ctx, tenant, mine)...)
+	}
+	return left
+}
+
+// share settles items of one tenant and gives back those that are left. The
+// leases are given back even while the replica stops.
+func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) []hub.WorkItem {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	var apart []hub.WorkItem
+	err := run.Safely(ctx, WorkOutcome, func(ctx context.Context) (err error) {
+		apart, err = d.settleAll(ctx, tenant, items)
+		return err
+	})
+	failpoint.Here(failpoint.HubOutcomeAfter)
+	if err != nil {
+		return items
+	}
+	done := slices.DeleteFunc(items, func(i hub.WorkItem) bool {
+		return slices.ContainsFunc(apart, func(a hub.WorkItem) bool { return a.Key == i.Key })
+	})
+	if err := d.work.Done(ctx, done); err != nil {
+		d.log.WarnContext(ctx, "work not given back; its lease will run out", "kind", WorkOutcome, "error", err)
+	}
+	return apart
+}
+
+// settleAll settles items of one tenant in one transaction. Of several,
+// deletions are left to the caller.
+func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (apart []hub.WorkItem, err error) {
+	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		apart = nil
+		var ops []hub.Operation
+		var apps []hub.ApplicationID
+		for _, item := range items {
+			op, err := tx.Operation(ctx, hub.OperationID(item.Key))
+			switch {
+			case fault.KindOf(err) == fault.Missing: // its application is gone
+			case err != nil:
+				return nil, err
+			case !op.Phase.Over():
+			case op.Kind == hub.DeleteOperation && len(items) > 1 || slices.Contains(apps, op.Application):
+				apart = append(apart, item)
+			default:
+				ops, apps = append(ops, op), append(apps, op.Application)
+			}
 		}
-		if !op.Phase.Over() {
+		if len(ops) == 0 {
 			return nil, nil
 		}
 		c := &change{tx: tx, now: time.Now()}
-		if err := c.load(ctx, []hub.ApplicationID{op.Application}); err != nil {
+		if err := c.load(ctx, apps); err != nil {
 			return nil, err
 		}
-		app, there := c.apps[op.Application]
-		if !there {
-			return nil, nil
-		}
-		failpoint.Here(failpoint.HubOutcomeBefore)
-		if err := c.settle(ctx, app, op); err != nil {
-			return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
+		for _, op := range ops {
+			app, there := c.apps[op.Application]
+			if !there {
+				continue
+			}
+			failpoint.Here(failpoint.HubOutcomeBefore)
+			if err := c.settle(ctx, app, op); err != nil {
+				return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
+			}
 		}
 		return c.touched(), nil
 	})
+	return apart, err
 }
 
 func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operation) error {
@@ -50,7 +111,10 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 	case op.Kind == hub.DeleteOperation && op.Phase == hub.Succeeded:
 		return c.removed(ctx, app)
 	case op.Kind == hub.DeleteOperation && newest:
-		return c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message)
+		if err := c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message); err != nil {
+			return err
+		}
+		return c.failed(ctx, app, op)
 	case op.Phase == hub.Succeeded:
 		return c.succeeded(ctx, app, op, newest)
 	case newest:
@@ -76,7 +140,7 @@ func (c *change) removed(ctx context.Context, app hub.Application) error {
 }
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
-	if len(op.Options.Resources) == 0 && !op.Options.DryRun {
+	if whole(op.Options) {
 		failpoint.Here(failpoint.HubHistoryBefore)
 		if err := c.tx.AppendHistory(ctx, historyOf(app, op, c.now)); err != nil {
 			return err
@@ -122,9 +186,19 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 	if op.RetryAt != nil {
 		return nil // settled before
 	}
-	if at, again := plan.RetryAt(op, c.now); again {
+	spec, err := hub.DecodeSpec(app.Spec)
+	if err != nil {
+		return err
+	}
+	if at, again := plan.RetryAt(op, c.windows(app, spec), c.now); again {
 		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
 			return err
+		}
+		if op.Options.Retry.Refresh {
+			// By the time of the next try the target is what the revision stands for.
+			if err := c.refetch(ctx, app); err != nil {
+				return err
+			}
 		}
 		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 	}
@@ -165,15 +239,23 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 func (c *change) again(ctx context.Context, op hub.Operation) error {
 	app, there := c.apps[op.Application]
 	_, running := c.open[op.Application]
-	if !there || running || app.DeletingAt != nil || app.Cluster == "" || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
+	deletes := op.Kind == hub.DeleteOperation
+	if !there || running || (app.DeletingAt != nil) != deletes || app.Cluster == "" && !deletes || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
 		return nil
+	}
+	if deletes {
+		return c.deleteAgain(ctx, app, op)
 	}
 	spec, err := hub.DecodeSpec(app.Spec)
 	if err != nil {
 		return err
 	}
+	if use, windows := window.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
+		// They were changed since the time was set.
+		return c.postpone(ctx, op, windows, use)
+	}
 	target := op.Snapshot
-	if op.Kind == hub.SyncOperation {
+	if op.Kind == hub.SyncOperation && op.Options.Override == nil {
 		target = app.Status.Target
 	}
 	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
@@ -181,10 +263,21 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 	}
 	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
 	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
+	if next.Options.Asked.IsZero() {
+		next.Options.Asked = op.CreatedAt
+	}
+	next.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
-	full := len(op.Options.Resources) == 0 && !op.Options.DryRun
+	if op.Options.Override != nil {
+		next.Revision = op.Revision
+		if err := c.instead(ctx, app, spec, &next, c.snaps[target]); err != nil {
+			return err
+		}
+		return c.write(ctx)
+	}
+	full := whole(op.Options)
 	err = c.move(ctx, move{
 		app: app, spec: spec, target: app.Status.Target, accept: full && target == app.Status.Target, op: &next,
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
@@ -193,4 +286,17 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return err
 	}
 	return c.write(ctx)
+}
+
+// postpone moves the next attempt of an operation to the opening of its
+// application; without one in sight it is looked for again in a day.
+func (c *change) postpone(ctx context.Context, op hub.Operation, windows window.Set, use window.Use) error {
+	at, ok := windows.Opening(use, c.now)
+	if !ok {
+		at = c.now.Add(24 * time.Hour)
+	}
+	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
+		return err
+	}
+	return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 }

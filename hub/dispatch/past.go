@@ -140,10 +140,13 @@ func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past, wak
 	return f.decided(ctx, start, wake)
 }
 
+// decideEvery is how often an agent that gets nothing is looked at anew.
+const decideEvery = 4 * time.Second
+
 // decided sends nothing until the agent goes, or an admin has decided.
 func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake <-chan struct{}) error {
 	for {
-		poll := time.NewTimer(followMin)
+		poll := time.NewTimer(decideEvery)
 		select {
 		case <-ctx.Done():
 			poll.Stop()

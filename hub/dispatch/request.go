@@ -9,7 +9,6 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // Sync appends an operation that a person asked for, inside the caller's
@@ -20,11 +19,18 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	if err != nil {
 		return hub.Operation{}, err
 	}
+	object := "application " + a.Name
 	target := a.Status.Target
 	if a.Pin != nil {
 		target = a.Pin.Bad
 	}
-	object := "application " + a.Name
+	if req.Override != nil && !c.stands(a, target, *req.Override) {
+		if a.Follows(spec) && !req.Options.DryRun {
+			return hub.Operation{}, fault.With(fault.New(fault.Conflict, "it follows its revision by itself and would undo what you apply"), object,
+				"turn automation off first, make it a dry run, or roll back to a revision of its history")
+		}
+		return c.await(ctx, a, spec, req)
+	}
 	if target == "" {
 		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "nothing has been rendered for it yet"), object,
 			"see its conditions: the repository, path or chart may be wrong")
@@ -38,19 +44,10 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 		skipped := c.snaps[target]
 		revision, revisions, sourceType = a.Pin.Skipped, skipped.Revisions, skipped.SourceType
 	}
-	if req.Revision != "" && !strings.HasPrefix(c.snaps[target].Revision, req.Revision) && !strings.HasPrefix(revision, req.Revision) {
-		return hub.Operation{}, fault.With(fault.New(fault.Conflict, "revision %s is not what its targetRevision stands for now", req.Revision), object,
-			"set spec.source.targetRevision, or roll back to a revision of its history")
-	}
-	op := c.operation(a, hub.SyncOperation, c.snaps[target], req.Initiator)
-	op.Options, op.Reason = req.Options, req.Reason
-	if spec.SyncPolicy != nil {
-		op.Options.SyncOptions = append(append([]string{}, spec.SyncPolicy.SyncOptions...), req.Options.SyncOptions...)
-	}
-	if op.Options.Retry == nil {
-		op.Options.Retry = plan.RetryOf(spec, false)
-	}
-	full := len(op.Options.Resources) == 0 && !op.Options.DryRun
+	req.Override = nil
+	op := c.asked(a, spec, req)
+	op.Snapshot, op.Revision = target, c.snaps[target].Revision
+	full := whole(op.Options)
 	err = c.move(ctx, move{
 		app: a, spec: spec, target: target, accept: full, op: &op, unpin: a.Pin != nil && full,
 		revision: revision, revisions: revisions, sourceType: sourceType,
@@ -59,6 +56,19 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 		return hub.Operation{}, err
 	}
 	return c.finish(ctx, app)
+}
+
+// stands says whether an override asks for nothing but the revision that a
+// target stands for.
+func (c *change) stands(a hub.Application, target hub.SnapshotID, o hub.Override) bool {
+	if o.Revision == "" || len(o.Revisions) > 0 || o.Source != nil || len(o.Sources) > 0 {
+		return o.Revision == "" && len(o.Revisions) == 0 && o.Source == nil && len(o.Sources) == 0
+	}
+	current := a.Status.Revision
+	if a.Pin != nil {
+		current = a.Pin.Skipped // what stands in the status is the pinned snapshot
+	}
+	return target != "" && (o.Revision == current || len(o.Revision) >= 7 && strings.HasPrefix(current, o.Revision))
 }
 
 // Rollback goes back to what a history entry holds and pins it: automation
@@ -86,6 +96,7 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	if spec.SyncPolicy != nil && len(op.Options.SyncOptions) == 0 {
 		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
 	}
+	op.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
 	skipped, bad := a.Status.Revision, a.Status.Target
 	if a.Pin != nil {
 		skipped, bad = a.Pin.Skipped, a.Pin.Bad
@@ -116,6 +127,10 @@ func Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiat
 	if err := tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return hub.Operation{}, err
 	}
+	if op.Snapshot == "" && op.Kind != hub.DeleteOperation {
+		op.Phase, op.Message = hub.Failed, "terminated by "+by.Username+" before its manifests were there"
+		return op, tx.EndOperation(ctx, op.ID, op.Phase, op.Message)
+	}
 	if err := c.terminate(op, by.Username); err != nil {
 		return hub.Operation{}, err
 	}
@@ -132,75 +147,6 @@ func (c *change) stopRetry(ctx context.Context, app hub.ApplicationID) error {
 	return c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options)
 }
 
-// Delete begins the deletion of an application. With cascade its objects go
-// first and the application stays visible until they are gone; without, or
-// when no cluster ever heard of it, it goes at once and leaves objects alone.
-// The clusters to wake are returned.
-func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
-	c := &change{tx: tx, now: time.Now()}
-	if err := c.load(ctx, []hub.ApplicationID{app}); err != nil {
-		return nil, err
-	}
-	a, there := c.apps[app]
-	if !there {
-		return nil, fault.New(fault.Missing, "no such application")
-	}
-	clusters, err := tx.DesiredClusters(ctx, app)
-	if err != nil {
-		return nil, err
-	}
-	if op, running := c.open[app]; running {
-		if op.Kind == hub.DeleteOperation && cascade {
-			return nil, nil // under way already
-		}
-		if err := tx.EndOperation(ctx, op.ID, hub.Failed, "superseded by the deletion of the application"); err != nil {
-			return nil, err
-		}
-	}
-	if !cascade || len(clusters) == 0 {
-		c.leave(app, clusters...)
-		if err := c.write(ctx); err != nil {
-			return nil, err
-		}
-		return c.touched(), tx.RemoveApplication(ctx, app)
-	}
-	if err := tx.MarkDeleting(ctx, app, true); err != nil {
-		return nil, err
-	}
-	if err := c.destroy(ctx, a, clusters, by); err != nil {
-		return nil, err
-	}
-	return c.touched(), c.write(ctx)
-}
-
-// destroy notes an empty state with tombstones for all objects, and the
-// operation that deletes them.
-func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.ClusterID, by hub.Initiator) error {
-	spec, err := hub.DecodeSpec(a.Spec)
-	if err != nil {
-		return err
-	}
-	a.Cluster = clusters[0]
-	c.leave(a.ID, clusters[1:]...)
-	op := c.operation(a, hub.DeleteOperation, hub.Snapshot{}, by)
-	op.Options = hub.OperationOptions{Prune: true}
-	if spec.SyncPolicy != nil {
-		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
-	}
-	generation := a.Generation + 1
-	op.Fence = generation
-	st := c.state(a, spec, generation)
-	stones, opened := c.bury(a, hub.Snapshot{})
-	st.tombstones = stones
-	op.Trace = trace.Parent(ctx)
-	c.moved = append(c.moved, moved{st, opened, &op})
-	c.targets = append(c.targets, hub.TargetChange{
-		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,
-		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Unpin: a.Pin != nil,
-	})
-	return nil
-}
-
 // one loads an application that a person wants an operation for.
 func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application, hub.ApplicationSpec, error) {
 	if err := c.load(ctx, []hub.ApplicationID{id}); err != nil {
@@ -214,11 +160,11 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 	if op, ok := c.open[id]; ok {
 		running = &op
 	}
-	if err := plan.Check(a, running); err != nil {
-		return a, hub.ApplicationSpec{}, err
-	}
 	spec, err := hub.DecodeSpec(a.Spec)
-	return a, spec, err
+	if err != nil {
+		return a, spec, err
+	}
+	return a, spec, plan.Check(a, running, c.windows(a, spec), c.now)
 }
 
 func (c *change) operation(a hub.Application, kind hub.OperationKind, s hub.Snapshot, by hub.Initiator) hub.Operation {

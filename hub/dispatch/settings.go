@@ -30,7 +30,7 @@ func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byt
 			log.add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]})
 			logs[cluster] = log.rows
 		}
-		if err := tx.AppendToLogs(ctx, logs); err != nil {
+		if err := tx.AppendLogs(ctx, logs); err != nil {
 			return err
 		}
 	}
@@ -40,5 +40,5 @@ func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byt
 // SettingsTx is what Settings needs of a transaction.
 type SettingsTx interface {
 	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
-	AppendToLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error
+	AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error
 }

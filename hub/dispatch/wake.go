@@ -36,7 +36,8 @@ func (w *wakes) listen(cluster hub.ClusterID) (<-chan struct{}, func()) {
 	}
 }
 
-func (w *wakes) wake(cluster hub.ClusterID) {
+// wake says whether there is a stream to hear it.
+func (w *wakes) wake(cluster hub.ClusterID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.streams[cluster] {
@@ -45,10 +46,24 @@ func (w *wakes) wake(cluster hub.ClusterID) {
 		default: // a hint is waiting already
 		}
 	}
+	return len(w.streams[cluster]) > 0
 }
 
-// Wake hints that a cluster's log may have grown.
-func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wakes.wake(cluster) }
+// Wake hints that a cluster's log may have grown. A stream that another
+// replica serves is told by Elsewhere.
+func (d *Dispatcher) Wake(cluster hub.ClusterID) {
+	if !d.wakes.wake(cluster) && d.elsewhere != nil {
+		d.elsewhere(cluster)
+	}
+}
+
+// WakeHere is Wake for the streams of this replica alone: the hint has come
+// from another one.
+func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster) }
+
+// Elsewhere sets what is called, before Run, with hints for clusters that
+// have no stream here. It must not block.
+func (d *Dispatcher) Elsewhere(tell func(hub.ClusterID)) { d.elsewhere = tell }
 
 // recentBlobs keeps the sealed bodies that were stored last, so that the rows
 // that need them carry them along and the agent spares itself a round trip.

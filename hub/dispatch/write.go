@@ -37,21 +37,21 @@ func (c *change) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		logs := make(map[hub.ClusterID][]hub.LogRow, len(clusters))
 		for _, cluster := range clusters {
 			head, there := heads[cluster]
 			if !there {
 				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
 			}
-			rows, err := c.rows(cluster, head)
-			if err != nil {
+			if logs[cluster], err = c.rows(cluster, head); err != nil {
 				return err
 			}
-			failpoint.Here(failpoint.HubRowsBefore)
-			if err := c.tx.AppendRows(ctx, cluster, rows); err != nil {
-				return err
-			}
-			failpoint.Here(failpoint.HubRowsAfter)
 		}
+		failpoint.Here(failpoint.HubRowsBefore)
+		if err := c.tx.AppendLogs(ctx, logs); err != nil {
+			return err
+		}
+		failpoint.Here(failpoint.HubRowsAfter)
 	}
 	if len(c.opened) > 0 {
 		if err := c.tx.OpenTombstones(ctx, c.opened); err != nil {
@@ -70,6 +70,11 @@ func (c *change) write(ctx context.Context) error {
 			return err
 		}
 		failpoint.Here(failpoint.HubOperationsAfter)
+	}
+	if len(c.given) > 0 {
+		if err := c.tx.GiveSnapshots(ctx, c.given); err != nil {
+			return err
+		}
 	}
 	if len(c.targets) > 0 {
 		if err := c.tx.SetTargets(ctx, c.targets); err != nil {
@@ -117,10 +122,14 @@ func (c *change) append(log *appender, m *moved) error {
 	if m.op == nil {
 		return nil
 	}
-	if body, err = operationBody(*m.op, m.state.spec); err != nil {
+	if body, err = operationBody(*m.op, m.state.spec, m.own); err != nil {
 		return err
 	}
 	log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body})
+	if c.open[m.op.Application].ID == m.op.ID {
+		c.given = append(c.given, *m.op)
+		return nil
+	}
 	c.ops = append(c.ops, *m.op)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // once; a large one comes back at the steady rate, each agent at the time
 // that it was told.
 const (
-	admitPerSecond = 50
+	admitPerSecond = 100
 	admitBurst     = 600
 	mostAdvice     = time.Minute // the longest wait that is advised
 )

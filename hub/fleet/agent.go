@@ -25,6 +25,8 @@ type conn struct {
 
 	attached atomic.Bool // Hello went well
 	beating  atomic.Bool // a heartbeat stream is open
+	asked    atomic.Bool // to attach anew
+	life     time.Duration
 	backlog  atomic.Uint32
 	seq      atomic.Uint64
 	lag      atomic.Uint32 // ms

@@ -49,7 +49,7 @@ type Config struct {
 	// minor versions before this hub's.
 	Floor string
 	// Admit is how many agents a second are let in, and AdmitBurst how many
-	// at once; zero: 50 and 600.
+	// at once; zero: 100 and 600.
 	Admit      float64
 	AdmitBurst int
 	// Clock is time; nil: the real one.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -54,12 +53,7 @@ func (s *Server) seen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write presence of %d agents: %w", len(batch), err)
 	}
-	for _, c := range of {
-		if slices.Contains(lost, c.id) {
-			s.cfg.Log.WarnContext(ctx, "another replica holds a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
-			c.part(errReplaced())
-		}
-	}
+	s.supersede(ctx, of, lost)
 	for i, c := range of {
 		c.written = batch[i].At
 	}
@@ -82,6 +76,10 @@ func (s *Server) sweep(context.Context) error {
 			c.session.Close(errors.New("no Hello in time"))
 		case !c.until.IsZero() && !now.Before(c.until):
 			c.part(errExpired())
+		default:
+			if within, yes := s.restless(c, now); yes {
+				c.move(within)
+			}
 		}
 	}
 	return nil

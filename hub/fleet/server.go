@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -35,10 +36,12 @@ type Server struct {
 	agents  *registry
 	revoked revoked
 	traffic traffic
+	recheck chan struct{} // capacity 1
 	session *session
 	control *tunnel.Server
 	bulk    *tunnel.Server
 
+	draining  atomic.Bool
 	admission *admission
 	refusals  refusals
 }
@@ -50,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, agents: newRegistry(), admission: newAdmission(cfg.Admit, cfg.AdmitBurst)}
+	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1), admission: newAdmission(cfg.Admit, cfg.AdmitBurst)}
 	s.session = newSession(s)
 	s.control, s.bulk = s.lane(tunnel.Control()), s.lane(tunnel.Bulk())
 	linkv1.RegisterSessionServer(s.control, s.session)
@@ -81,9 +84,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	g.Go(s.control.Serve)
 	g.Go(s.bulk.Serve)
 	g.Go(func(ctx context.Context) error { return s.accept(ctx, ln) })
-	g.Go(func(ctx context.Context) error {
-		return run.Every(ctx, s.cfg.Clock, s.cfg.Revocation, 0, s.warn(ctx, "revocations are not known anew"), s.revoke)
-	})
+	g.Go(s.revocations)
 	g.Go(func(ctx context.Context) error {
 		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.seen)
 	})
@@ -203,7 +204,7 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now()}, nil
+	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now(), life: lifeOf()}, nil
 }
 
 // closed does the books of a connection that has ended.

@@ -58,6 +58,9 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 	if err != nil {
 		return nil, err
 	}
+	if v.s.draining.Load() {
+		return nil, errDraining()
+	}
 	if err := checkHello(req, c.peer); err != nil {
 		return nil, err
 	}
@@ -140,12 +143,13 @@ func (v *session) replace(ctx context.Context, c *conn) error {
 	if old == nil {
 		return nil
 	}
-	reason := errSecondConnection()
-	if old.epoch != c.epoch {
-		reason = errReplaced()
-		v.s.cfg.Log.WarnContext(ctx, "two processes use one agent identity, the newer one stays", logkey.Tenant, c.tenant(),
-			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, "older", old.session.Address(), "newer", c.session.Address())
+	if old.epoch == c.epoch {
+		old.yield(errSecondConnection())
+		return nil
 	}
+	reason := errReplaced()
+	v.s.cfg.Log.WarnContext(ctx, "two processes use one agent identity, the newer one stays", logkey.Tenant, c.tenant(),
+		logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, "older", old.session.Address(), "newer", c.session.Address())
 	old.part(reason)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 // DefaultDeadline is how long an operation may take unless its options say
@@ -32,7 +33,13 @@ type Situation struct {
 	RunningHasHooks bool
 	// Failed is the newest operation if it failed; nil otherwise.
 	Failed *hub.Operation
-	Now    time.Time
+	// Changed says that the project was changed since the last decision.
+	Changed bool
+	// Served is when what the cluster serves was changed last.
+	Served time.Time
+	// Windows are the sync windows that concern the application.
+	Windows window.Set
+	Now     time.Time
 }
 
 // A Decision is what becomes of the candidate.
@@ -43,6 +50,7 @@ type Decision struct {
 	Supersede bool           // the running operation ends in favour of this one
 	Unpin     bool           // a newer snapshot ends the rollback's pin
 	Hold      string         // why automation waits, as a sentence; empty: it does not
+	Again     *time.Time     // when to decide anew although nothing has changed; nil: no such time
 }
 
 // Next decides about a new candidate under the automation policy.
@@ -58,10 +66,17 @@ func Next(s Situation) Decision {
 		}
 		d.Unpin = true
 	}
-	if !s.Spec.Automated() {
+	if !s.Application.Follows(s.Spec) {
 		return d
 	}
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
+		return d
+	}
+	if why := s.Windows.Why(window.Automated, s.Now); why != "" {
+		d.Hold = fmt.Sprintf("revision %s waits: %s", short(s.Candidate.Revision), why)
+		if at, ok := s.Windows.Opening(window.Automated, s.Now); ok {
+			d.Again = &at
+		}
 		return d
 	}
 	if len(s.Candidate.Objects) == 0 && s.AcceptedObjects > 0 && !s.Spec.AllowEmpty() {
@@ -86,12 +101,16 @@ func Next(s Situation) Decision {
 }
 
 // retriable says whether an equal snapshot deserves another try: its last
-// operation failed, nothing retries it, and the specification was changed
-// since the last decision. Without a change a failed target is not tried again
-// (AUTO-04), however often the sources are looked at.
+// operation failed, nothing retries it, and something that the failure may
+// have come from was changed since: the specification, the project, or what
+// the cluster serves; or such a change waited. Without one a failed target is
+// not tried again (AUTO-04), however often the sources are looked at.
 func retriable(s Situation) bool {
-	return s.Failed != nil && s.Running == nil && s.Failed.RetryAt == nil &&
-		s.Failed.Snapshot == s.Candidate.ID && s.Application.Status.PlannedGeneration != s.Application.Generation
+	if s.Failed == nil || s.Running != nil || s.Failed.RetryAt != nil || s.Failed.Snapshot != s.Candidate.ID {
+		return false
+	}
+	st := s.Application.Status
+	return st.PlannedGeneration != s.Application.Generation || st.Hold != "" || s.Changed || s.Served.After(s.Failed.CreatedAt)
 }
 
 func automatic(s Situation) *hub.Operation {
@@ -109,12 +128,31 @@ func automatic(s Situation) *hub.Operation {
 		Initiator: hub.Initiator{Automated: true},
 		Phase:     hub.Pending,
 		CreatedAt: s.Now,
-		Deadline:  s.Now.Add(DefaultDeadline),
 	}
 	if s.Spec.SyncPolicy != nil {
 		op.Options.SyncOptions = s.Spec.SyncPolicy.SyncOptions
 	}
+	op.Deadline = s.Now.Add(Timeout(op.Options.SyncOptions))
 	return op
+}
+
+// longest is what no operation is given more than.
+const longest = 7 * 24 * time.Hour
+
+// Timeout is how long an operation with these sync options may take.
+func Timeout(options []string) time.Duration {
+	text, found := hub.Option(options, hub.SyncTimeoutOption)
+	if !found {
+		return DefaultDeadline
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil || d < 0:
+		return DefaultDeadline
+	case d == 0 || d > longest: // 0 asks for no limit, and every operation has one
+		return longest
+	}
+	return d
 }
 
 // RetryOf is the retry block of a specification. Automated operations are
@@ -129,17 +167,21 @@ func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
 	return nil
 }
 
-// RetryAt says when a failed operation is tried again; ok is false when it is
+// RetryAt says when a failed operation is tried again, which is not before the
+// windows let it, unless it deletes the application; ok is false when it is
 // not: no tries are left, or it was terminated by a person.
-func RetryAt(op hub.Operation, now time.Time) (at time.Time, ok bool) {
+func RetryAt(op hub.Operation, windows window.Set, now time.Time) (at time.Time, ok bool) {
 	r := op.Options.Retry
-	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored || op.Kind == hub.DeleteOperation {
+	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored {
 		return time.Time{}, false
 	}
 	if r.Limit >= 0 && int64(op.Attempt) >= r.Limit {
 		return time.Time{}, false
 	}
-	return now.Add(delay(r.Backoff, op.Attempt)), true
+	if op.Kind == hub.DeleteOperation {
+		windows = window.Set{}
+	}
+	return windows.Opening(window.Of(op.Initiator.Automated), now.Add(delay(r.Backoff, op.Attempt)))
 }
 
 // delay is duration × factor^attempt, at most maxDuration (SYNC-28: 5 s, 2, 3 m).
@@ -181,8 +223,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Check says whether a person may start an operation now (SYNC-07).
-func Check(app hub.Application, running *hub.Operation) error {
+// Check says whether a person may start an operation now (SYNC-07, WIN-09).
+func Check(app hub.Application, running *hub.Operation, windows window.Set, now time.Time) error {
 	object := "application " + app.Name
 	if app.DeletingAt != nil {
 		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), object, "wait for the deletion to end")
@@ -193,6 +235,10 @@ func Check(app hub.Application, running *hub.Operation) error {
 	if running != nil {
 		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", running.ID), object,
 			"wait for it, or end it with `capstan app terminate "+app.Name+"`")
+	}
+	if why := windows.Why(window.Manual, now); why != "" {
+		return fault.With(fault.New(fault.Conflict, "sync is %s", why), object,
+			"wait for the opening, or have the windows of project "+app.Project+" changed; `capstan project windows list "+app.Project+"` shows them")
 	}
 	return nil
 }

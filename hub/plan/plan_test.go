@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
 )
 
 const (
@@ -272,7 +273,8 @@ func TestRetryAt(t *testing.T) {
 		"no retry block":  {"people's operations are not tried again unasked", hub.Operation{Phase: hub.Failed}, 0},
 		"succeeded":       {"nothing to mend", hub.Operation{Phase: hub.Succeeded, Options: hub.OperationOptions{Retry: &hub.Retry{Limit: 5}}}, 0},
 		"still running":   {"it is not over", hub.Operation{Phase: hub.Running, Options: hub.OperationOptions{Retry: &hub.Retry{Limit: 5}}}, 0},
-		"a deletion":      {"a person starts it again", hub.Operation{Kind: hub.DeleteOperation, Phase: hub.Failed, Options: hub.OperationOptions{Retry: &hub.Retry{Limit: 5}}}, 0},
+		"a deletion":      {"DEL-02 it goes on until the objects are gone", hub.Operation{Kind: hub.DeleteOperation, Phase: hub.Failed, Options: hub.OperationOptions{Retry: &hub.Retry{Limit: -1}}}, 5 * time.Second},
+		"ended deletion":  {"a person has terminated it", hub.Operation{Kind: hub.DeleteOperation, Phase: hub.Failed}, 0},
 		"limit 0":         {"the block says none", failed(0, &hub.Retry{}), 0},
 		"limit reached":   {"five more tries were made", failed(5, &hub.Retry{Limit: 5}), 0},
 		"first":           {"SYNC-28 default is 5 s", failed(0, &hub.Retry{Limit: 5}), 5 * time.Second},
@@ -291,7 +293,7 @@ func TestRetryAt(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, again := plan.RetryAt(c.op, moment())
+			at, again := plan.RetryAt(c.op, window.Set{}, moment())
 			if again != (c.wait > 0) || again && at.Sub(moment()) != c.wait {
 				t.Errorf("%s: again %v after %v, want %v", c.why, again, at.Sub(moment()), c.wait)
 			}
@@ -300,7 +302,7 @@ func TestRetryAt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := &hub.Backoff{Factor: factor(rapid.Int64().Draw(rt, "factor")), Duration: rapid.String().Draw(rt, "duration")}
 		op := failed(rapid.IntRange(0, 10_000).Draw(rt, "attempt"), &hub.Retry{Limit: -1, Backoff: b})
-		if at, again := plan.RetryAt(op, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
+		if at, again := plan.RetryAt(op, window.Set{}, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
 			rt.Fatalf("again %v at %v", again, at)
 		}
 	})
@@ -327,7 +329,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := plan.Check(c.app, c.running)
+			err := plan.Check(c.app, c.running, window.Set{}, now)
 			if (fault.KindOf(err) == fault.Conflict) != c.refused || !c.refused && err != nil {
 				t.Errorf("%s: %v", c.why, err)
 			}

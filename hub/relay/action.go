@@ -13,6 +13,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
 const (
@@ -22,11 +23,10 @@ const (
 
 // Actions gives what people may do with one live object.
 func (r *Relay) Actions(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef) ([]hub.Action, error) {
-	conn, ok := r.agents.Conn(cluster.ID)
-	if !ok {
-		return nil, away(cluster)
+	conn, ctx, cancel, err := r.conn(ctx, cluster, timeout)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	reply, err := linkv1.NewActsClient(conn).ListActions(ctx, &linkv1.ListActionsRequest{Object: actionObject(app, o)})
 	if err != nil {
@@ -50,17 +50,19 @@ func actionObject(app hub.ApplicationID, o hub.ObjectRef) *linkv1.ActionObject {
 // each wish. When the connection is lost meanwhile, the agent is asked what
 // became of it once it is back; it is never asked to run it twice.
 func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef, a hub.ActionRequest) ([]hub.ActionChange, error) {
-	conn, ok := r.agents.Conn(cluster.ID)
-	if !ok {
-		return nil, away(cluster)
+	conn, ctx, cancel, err := r.conn(ctx, cluster, actFor)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, actFor)
 	defer cancel()
 	request := &linkv1.RunActionRequest{
 		Id: a.ID, Object: actionObject(app, o), Action: a.Name, Params: a.Params,
 		Project: a.Project, Limits: plan.Limits(a.Destination, a.Limits),
 	}
 	reply, err := linkv1.NewActsClient(conn).RunAction(ctx, request)
+	if tunnel.IsNotHere(err) {
+		return nil, away(cluster) // it has just gone, and has not been asked
+	}
 	if lost(err) {
 		request.Recall = true
 		reply, err = r.recall(ctx, cluster, request)
@@ -78,28 +80,31 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	return out, nil
 }
 
-// lost says whether a call ended without the agent's answer.
+// lost says whether a call ended without the agent's answer. What the agent
+// itself classified is an answer; what became of the connection is not, though
+// it has a kind too.
 func lost(err error) bool {
-	if err == nil {
-		return false
+	switch status.Code(err) { //nolint:exhaustive // the others are answers
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return true
+	case codes.Unknown: // nothing of gRPC
+		_, classified := fault.As(err)
+		return !classified
 	}
-	if _, classified := fault.As(err); classified {
-		return false
-	}
-	return status.Code(err) != codes.Unimplemented
+	return false
 }
 
 // recall asks what became of an action whose answer was lost.
 func (r *Relay) recall(ctx context.Context, cluster hub.Cluster, request *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
 	for {
-		if conn, ok := r.agents.Conn(cluster.ID); ok {
+		if conn, err := r.agents.Conn(ctx, cluster); err == nil {
 			reply, err := linkv1.NewActsClient(conn).RunAction(ctx, request)
 			switch {
 			case err == nil:
 				return reply, nil
 			case fault.KindOf(err) == fault.Missing:
 				return nil, unknown(cluster, err, "the connection to its agent was lost while the action was on its way, and the agent knows nothing of it: it never arrived, or the agent was restarted")
-			case !lost(err):
+			case !lost(err) && !tunnel.IsNotHere(err):
 				return nil, err
 			}
 		}

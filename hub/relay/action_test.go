@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/relay"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
 // wire is a connection to an agent; each call is answered by the next of the
@@ -56,17 +57,20 @@ type agents struct {
 	asks int
 }
 
-func (a *agents) Conn(hub.ClusterID) (grpc.ClientConnInterface, bool) {
+func (a *agents) Conn(context.Context, hub.Cluster) (grpc.ClientConnInterface, error) {
 	a.asks++
 	if a.asks > 1 && (a.away < 0 || a.asks <= 1+a.away) {
-		return nil, false
+		return nil, tunnel.NotHere("nowhere")
 	}
-	return a.conn, true
+	return a.conn, nil
 }
 
 func TestAct(t *testing.T) {
 	t.Parallel()
 	lost := status.Error(codes.Unavailable, "the connection is closed")
+	link := tunnel.Fault(lost) // as the link says it
+	slow := tunnel.Fault(status.Error(codes.DeadlineExceeded, "the call took too long"))
+	gone := tunnel.Fault(status.Error(codes.Canceled, "the session has ended"))
 	here := hub.Cluster{ID: "c1", Meta: hub.Meta{Name: "prod"}, AgentID: "a1"}
 	wish := hub.ActionRequest{ID: "wish-1", Name: "create-job", Params: map[string]string{"a": "b"}}
 	for _, c := range []struct {
@@ -81,6 +85,10 @@ func TestAct(t *testing.T) {
 		{"what the agent says of a failure passes through", []func(*linkv1.RunActionResponse) error{fails(fault.New(fault.Conflict, "not now"))}, 0, fault.Conflict, "not now", []bool{false}},
 		{"a lost answer is asked for, and the action not run again", []func(*linkv1.RunActionResponse) error{fails(lost), done}, 3, "", "", []bool{false, true}},
 		{"a connection that is lost again is awaited again", []func(*linkv1.RunActionResponse) error{fails(lost), fails(lost), fails(lost), done}, 0, "", "", []bool{false, true, true, true}},
+		{"a link that breaks is no answer, whatever the link says of it", []func(*linkv1.RunActionResponse) error{fails(link), fails(slow), fails(gone), fails(tunnel.NotHere("gone")), done}, 1, "", "", []bool{false, true, true, true, true}},
+		{"a cluster that the agent cannot reach is an answer", []func(*linkv1.RunActionResponse) error{fails(fault.New(fault.Offline, "the API server is away"))}, 0, fault.Offline, "the API server is away", []bool{false}},
+		{"an agent that has just gone was not asked", []func(*linkv1.RunActionResponse) error{fails(tunnel.NotHere("gone"))}, 0, fault.Offline, "its agent is not connected", []bool{false}},
+		{"a defect of the agent is an answer", []func(*linkv1.RunActionResponse) error{fails(tunnel.Fault(status.Error(codes.Internal, "defect")))}, 0, fault.Internal, "", []bool{false}},
 		{"a lost failure is told", []func(*linkv1.RunActionResponse) error{fails(lost), fails(fault.New(fault.Invalid, "bad script"))}, 0, fault.Invalid, "bad script", []bool{false, true}},
 		{"an agent that knows nothing of the action is told so", []func(*linkv1.RunActionResponse) error{fails(lost), fails(fault.New(fault.Missing, "no"))}, 0, fault.Offline, "knows nothing of it", []bool{false, true}},
 		{"an agent that does not come back leaves the result open, and that is said", []func(*linkv1.RunActionResponse) error{fails(lost)}, -1, fault.Offline, "whether it was carried out is not known", []bool{false}},

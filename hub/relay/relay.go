@@ -1,5 +1,5 @@
-// Package relay passes reads of live objects through to the agent that sees
-// them. It never changes anything in a cluster, and it decides no right: the
+// Package relay passes reads of live objects, and the deletion of single ones,
+// through to the agent that sees them. It decides no right: the
 // catalogue has checked that the caller may see the application, and the
 // agent answers only for objects of that application. What always holds: a
 // question is bounded in time, and Secret values arrive masked.
@@ -17,9 +17,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// Agents knows the agents that are attached to this replica.
+// Agents knows the way to an agent, to whichever replica it is attached.
 type Agents interface {
-	Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool)
+	// Conn waits, not for long, until the agent is there. The error is
+	// fault.Offline if it does not come.
+	Conn(ctx context.Context, cluster hub.Cluster) (grpc.ClientConnInterface, error)
 }
 
 const (
@@ -104,13 +106,43 @@ func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.Applic
 	return nil
 }
 
-func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
-	conn, ok := r.agents.Conn(cluster.ID)
-	if !ok {
-		return nil, ctx, nil, away(cluster)
+// Delete deletes one live object of an application.
+func (r *Relay) Delete(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef, how hub.ObjectDeletion) error {
+	client, ctx, cancel, err := r.client(ctx, cluster)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err = client.Delete(ctx, &linkv1.DeleteRequest{
+		AppId: string(app), Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		Force: how.Force, Propagation: how.Propagation,
+	})
+	if err != nil {
+		return broken(ctx, err, cluster)
+	}
+	return nil
+}
+
+func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
+	conn, ctx, cancel, err := r.conn(ctx, cluster, timeout)
+	if err != nil {
+		return nil, ctx, nil, err
+	}
 	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+}
+
+// conn is the way to the agent of a cluster, and what its calls may take.
+func (r *Relay) conn(ctx context.Context, cluster hub.Cluster, most time.Duration) (grpc.ClientConnInterface, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	conn, err := r.agents.Conn(ctx, cluster)
+	if fault.KindOf(err) == fault.Offline {
+		err = away(cluster)
+	}
+	if err != nil {
+		cancel()
+		return nil, ctx, nil, err
+	}
+	return conn, ctx, cancel, nil
 }
 
 func away(cluster hub.Cluster) error {
@@ -118,7 +150,7 @@ func away(cluster hub.Cluster) error {
 	if cluster.AgentID == "" {
 		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
 	}
-	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state cannot be read"), object, "look at the agent in the cluster, or try again")
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "look at the agent in the cluster, or try again")
 }
 
 // broken keeps what the agent classified; anything else means that the

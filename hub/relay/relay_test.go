@@ -40,9 +40,11 @@ func (agent) Refresh(context.Context, *linkv1.RefreshRequest) (*linkv1.RefreshRe
 
 type attached map[hub.ClusterID]grpc.ClientConnInterface
 
-func (a attached) Conn(c hub.ClusterID) (grpc.ClientConnInterface, bool) {
-	conn, ok := a[c]
-	return conn, ok
+func (a attached) Conn(_ context.Context, c hub.Cluster) (grpc.ClientConnInterface, error) {
+	if conn, ok := a[c.ID]; ok {
+		return conn, nil
+	}
+	return nil, fault.New(fault.Offline, "nowhere")
 }
 
 func connect(t *testing.T) *relay.Relay {

@@ -78,6 +78,11 @@ const looking = 2
 // to look at does not wait for slow renders of the same tenant.
 const batches = 4
 
+// breath is how long the next work waits while some is being done: what comes
+// one by one, such as applications that are being created, is cheaper taken
+// together.
+const breath = 40 * time.Millisecond
+
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
 // Each tenant's applications are worked on apart, so that slow renders of one
@@ -141,6 +146,7 @@ func (s *Stage) Run(ctx context.Context) error {
 				s.batch(ctx, tenant, mine)
 			})
 		}
+		s.breathe(ctx)
 	}
 	return nil
 }
@@ -190,7 +196,10 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 
 // refresh looks at applications. Those whose failure may pass are returned.
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
-	r := &round{Stage: s, tenant: tenant, passing: map[hub.ApplicationID]bool{}, commits: map[resolveKey]resolved{}, now: time.Now()}
+	r := &round{
+		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
+		commits: map[resolveKey]resolved{}, now: time.Now(),
+	}
 	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
 		return nil, err
@@ -227,8 +236,10 @@ type round struct {
 	*Stage
 	tenant    hub.TenantID
 	now       time.Time
+	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
+	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
@@ -248,7 +259,8 @@ type resolved struct {
 type job struct {
 	refresh hub.Refresh
 	spec    hub.ApplicationSpec
-	commits []string // by source
+	asked   hub.OperationID // the operation that it is rendered for alone; empty: for the target
+	commits []string        // by source
 	params  [sha256.Size]byte
 	old     *hub.Snapshot // reuse this one instead of rendering
 	trace   string        // that it continues; empty: none
@@ -257,17 +269,21 @@ type job struct {
 // look resolves one application and answers it from recorded inputs if it
 // can. Nil means that nothing has to be rendered.
 func (r *round) look(ctx context.Context, f hub.Refresh) *job {
-	spec, err := hub.DecodeSpec(f.Application.Spec)
+	j := &job{refresh: f}
+	var err error
+	if j.spec, err = hub.DecodeSpec(f.Application.Spec); err == nil {
+		err = r.order(j)
+	}
+	spec := j.spec
 	if err == nil {
 		err = r.permits(f, spec)
 	}
 	if err != nil {
-		r.fail(f, hub.InvalidSpecError, err)
+		r.fail(j, hub.InvalidSpecError, err)
 		return nil
 	}
-	j := &job{refresh: f, spec: spec}
 	if j.commits, err = r.resolve(ctx, f, spec); err != nil {
-		r.fail(f, hub.ComparisonError, err)
+		r.fail(j, hub.ComparisonError, err)
 		return nil
 	}
 	j.params = ParamsHash(j.request(r.tenant, nil))
@@ -277,16 +293,17 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	old, err := r.answered(ctx, j)
 	switch {
 	case err != nil:
-		r.passing[f.Application.ID] = passes(err)
-		r.fail(f, hub.ComparisonError, err)
+		r.passing[f.Application.ID] = passes(err) && j.asked == ""
+		r.fail(j, hub.ComparisonError, err)
 		return nil
 	case old == nil:
 		return j
-	case old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f.Application, spec, old.ID):
+	case j.asked == "" && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
 		if !equal(f.Application.Status.Revisions, j.commits) {
 			r.unchanged = append(r.unchanged, hub.Unchanged{
 				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+				Lease: r.leases[f.Application.ID],
 			})
 		}
 		return nil
@@ -295,27 +312,14 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	return j
 }
 
-// passes says whether the same try may go well later: the cause lies neither
-// in the sources nor in the specification.
-func passes(err error) bool {
-	kind := fault.KindOf(err)
-	return kind == fault.Offline || kind == fault.Internal
-}
-
-// waits says whether the application has a target that automation should
-// take up though no input changed: after a change of policy, for instance.
-func waits(app hub.Application, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
-	return app.Status.Hold != "" || spec.Automated() && app.Status.Accepted != target && app.Pin == nil ||
-		app.Status.PlannedGeneration != app.Generation
-}
-
-func hasProblem(app hub.Application) bool {
-	for _, c := range app.Status.Conditions {
-		if c.Type == hub.ComparisonError || c.Type == hub.InvalidSpecError {
-			return true
-		}
+// order takes up the operation that waits for manifests of its own, if there
+// is one. The target is looked at again when these are there.
+func (r *round) order(j *job) (err error) {
+	if op := j.refresh.Application.Awaited(); op != nil {
+		j.asked = op.ID
+		j.spec, err = op.Options.Override.Apply(j.spec)
 	}
-	return false
+	return err
 }
 
 func (r *round) resolve(ctx context.Context, f hub.Refresh, spec hub.ApplicationSpec) ([]string, error) {
@@ -397,8 +401,9 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 	return req
 }
 
-func (r *round) fail(f hub.Refresh, condition string, err error) {
-	if err == errNotFetched {
+func (r *round) fail(j *job, condition string, err error) {
+	f := j.refresh
+	if err == errNotFetched && j.asked == "" {
 		return
 	}
 	if fault.KindOf(err) == fault.Internal {
@@ -407,7 +412,7 @@ func (r *round) fail(f hub.Refresh, condition string, err error) {
 	r.count(func(c *Counters) { c.Failed++ })
 	r.failures = append(r.failures, hub.RefreshFailure{
 		Application: f.Application.ID, Generation: f.Application.Generation,
-		Condition: condition, Message: fault.Sentence(err),
+		Condition: condition, Message: fault.Sentence(err), Operation: j.asked, Lease: r.leases[f.Application.ID],
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -67,6 +68,17 @@ func (s *Stage) end(tenant hub.TenantID) {
 	}
 }
 
+// breathe waits a moment, or until the first batch has ended.
+func (s *Stage) breathe(ctx context.Context) {
+	t := time.NewTimer(breath)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.freed:
+	case <-t.C:
+	}
+}
+
 // lookAll finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
 func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
@@ -83,7 +95,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	traces := map[hub.ApplicationID]string{}
 	for i, item := range items {
 		ids[i] = hub.ApplicationID(item.Key)
-		forced[ids[i]] = item.Forced
+		forced[ids[i]], r.leases[ids[i]] = item.Forced, item.Token
 		traces[ids[i]] = item.Trace
 	}
 	found, err := r.work.Load(ctx, r.tenant, ids)
@@ -117,8 +129,12 @@ func (r *round) lookSafely(ctx context.Context, f hub.Refresh, parent string) (j
 	})
 	if err != nil {
 		r.trees = nil // whatever was half done with them
-		r.passing[f.Application.ID] = true
-		r.fail(f, hub.ComparisonError, err)
+		failed := &job{refresh: f}
+		if op := f.Application.Awaited(); op != nil {
+			failed.asked = op.ID
+		}
+		r.passing[f.Application.ID] = failed.asked == ""
+		r.fail(failed, hub.ComparisonError, err)
 		return nil
 	}
 	if j != nil {
@@ -259,7 +275,10 @@ func (r *round) safely(ctx context.Context, j *job, trees *treeSet) (out outcome
 // render turns one job into a result that can be stored.
 func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	app := j.refresh.Application
-	out := hub.Rendered{Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits}
+	out := hub.Rendered{
+		Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Operation: j.asked,
+		Lease: r.leases[app.ID],
+	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true
@@ -268,7 +287,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	opened, err := trees.open(ctx, r.Stage, r.tenant, j)
 	var res Result
 	if err == nil {
-		res, err = r.renderer.Render(ctx, j.request(r.tenant, opened))
+		res, err = r.renderOrShare(ctx, j, opened)
 	}
 	if ctx.Err() != nil {
 		return outcome{err: ctx.Err()}
@@ -276,7 +295,6 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	if err != nil {
 		return r.failure(j, err)
 	}
-	r.count(func(c *Counters) { c.Rendered++ })
 	out.Snapshot = hub.Snapshot{
 		Application: app.ID, Revision: out.Revision, Revisions: j.commits, ParamsHash: j.params,
 		Inputs: res.Inputs, SourceType: res.SourceType, Impure: res.Impure, Warnings: res.Warnings,
@@ -289,11 +307,29 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	return outcome{rendered: &out}
 }
 
+// renderOrShare renders, unless another application of the round has given the
+// very same result already. A person who asks for a render gets one.
+func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
+	req := j.request(r.tenant, opened)
+	if !j.refresh.Forced {
+		if res, ok := r.shared.get(req, j.commits); ok {
+			r.count(func(c *Counters) { c.Reused++ })
+			return res, nil
+		}
+	}
+	res, err := r.renderer.Render(ctx, req)
+	if err == nil {
+		r.count(func(c *Counters) { c.Rendered++ })
+		r.shared.put(req, j.commits, res)
+	}
+	return res, err
+}
+
 func (r *round) failure(j *job, err error) outcome {
-	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now}
-	one.fail(j.refresh, hub.ComparisonError, err)
+	one := &round{Stage: r.Stage, tenant: r.tenant, now: r.now, leases: r.leases}
+	one.fail(j, hub.ComparisonError, err)
 	if len(one.failures) == 0 {
 		return outcome{err: err}
 	}
-	return outcome{failed: &one.failures[0], passing: passes(err)}
+	return outcome{failed: &one.failures[0], passing: passes(err) && j.asked == ""}
 }

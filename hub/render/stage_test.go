@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,6 +151,12 @@ func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result,
 	entries, err := tree.ReadDir(dir)
 	if err != nil {
 		return res, fault.New(fault.Invalid, "there is no path %s", dir)
+	}
+	own := path.Join(dir, ".argocd-source-"+r.Application+".yaml")
+	if _, err := tree.Stat(own); err != nil {
+		res.Inputs = append(res.Inputs, hub.Input{Kind: hub.InputMissing, Path: own})
+	} else if err := note(hub.InputFile, own); err != nil {
+		return res, err
 	}
 	for _, e := range entries {
 		if err := note(hub.InputFile, path.Join(dir, e.Name())); err != nil {
@@ -326,6 +333,37 @@ func TestStage(t *testing.T) {
 		w.run(t.Context(), true)
 		if w.renders != 2 {
 			t.Errorf("%d renders", w.renders)
+		}
+	})
+	t.Run("B03 applications of one folder share a render, but not with one that has settings of its own", func(t *testing.T) {
+		t.Parallel()
+		names := []string{"one", "two", "three", "own"}
+		w := newStageWorld(map[string]string{"web/x.yaml": "0", "web/.argocd-source-own.yaml": "own"}, names...)
+		for _, name := range names {
+			w.apps[hub.ApplicationID(name)].Application.Spec = []byte(`{"source":{"repoURL":"https://git.example.com/r","path":"web"},"destination":{"name":"prod"}}`)
+		}
+		w.run(t.Context(), false)
+		if len(w.rendered) != len(names) {
+			t.Fatalf("%d of %d applications", len(w.rendered), len(names))
+		}
+		for _, r := range w.rendered {
+			for _, in := range r.Snapshot.Inputs {
+				own := "web/.argocd-source-" + string(r.Application) + ".yaml"
+				if strings.Contains(in.Path, "argocd-source") && in.Path != own && in.Path != "web/.argocd-source-own.yaml" {
+					t.Errorf("%s was rendered from %s", r.Application, in.Path)
+				}
+				if in.Path == own && (in.Kind == hub.InputMissing) == (r.Application == "own") {
+					t.Errorf("%s has the input %+v", r.Application, in)
+				}
+			}
+		}
+		if w.renders < 2 || w.renders > 3 { // two may begin beside each other
+			t.Errorf("%d renders", w.renders)
+		}
+		w.renders = 0
+		w.run(t.Context(), true)
+		if w.renders != len(names) {
+			t.Errorf("%d renders where each was asked for", w.renders)
 		}
 	})
 	t.Run("INV-13 one application that fails does not stop its neighbours", func(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 	selectApplications = `
 		SELECT a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
-		       s.generation, s.planned_generation, s.pin, s.revision, s.revisions, s.source_type,
+		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
 		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold,
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
@@ -105,7 +105,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 	dest := []any{
 		&a.ID, &a.Tenant, &a.Namespace, &a.Name, &a.Labels, &a.Annotations, &a.Finalizers, &a.Version, &a.CreatedAt, &a.UpdatedAt,
 		&a.Project, (*rawJSON)(&a.Spec), &cluster, &a.DeletingAt, &a.Cascade,
-		&a.Generation, &s.PlannedGeneration, &pin, &s.Revision, &s.Revisions, &s.SourceType,
+		&a.Generation, &s.PlannedGeneration, &s.PlannedProject, &pin, &s.Revision, &s.Revisions, &s.SourceType,
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
 		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &conditions,
 	}
@@ -346,8 +346,8 @@ func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) er
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
 
 // UpdateApplication changes what people wrote of an application. A change of
-// spec, project or cluster raises the generation; the application is
-// refreshed in any case. The error is fault.Conflict if its version is not
+// spec, project, cluster or of the annotations that steer it raises the
+// generation; the application is refreshed in any case. The error is fault.Conflict if its version is not
 // the expected one; 0 expects any.
 func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error) {
 	spec, urls, err := sourcesOf(a)
@@ -372,7 +372,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 	if err != nil {
 		return hub.Application{}, appFault(err, a)
 	}
-	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) {
+	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) || !hub.SameSwitches(a.Meta, old.Meta) {
 		if _, err := exec(ctx, t.tx, "raise generation", raiseGeneration, t.id, a.ID); err != nil {
 			return hub.Application{}, err
 		}

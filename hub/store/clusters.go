@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	selectClusters = `
-		SELECT c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
+	clusterColumns = `
+		       c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
 		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
-		       c.refusal, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, directory.held(),
+		       c.refusal, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
 		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
 		       q.since, q.known, q.other, q.address
 		FROM   cluster c
@@ -27,11 +27,14 @@ const (
 		LEFT   JOIN directory.my_quarantine q ON q.cluster_id = c.id
 		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
 		LEFT   JOIN log_ack a ON a.tenant_id = c.tenant_id AND a.cluster_id = c.id
-		WHERE  c.tenant_id = $1
-		  AND  ($2::text IS NULL OR c.name = $2)
-		  AND  ($3::uuid[] IS NULL OR c.id = ANY ($3))
-		ORDER  BY c.name`
-	insertCluster = `
+		WHERE  c.tenant_id = $1`
+	// Three statements and not one with conditions that may be empty: the
+	// database plans each for what it is, with its index.
+	selectClusters     = `SELECT` + clusterColumns + ` ORDER BY c.name`
+	selectClusterNamed = `SELECT` + clusterColumns + ` AND c.name = $2`
+	selectClustersByID = `SELECT` + clusterColumns + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
+	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
+	insertCluster      = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
@@ -97,18 +100,27 @@ func noCluster() error { return fault.New(fault.Missing, "there is no such clust
 
 // Clusters gives all clusters in order of name.
 func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
-	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id, nil, nil)
+	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id)
+}
+
+// ClusterNames is Clusters with id, name and server alone: a tenant may have
+// thousands.
+func (t *Tenant) ClusterNames(ctx context.Context) ([]hub.Cluster, error) {
+	return list(ctx, t.tx, "names of clusters", func(row pgx.CollectableRow) (c hub.Cluster, err error) {
+		err = row.Scan(&c.ID, &c.Name, &c.Server)
+		return c, err
+	}, selectClusterNames, t.id)
 }
 
 // Cluster gives one cluster by its name.
 func (t *Tenant) Cluster(ctx context.Context, name string) (hub.Cluster, error) {
-	c, err := one(ctx, t.tx, "cluster", scanCluster, selectClusters, t.id, name, nil)
+	c, err := one(ctx, t.tx, "cluster", scanCluster, selectClusterNamed, t.id, name)
 	return c, missing(err, "there is no cluster %q", name)
 }
 
 // ClustersByID gives those of the clusters that there are.
 func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
-	found, err := list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id, nil, ids(want))
+	found, err := list(ctx, t.tx, "clusters", scanCluster, selectClustersByID, t.id, ids(want))
 	out := make(map[hub.ClusterID]hub.Cluster, len(found))
 	for _, c := range found {
 		out[c.ID] = c

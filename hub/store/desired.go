@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +35,9 @@ const (
 		SELECT $1, u.cluster, u.app, u.seq, u.leaf FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[]) AS u (cluster, app, seq, leaf)
 		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf
 		WHERE  h.seq < excluded.seq`
-	dropLeaves = `DELETE FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2 AND application_id = ANY ($3::uuid[])`
+	dropLeaves = `
+		DELETE FROM desired_head h USING unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
+		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster AND h.application_id = u.app`
 
 	// Only what still matters: the newest state of each application and the
 	// newest settings, the operations that are not over with what ends them,
@@ -66,12 +67,6 @@ const (
 		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
 	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
-
-	setAcked   = `UPDATE log_ack SET acked_seq = $3 WHERE tenant_id = $1 AND cluster_id = $2 AND acked_seq < $3`
-	putReceipt = `
-		UPDATE log_ack SET receipt_seq = $3, receipt_root = $4, receipt_at = $5
-		WHERE  tenant_id = $1 AND cluster_id = $2
-		  AND  (receipt_seq, receipt_root) IS DISTINCT FROM ($3, $4)`
 
 	openTombstones = `
 		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
@@ -107,63 +102,78 @@ func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// AppendRows adds rows to the desired log of a cluster. They must continue it:
-// numbers without a gap after the head, and a chain that follows from it. The
-// error is fault.Conflict if they do not, because someone else appended.
+// AppendRows adds rows to the desired log of a cluster, as AppendLogs does.
 func (t *Tenant) AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error {
-	return t.AppendToLogs(ctx, map[hub.ClusterID][]hub.LogRow{cluster: rows})
+	return t.AppendLogs(ctx, map[hub.ClusterID][]hub.LogRow{cluster: rows})
 }
 
-// AppendToLogs is AppendRows for many clusters at once, in as many statements
-// as for one.
-func (t *Tenant) AppendToLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error {
-	maps.DeleteFunc(logs, func(_ hub.ClusterID, rows []hub.LogRow) bool { return len(rows) == 0 })
-	if len(logs) == 0 {
+// AppendLogs adds rows to the desired logs of clusters. They must continue
+// them: numbers without a gap after the head, and a chain that follows from
+// it. The error is fault.Conflict if they do not, because someone else
+// appended.
+func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error {
+	var clusters []hub.ClusterID
+	for id, rows := range logs {
+		if len(rows) > 0 {
+			clusters = append(clusters, id)
+		}
+	}
+	if len(clusters) == 0 {
 		return nil
 	}
-	clusters := slices.Sorted(maps.Keys(logs))
+	slices.Sort(clusters)
 	heads, err := t.LockClusters(ctx, clusters)
 	if err != nil {
 		return err
 	}
-	var c rowColumns
-	for _, cluster := range clusters {
-		head, ok := heads[cluster]
+	var a appended
+	for _, id := range clusters {
+		head, ok := heads[id]
 		if !ok {
 			return noCluster()
 		}
-		if err := c.add(cluster, head, logs[cluster]); err != nil {
+		if err := a.add(id, head, logs[id]); err != nil {
 			return err
 		}
 	}
 	b := &pgx.Batch{}
-	b.Queue(insertRows, t.id, c.cluster, c.seq, c.kind, c.app, c.operation, c.body, c.links)
-	b.Queue(moveHeads, t.id, c.heads, c.ends, c.chains)
-	c.leaves.queue(b, t.id)
+	b.Queue(insertRows, t.id, a.cluster, a.seq, a.kind, a.app, a.operation, a.body, a.links)
+	b.Queue(moveHeads, t.id, a.of, a.heads, a.chains)
+	if len(a.put.cluster) > 0 {
+		b.Queue(putLeaves, t.id, a.put.cluster, a.put.app, a.put.seq, a.put.hash)
+	}
+	if len(a.drop.cluster) > 0 {
+		b.Queue(dropLeaves, t.id, a.drop.cluster, a.drop.app)
+	}
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("append %d rows to the desired logs of %d clusters: %w", len(c.seq), len(clusters), err)
+		return fmt.Errorf("append %d rows to the desired logs of %d clusters: %w", len(a.seq), len(clusters), err)
 	}
 	return nil
 }
 
-// rowColumns are rows of logs as the statements take them.
-type rowColumns struct {
-	cluster     []string
-	seq         []int64
-	kind        []int16
-	app         []string
-	operation   []string
-	body, links [][]byte
+// appended is what an append writes, column by column.
+type appended struct {
+	cluster, app, operation []string
+	seq                     []int64
+	kind                    []int16
+	body, links             [][]byte
 
-	heads  []string // clusters, each once
-	ends   []int64
+	of     []string // clusters whose heads move
+	heads  []int64
 	chains [][]byte
-	leaves leaves
+
+	put, drop leaves
 }
 
-// add takes the rows of one cluster, whose log ends at head.
-func (c *rowColumns) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRow) error {
-	states := map[hub.ApplicationID]*leaf{}
+type leaves struct {
+	cluster, app []string
+	seq          []int64
+	hash         [][]byte
+}
+
+// add checks that rows continue the log of a cluster.
+func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRow) error {
+	newest := map[hub.ApplicationID]*leaf{}
 	for i := range rows {
 		r := &rows[i]
 		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
@@ -173,16 +183,23 @@ func (c *rowColumns) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.Log
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
 		case hub.RowState, hub.RowSettings:
-			states[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
+			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
 		case hub.RowForget:
-			states[r.Application] = nil
+			newest[r.Application] = nil
 		}
-		c.cluster, c.seq, c.kind = append(c.cluster, string(cluster)), append(c.seq, r.Seq), append(c.kind, int16(r.Kind))
-		c.app, c.operation = append(c.app, string(r.Application)), append(c.operation, string(r.Operation))
-		c.body, c.links = append(c.body, nonNil(r.Body)), append(c.links, r.Chain)
+		a.cluster, a.seq, a.kind = append(a.cluster, string(cluster)), append(a.seq, r.Seq), append(a.kind, int16(r.Kind))
+		a.app, a.operation = append(a.app, string(r.Application)), append(a.operation, string(r.Operation))
+		a.body, a.links = append(a.body, nonNil(r.Body)), append(a.links, r.Chain)
 	}
-	c.heads, c.ends, c.chains = append(c.heads, string(cluster)), append(c.ends, head.Seq), append(c.chains, head.Chain)
-	c.leaves.add(cluster, states)
+	a.of, a.heads, a.chains = append(a.of, string(cluster)), append(a.heads, head.Seq), append(a.chains, head.Chain)
+	for app, l := range newest { // a nil leaf means forgotten
+		to := &a.put
+		if l == nil {
+			to, l = &a.drop, &leaf{}
+		}
+		to.cluster, to.app = append(to.cluster, string(cluster)), append(to.app, string(app))
+		to.seq, to.hash = append(to.seq, l.seq), append(to.hash, l.hash[:])
+	}
 	return nil
 }
 
@@ -190,38 +207,6 @@ func (c *rowColumns) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.Log
 type leaf struct {
 	seq  int64
 	hash [32]byte
-}
-
-// leaves are newest states that move on.
-type leaves struct {
-	clusters, apps []string
-	seqs           []int64
-	hashes         [][]byte
-	dropped        map[hub.ClusterID][]string
-}
-
-// add takes the states of one cluster; a nil leaf means forgotten.
-func (l *leaves) add(cluster hub.ClusterID, states map[hub.ApplicationID]*leaf) {
-	for app, s := range states {
-		if s == nil {
-			if l.dropped == nil {
-				l.dropped = map[hub.ClusterID][]string{}
-			}
-			l.dropped[cluster] = append(l.dropped[cluster], string(app))
-			continue
-		}
-		l.clusters, l.apps = append(l.clusters, string(cluster)), append(l.apps, string(app))
-		l.seqs, l.hashes = append(l.seqs, s.seq), append(l.hashes, s.hash[:])
-	}
-}
-
-func (l *leaves) queue(b *pgx.Batch, tenant hub.TenantID) {
-	if len(l.apps) > 0 {
-		b.Queue(putLeaves, tenant, l.clusters, l.apps, l.seqs, l.hashes)
-	}
-	for _, cluster := range slices.Sorted(maps.Keys(l.dropped)) {
-		b.Queue(dropLeaves, tenant, cluster, l.dropped[cluster])
-	}
 }
 
 // RowsAfter gives the rows after seq that still matter, oldest first, and the
@@ -304,27 +289,6 @@ func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]
 		return nil, noApp()
 	}
 	return list(ctx, t.tx, "clusters of application", pgx.RowTo[hub.ClusterID], selectHolders, t.id, app)
-}
-
-// Acked notes how far the agent has stored the log. It never goes back.
-func (t *Tenant) Acked(ctx context.Context, cluster hub.ClusterID, seq int64) error {
-	if !hub.ValidID(string(cluster)) {
-		return noCluster()
-	}
-	_, err := exec(ctx, t.tx, "store acknowledgement", setAcked, t.id, cluster, seq)
-	return err
-}
-
-// PutReceipt stores the proof that hub and agent held the same desired state.
-func (t *Tenant) PutReceipt(ctx context.Context, cluster hub.ClusterID, r hub.Receipt) error {
-	if !hub.ValidID(string(cluster)) {
-		return noCluster()
-	}
-	n, err := exec(ctx, t.tx, "store receipt", putReceipt, t.id, cluster, r.Seq, r.Root, micro(r.At))
-	if n > 0 {
-		t.changed(changeCluster, string(cluster))
-	}
-	return err
 }
 
 // OpenTombstones asks for the deletion of objects. One that is open already

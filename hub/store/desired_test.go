@@ -193,9 +193,9 @@ func TestDesiredLog(t *testing.T) {
 	})
 	t.Run("acknowledgements never go back", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			check(t, tx.Acked(ctx, id, 7))
-			check(t, tx.Acked(ctx, id, 5))
-			check(t, tx.PutReceipt(ctx, id, hub.Receipt{Seq: 7, Root: []byte("root"), At: now()}))
+			check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: id, Seq: 7}}))
+			check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: id, Seq: 5}}))
+			check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: id, Seq: 7, Receipt: &hub.Receipt{Seq: 7, Root: []byte("root"), At: now()}}}))
 			c := must[hub.Cluster](t)(tx.ClusterByID(ctx, id))
 			if c.AckedSeq != 7 || c.Seq != 16 || c.Receipt == nil || c.Receipt.Seq != 7 {
 				t.Errorf("INV-8 cluster %+v", c)

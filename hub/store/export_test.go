@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"io/fs"
+	"log/slog"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -29,4 +32,13 @@ func (db *DB) Settings(ctx context.Context) ([]string, error) {
 		out = append(out, setting)
 	}
 	return out, nil
+}
+
+// MigrateWith is Migrate of a program that has other migrations.
+func MigrateWith(ctx context.Context, ownerURL string, files fs.FS) error {
+	cfg, err := pgx.ParseConfig(ownerURL)
+	if err != nil {
+		return err
+	}
+	return migrate(ctx, cfg, files, slog.New(slog.DiscardHandler))
 }

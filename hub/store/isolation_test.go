@@ -36,6 +36,8 @@ var withoutTenant = map[string]string{
 	"directory.revocation":         "agents that are no longer good",
 	"directory.authority":          "the sealed certificate authority",
 	"directory.presence":           "which replica holds an agent",
+	"directory.agent_attachment":   "where an agent is attached, by ids",
+	"directory.replica":            "processes of the hub",
 	"directory.rewind":             "cluster → how far its agent is beyond the hub",
 	"directory.quarantine":         "cluster → the two clusters that use its identity",
 	"work.item":                    "what is due, by ids",
@@ -51,11 +53,11 @@ var reviewedViews = map[string]string{
 
 // definers are the functions that run with their owner's rights.
 var definers = []string{
-	"directory.attach", "directory.attach_agent", "directory.detach", "directory.drop_join_tokens", "directory.drop_presence",
+	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence",
 	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held",
 	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent",
-	"directory.token_uses", "work.enqueue",
+	"directory.token_uses", "work.enqueue", "work.held",
 }
 
 type relation struct {

@@ -59,25 +59,16 @@ const (
 		SELECT c.name, c.agent_id, c.fingerprint, c.rejected, q.since IS NOT NULL
 		FROM   cluster c LEFT JOIN directory.my_quarantine q ON q.cluster_id = c.id
 		WHERE  c.tenant_id = $1 AND c.id = $2`
-	attachAgent = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6, $7, $8)`
-	detachAgent = `SELECT directory.detach($1, $2)`
+	attachAgent = `SELECT directory.attach_agent($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	detachAgent = `SELECT directory.detach_agent($1, $2)`
 	updateFacts = `
 		UPDATE cluster
-		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7
+		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7,
+		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM ($5, $6) THEN now() ELSE updated_at END
 		WHERE  tenant_id = $1 AND id = $2
 		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz) IS DISTINCT FROM ($3, $4, $5, $6, $7)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
-	seenAgents   = `
-		UPDATE directory.presence p
-		SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, lag_ms = u.lag, leader = u.leader
-		FROM   unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[])
-		       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader)
-		WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id
-		RETURNING p.session_id`
-	selectReplica = `
-		SELECT replica FROM directory.presence
-		WHERE  tenant_id = $1 AND cluster_id = $2 AND session_id IS NOT NULL AND seen_at > now() - interval '90 seconds'`
 )
 
 // Authority gives back what PutAuthority stored, unwrapped. The error is
@@ -284,7 +275,7 @@ func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.Cl
 // applications are refreshed, because templates may ask for either.
 //
 // The error is fault.Conflict while another process of the same identity has
-// the better right to be here.
+// the better right to be here, at whichever replica it is.
 func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 	var refusal string
 	err := s.db.InTenant(ctx, a.Tenant, func(ctx context.Context, t *Tenant) error {
@@ -296,9 +287,9 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 		if err := t.tx.QueryRow(ctx, clusterFacts, t.id, a.Cluster).Scan(&version, &apis); err != nil {
 			return missing(err, "there is no such cluster")
 		}
-		err := t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At), a.Epoch, a.Instance, a.Leader, clean(a.Address)).Scan(&refusal)
-		if err != nil {
-			return fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+		var err error
+		if refusal, err = t.attach(ctx, a); err != nil {
+			return err
 		}
 		if refusal != "" {
 			t.changed(changeCluster, string(a.Cluster))
@@ -350,42 +341,6 @@ func (t *Tenant) refreshCluster(ctx context.Context, cluster hub.ClusterID, at t
 	return err
 }
 
-// Seen notes that attachments were alive, those of all tenants in one
-// statement, and gives the sessions that are none any more because a newer one
-// has taken their place, perhaps at another replica.
-func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error) {
-	if len(sightings) == 0 {
-		return nil, nil
-	}
-	var tenants, clusters, sessions []string
-	var times []time.Time
-	var backlogs, lags []int64
-	var leaders []bool
-	for _, v := range sightings {
-		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
-		times, backlogs, lags = append(times, micro(v.At)), append(backlogs, int64(v.Backlog)), append(lags, v.Lag.Milliseconds())
-		leaders = append(leaders, v.Leader)
-	}
-	var kept []string
-	err = retry(ctx, func() (err error) {
-		kept, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	here := make(map[string]bool, len(kept))
-	for _, id := range kept {
-		here[id] = true
-	}
-	for _, id := range sessions {
-		if !here[id] {
-			lost = append(lost, id)
-		}
-	}
-	return lost, nil
-}
-
 // Disconnected notes that an attachment ended, unless a newer one has taken
 // its place.
 func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
@@ -402,18 +357,4 @@ func (s *System) Disconnected(ctx context.Context, tenant hub.TenantID, cluster 
 		}
 		return nil
 	})
-}
-
-// ReplicaOf says which replica holds the agent of a cluster. The error is
-// fault.Offline if none does.
-func (s *System) ReplicaOf(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (string, error) {
-	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
-		return "", noCluster()
-	}
-	var replica string
-	err := s.db.system.QueryRow(ctx, selectReplica, tenant, cluster).Scan(&replica)
-	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing {
-		return "", fault.New(fault.Offline, "the agent of the cluster is not connected")
-	}
-	return replica, classify(err)
 }

@@ -83,8 +83,8 @@ func TestLinkDirectory(t *testing.T) {
 		at.Session, at.Replica = "s2", "r2"
 		check(t, s.Connected(ctx, at))
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s1"))
-		if r := must[string](t)(s.ReplicaOf(ctx, w.tenant, w.cluster.ID)); r != "r2" {
-			t.Errorf("replica %q, want that of the newest session", r)
+		if p := must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID)); p.Replica != "r2" || p.Session != "s2" {
+			t.Errorf("attachment %+v, want that of the newest session", p)
 		}
 		seen := now().Add(time.Second)
 		lost := must[[]string](t)(s.Seen(ctx, []hub.Sighting{
@@ -103,7 +103,7 @@ func TestLinkDirectory(t *testing.T) {
 			return nil
 		})
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s2"))
-		if _, err := s.ReplicaOf(ctx, w.tenant, w.cluster.ID); fault.KindOf(err) != fault.Offline {
+		if _, err := s.Attachment(ctx, w.tenant, w.cluster.ID); fault.KindOf(err) != fault.Offline {
 			t.Errorf("without a session: error %v, want Offline", err)
 		}
 	})

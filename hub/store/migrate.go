@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,13 +24,12 @@ const (
 	systemRole = "capstan_system"
 )
 
-// schemaVersion is the newest migration that this program needs.
-const schemaVersion = 15
-
 // Migrate brings the database to the schema of this program. It connects as
 // the owner of the database, who is used for nothing else. Roles that do not
 // exist are created if the owner may do so. Replicas that start together wait
-// for each other. A newer schema is left alone.
+// for each other. A newer schema is left alone. Migrations that the database
+// lacks are run in order, also those that are older than the newest one which
+// it has.
 func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) error {
 	cfg, err := pgx.ParseConfig(ownerURL)
 	if err != nil {
@@ -44,18 +45,18 @@ func Migrate(ctx context.Context, ownerURL string, log *slog.Logger) error {
 	if err != nil {
 		return classify(err)
 	}
-	return classify(migrate(ctx, cfg, log))
+	return classify(migrate(ctx, cfg, migrations.Files, log))
 }
 
-func migrate(ctx context.Context, cfg *pgx.ConnConfig, log *slog.Logger) error {
+func migrate(ctx context.Context, cfg *pgx.ConnConfig, files fs.FS, log *slog.Logger) error {
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300), lock.WithUnlockTimeout(1, 10))
 	if err != nil {
 		return fmt.Errorf("make migration lock: %w", err)
 	}
 	sql := stdlib.OpenDB(*cfg)
 	defer sql.Close()
-	provider, err := goose.NewProvider(goose.DialectPostgres, sql, migrations.Files,
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectPostgres, sql, files,
+		goose.WithSessionLocker(locker), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
@@ -107,11 +108,11 @@ const (
 		       EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid AND c.relnamespace = 'public'::regnamespace)
 		FROM   pg_roles r
 		WHERE  r.rolname = current_user`
-	selectVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+	selectVersions = `SELECT DISTINCT version_id FROM goose_db_version WHERE is_applied ORDER BY version_id`
 )
 
 // check refuses to work with roles that row security does not bind, and with
-// a schema that is too old.
+// a schema that lacks a migration, whichever it is.
 func (db *DB) check(ctx context.Context) error {
 	for _, pool := range []*pgxpool.Pool{db.app, db.system} {
 		var name string
@@ -124,14 +125,33 @@ func (db *DB) check(ctx context.Context) error {
 				"database role "+name, "connect as capstan_app and capstan_system, neither superuser nor owner of the tables")
 		}
 	}
-	var version int64
-	err := db.system.QueryRow(ctx, selectVersion).Scan(&version)
-	if c := code(err); c == "42P01" || c == insufficientRights || (err == nil && version < schemaVersion) {
-		return fault.With(fault.New(fault.Invalid, "its schema is at version %d and this program needs %d", version, schemaVersion),
+	has, err := list(ctx, db.system, "migrations", pgx.RowTo[int64], selectVersions)
+	if c := code(err); err != nil && c != "42P01" && c != insufficientRights {
+		return classify(err)
+	}
+	needs, err := needed(migrations.Files)
+	if err != nil {
+		return err
+	}
+	lacks := slices.DeleteFunc(needs, func(v int64) bool { return slices.Contains(has, v) })
+	if len(lacks) > 0 {
+		return fault.With(fault.New(fault.Invalid, "its schema lacks migrations that this program needs: %v", lacks),
 			"database", "run capstan-hub migrate with the owner's URL first")
 	}
-	if err != nil {
-		return classify(fmt.Errorf("read the schema's version: %w", err))
-	}
 	return nil
+}
+
+// needed gives the numbers of the migrations, in order.
+func needed(files fs.FS) ([]int64, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	out := make([]int64, len(names))
+	for i, name := range names {
+		if out[i], err = goose.NumericComponent(name); err != nil {
+			return nil, fmt.Errorf("number of migration %q: %w", name, err)
+		}
+	}
+	return out, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -145,6 +144,7 @@ func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hu
 		return hub.Observed{Repeated: true, Comparison: found}, err
 	}
 	out := hub.Observed{Resnapshot: at.advance(o)}
+	at.passing = o.Passing()
 	o, err := t.here(ctx, cluster, o)
 	if err != nil {
 		return hub.Observed{}, err
@@ -166,6 +166,7 @@ type progress struct {
 	seq, snapshot int64
 	mark          int64
 	sweep         bool
+	passing       bool // as the agent sent it, whatever was left out of it
 }
 
 // advance moves on by one report, and says whether earlier ones are missing.
@@ -247,7 +248,7 @@ func last[T any](in []T, key func(T) (string, bool)) []T {
 // that became over.
 func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o hub.Observation, at progress) ([]hub.OperationID, error) {
 	b := &pgx.Batch{}
-	if len(o.Operations) == 0 && len(o.Closed) == 0 && !slices.ContainsFunc(o.Applications, func(a hub.ApplicationObservation) bool { return a.Gone }) {
+	if at.passing {
 		// Live state can be reported again; what ended cannot.
 		b.Queue(lazyCommit)
 	}

@@ -3,13 +3,20 @@ package store_test
 import (
 	"context"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/migrations"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -81,6 +88,37 @@ func TestMigrate(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("FT-D8 a migration that is numbered below the newest one is run and not skipped", func(t *testing.T) {
+		t.Parallel()
+		without := func(missing ...string) fstest.MapFS {
+			out := fstest.MapFS{}
+			names := must[[]string](t)(fs.Glob(migrations.Files, "*.sql"))
+			for _, name := range names {
+				if !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(name, m) }) {
+					out[name] = &fstest.MapFile{Data: must[[]byte](t)(fs.ReadFile(migrations.Files, name))}
+				}
+			}
+			if len(out) != len(names)-len(missing) {
+				t.Fatalf("%d of %d migrations without %v", len(out), len(names), missing)
+			}
+			return out
+		}
+		whole := storetest.Empty(t)
+		check(t, store.Migrate(t.Context(), whole.Owner, silent()))
+		for _, missing := range [][]string{{"00013", "00014"}, {"00011", "00012", "00013", "00014"}} {
+			urls := storetest.Empty(t)
+			check(t, store.MigrateWith(t.Context(), urls.Owner, without(missing...)))
+			_, err := store.Open(t.Context(), urls.Config(), storetest.Keys(t), silent())
+			if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "lacks migrations") {
+				t.Errorf("a hub works without %v: %v", missing, err)
+			}
+			check(t, store.Migrate(t.Context(), urls.Owner, silent()))
+			storetest.Tenant(t, storetest.OpenURLs(t, urls.Config()), "acme")
+			if diff := cmp.Diff(schema(t, whole), schema(t, urls)); diff != "" {
+				t.Errorf("the schema is another one than that of a fresh database (-fresh +now):\n%s", diff)
+			}
+		}
+	})
 	t.Run("bad input", func(t *testing.T) {
 		t.Parallel()
 		if err := store.Migrate(t.Context(), "postgres://u:hunter2@h:x/db", silent()); fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "hunter2") {
@@ -90,6 +128,30 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("nobody there: error %v, want Offline", err)
 		}
 	})
+}
+
+// schema says what is in a database: columns, functions, views, policies and
+// rights.
+func schema(t *testing.T, urls storetest.URLs) []string {
+	t.Helper()
+	rows, err := storetest.Connect(t, urls.Superuser).Query(t.Context(), `
+		SELECT format('column %s.%s.%s %s %s', table_schema, table_name, column_name, data_type, is_nullable) FROM information_schema.columns
+		WHERE  table_schema IN ('public', 'directory', 'work')
+		UNION ALL SELECT 'function ' || pg_get_functiondef(p.oid) || coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(p.proacl) a), '')
+		FROM   pg_proc p WHERE p.pronamespace::regnamespace::text IN ('directory', 'work')
+		UNION ALL SELECT format('view %s.%s %s', schemaname, viewname, definition) FROM pg_views WHERE schemaname = 'directory'
+		UNION ALL SELECT format('index %s', indexdef) FROM pg_indexes WHERE schemaname IN ('public', 'directory', 'work')
+		UNION ALL SELECT format('policy %s.%s %s', schemaname, tablename, policyname) FROM pg_policies
+		UNION ALL SELECT format('right %s.%s %s %s', table_schema, table_name, grantee, privilege_type) FROM information_schema.role_table_grants
+		WHERE  table_schema IN ('public', 'directory', 'work')
+		ORDER  BY 1`)
+	check(t, err)
+	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	if len(out) < 100 {
+		t.Fatalf("only %d things are in the schema", len(out))
+	}
+	return out
 }
 
 func TestDatabaseGoesAway(t *testing.T) {

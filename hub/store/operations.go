@@ -18,11 +18,13 @@ const (
 		       o.phase, o.message, o.results, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.application_id
 		FROM   operation o
 		WHERE  o.tenant_id = $1`
-	operationByID    = selectOperations + ` AND o.id = $2`
-	operationsOpen   = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
-	operationsOfApp  = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
+	operationByID   = selectOperations + ` AND o.id = $2`
+	operationsOpen  = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
+	operationsOfApp = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
+	// The ids come first, whatever the database believes of the sizes: tables
+	// that have grown since it looked last would be read whole.
 	operationsNewest = selectOperations + `
-		  AND  o.id IN (SELECT s.operation_id FROM application_status s WHERE s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[]))`
+		  AND  o.id = ANY (ARRAY(SELECT s.operation_id FROM application_status s WHERE s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[])))`
 
 	insertOperations = `
 		INSERT INTO operation (tenant_id, id, application_id, cluster_id, kind, snapshot_id, revision, fence, options, initiator, reason,
@@ -40,6 +42,10 @@ const (
 		UPDATE operation
 		SET    phase = $3, message = $4, finished_at = CASE WHEN $5 THEN $6::timestamptz ELSE finished_at END
 		WHERE  tenant_id = $1 AND id = $2 AND phase IN ('Pending', 'Running', 'Terminating')
+		RETURNING application_id`
+	startOperation = `
+		UPDATE operation SET snapshot_id = $3, revision = $4, fence = $5, message = ''
+		WHERE  tenant_id = $1 AND id = $2 AND phase = 'Pending' AND snapshot_id IS NULL
 		RETURNING application_id`
 	retryOperation = `UPDATE operation SET retry_at = $3, options = $4 WHERE tenant_id = $1 AND id = $2 RETURNING application_id`
 )
@@ -203,6 +209,24 @@ func (t *Tenant) operationTouched(ctx context.Context, id hub.OperationID, apps 
 	}
 	t.changed(changeOperation, string(id))
 	t.changed(changeApplication, apps[0])
+	return nil
+}
+
+// GiveSnapshots stores what operations apply that waited for their manifests.
+// The error is fault.Conflict if one does not wait any more.
+func (t *Tenant) GiveSnapshots(ctx context.Context, ops []hub.Operation) error {
+	for _, op := range ops {
+		apps, err := list(ctx, t.tx, "operation's snapshot", pgx.RowTo[string], startOperation, t.id, op.ID, op.Snapshot, op.Revision, op.Fence)
+		if err != nil {
+			return err
+		}
+		if len(apps) == 0 {
+			return fault.New(fault.Conflict, "operation %s does not wait for manifests any more", op.ID)
+		}
+		if err := t.operationTouched(ctx, op.ID, apps); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -87,6 +88,29 @@ func TestRewind(t *testing.T) {
 		}
 		check(t, enrol(other, "fresh"))
 	})
+	t.Run("INV-8 no row of a new log is next to one of before, or agents would take it for forged", func(t *testing.T) {
+		storetest.In(t, db, other.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			id := other.cluster.ID
+			check(t, tx.NoteRewind(ctx, id, hub.Rewind{Reason: "behind", AgentIncarnation: "agent's", AgentSeq: 1, SeenAt: now()}))
+			old, _, err := tx.RowsAfter(ctx, id, 0, 10)
+			check(t, err)
+			must[hub.Rewind](t)(tx.AcceptHub(ctx, id, "ada", now()))
+			head := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{id}))[id]
+			check(t, tx.AppendRows(ctx, id, rows(head, hub.LogRow{Kind: hub.RowTerminate, Application: other.app.ID, Operation: other.operation.ID, Body: []byte("t")})))
+			all, _, err := tx.RowsAfter(ctx, id, 0, 10)
+			check(t, err)
+			if len(old) == 0 || len(all) != len(old)+1 {
+				t.Fatalf("rows %v, then %v", old, all)
+			}
+			if last, first := all[len(old)-1].Seq, all[len(old)].Seq; first < last+2 {
+				t.Errorf("the first new row is %d, the last one of before %d", first, last)
+			}
+			if hash, found, err := tx.HashAt(ctx, id, head.Seq); err != nil || !found || !bytes.Equal(hash, chain.First(head.Incarnation)) {
+				t.Errorf("HashAt(%d) = %x %v %v", head.Seq, hash, found, err)
+			}
+			return nil
+		})
+	})
 	t.Run("INV-8 generations only rise", func(t *testing.T) {
 		in(w, func(ctx context.Context, tx *store.Tenant) error {
 			check(t, tx.RaiseGenerations(ctx, map[hub.ApplicationID]int64{w.app.ID: 50}))
@@ -147,8 +171,8 @@ func TestTwoWithOneIdentity(t *testing.T) {
 	})
 	t.Run("FT-L4 the late end of an older session leaves the newer one", func(t *testing.T) {
 		check(t, s.Disconnected(t.Context(), w.tenant, w.cluster.ID, "s3"))
-		if r := must[string](t)(s.ReplicaOf(t.Context(), w.tenant, w.cluster.ID)); r != "r" {
-			t.Errorf("replica %q", r)
+		if r := must[hub.Placement](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
+			t.Errorf("attachment %+v", r)
 		}
 	})
 	t.Run("FT-L9 a quarantine keeps both out until an admin says who stays", func(t *testing.T) {

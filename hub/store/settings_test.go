@@ -84,7 +84,7 @@ func TestSettingsInTheLog(t *testing.T) {
 			for _, c := range clusters {
 				logs[c] = rows(heads[c], hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: []byte(body)})
 			}
-			return tx.AppendToLogs(ctx, logs)
+			return tx.AppendLogs(ctx, logs)
 		})
 	}
 	write("one")
@@ -105,6 +105,19 @@ func TestSettingsInTheLog(t *testing.T) {
 				t.Errorf("the newest row is %d %q: %v", row.Seq, row.Body, err)
 			}
 		}
+		places := make([]hub.LogPlace, len(clusters))
+		for i, c := range clusters {
+			places[i].Cluster = c
+		}
+		all := must[map[hub.ClusterID]map[string][32]byte](t)(tx.LeavesOf(ctx, clusters))
+		for i, p := range must[[]hub.LogPage](t)(tx.Pages(ctx, places, 10)) {
+			if len(p.Rows) != 1 || string(p.Rows[0].Body) != "two" || p.Rows[0].Kind != hub.RowSettings || p.Lost {
+				t.Errorf("read together with others, cluster %d has %v", i, p)
+			}
+			if all[clusters[i]][string(hub.SettingsRow)] != chain.Leaf(string(hub.SettingsRow), []byte("two")) {
+				t.Error("read together with others, the settings are not among the states")
+			}
+		}
 		return nil
 	})
 	t.Run("rows for many clusters are stored for all of them or for none", func(t *testing.T) {
@@ -114,7 +127,7 @@ func TestSettingsInTheLog(t *testing.T) {
 				clusters[0]: rows(heads[clusters[0]], hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow}),
 				clusters[1]: {{Seq: 9, Kind: hub.RowSettings, Application: hub.SettingsRow}},
 			}
-			if err := tx.AppendToLogs(ctx, logs); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "row 9") {
+			if err := tx.AppendLogs(ctx, logs); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "row 9") {
 				t.Errorf("error %v", err)
 			}
 			_, head, err := tx.RowsAfter(ctx, clusters[0], 0, 10)

@@ -30,13 +30,13 @@ const (
 		       source_type = u.source_type, resources = u.resources,
 		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
 		       hold = u.hold,
-		       generation = u.generation, planned_generation = u.generation,
+		       generation = u.generation, planned_generation = u.generation, planned_project = u.project,
 		       refreshed_at = $12,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
 		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
 		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[])
-		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation)
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[])
+		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
@@ -117,7 +117,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	var pin []*string
 	var unpin []bool
 	var resources []int32
-	var generation []int64
+	var generation, project []int64
 	var all []hub.ApplicationID
 	var warnings []said
 	for i := range changes {
@@ -138,6 +138,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		revision, revisions, sourceType = append(revision, c.Revision), append(revisions, list), append(sourceType, c.SourceType)
 		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
 		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
+		project = append(project, c.Project)
 		all = append(all, c.Application)
 		for _, w := range c.Warnings {
 			warnings = append(warnings, said{c.Application, hub.RenderWarning, w})
@@ -145,7 +146,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		t.appChanged(c.Application)
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation)
+		micro(time.Now()), generation, project)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
 	}

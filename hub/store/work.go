@@ -20,7 +20,30 @@ type request struct {
 	forced bool
 }
 
-const tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
+const (
+	tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
+	heldLeases    = `SELECT work.held($1, $2::uuid[], $3)`
+)
+
+// Held says which leases of this tenant's items are still good, by key: token
+// by token, and until the transaction ends. What is written for an item
+// together with this question is never overtaken by a replica that had the
+// item before: its lease is not good any more.
+func (t *Tenant) Held(ctx context.Context, kind string, leases map[string]int64) (map[string]bool, error) {
+	var keys []string
+	var tokens []int64
+	for key, token := range leases {
+		if hub.ValidID(key) {
+			keys, tokens = append(keys, key), append(tokens, token)
+		}
+	}
+	held, err := list(ctx, t.tx, "leases", pgx.RowTo[string], heldLeases, kind, keys, tokens)
+	out := make(map[string]bool, len(held))
+	for _, key := range held {
+		out[key] = true
+	}
+	return out, err
+}
 
 // Enqueue makes work of this tenant due; it becomes visible when the
 // transaction commits. Enqueueing the same again keeps the earlier time, and
@@ -74,7 +97,7 @@ const (
 	// oldest of any. The tenants are found by jumping through the index, so
 	// the cost goes with their number and not with the length of the queue.
 	// While nothing is due, it is one look into another index.
-	claimWork = `
+	claimHead = `
 		WITH RECURSIVE waiting AS (
 			(SELECT i.tenant_id FROM work.item i
 			 WHERE  i.kind = $1 AND EXISTS (SELECT FROM work.item r WHERE r.kind = $1 AND r.ready <= now())
@@ -89,7 +112,8 @@ const (
 			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended AND t.id <> ALL ($5::uuid[])
 			CROSS  JOIN LATERAL (
 				SELECT i.key, i.ready FROM work.item i
-				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()
+				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()`
+	claimTail = `
 				ORDER  BY i.ready LIMIT $3) c
 		), picked AS MATERIALIZED (
 			SELECT i.tenant_id, i.key
@@ -106,6 +130,13 @@ const (
 		FROM   picked p
 		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
 		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
+	claimWork = claimHead + claimTail
+	// Rendezvous hashing: each item has its replica among those that live,
+	// and only the items of a replica that is gone find another one. What its
+	// replica leaves waiting is anybody's.
+	claimShare = claimHead + `
+				  AND  (i.ready <= now() - $7::interval
+				        OR $2 = (SELECT r FROM unnest($6::text[]) r ORDER BY hashtextextended(coalesce(i.route, i.key)::text || r, 0) DESC LIMIT 1))` + claimTail
 
 	// A transaction that enqueues an item again may be about to commit. Only with
 	// the rows locked do the next two statements see the same: else the first
@@ -173,13 +204,32 @@ func (s *System) Claim(ctx context.Context, kind, owner string, limit int, lease
 // claimGrace is how much longer than its caller a claim may live.
 const claimGrace = 2 * time.Second
 
-// ClaimExcept is Claim that leaves out some tenants. A claim whose caller goes
-// away is not broken off: the database may have done it already, and what it
-// leased would wait for nobody until the lease ends. It is returned instead.
+// ClaimExcept is Claim that leaves out some tenants.
 func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
-	if except == nil {
-		except = []hub.TenantID{} // null would leave out all
+	return s.claim(ctx, claimWork, kind, owner, limit, lease, some(except))
+}
+
+// patience is how long an item waits for the replica that it belongs to.
+const patience = 5 * time.Second
+
+// ClaimShare is ClaimExcept for one of several replicas, which share out the
+// items by their repositories.
+func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
+	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, patience)
+}
+
+// some gives an empty list for none: null would leave out all.
+func some(tenants []hub.TenantID) []hub.TenantID {
+	if tenants == nil {
+		return []hub.TenantID{}
 	}
+	return tenants
+}
+
+// claim is not broken off when its caller goes away: the database may have
+// done it already, and what it leased would wait for nobody until the lease
+// ends. It is returned instead.
+func (s *System) claim(ctx context.Context, statement string, args ...any) ([]hub.WorkItem, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -190,7 +240,7 @@ func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int,
 		out, err = list(own, s.db.system, "work", func(row pgx.CollectableRow) (w hub.WorkItem, err error) {
 			err = row.Scan(&w.Kind, &w.Tenant, &w.Key, &w.Forced, &w.Token, &w.Attempts)
 			return w, err
-		}, claimWork, kind, owner, limit, lease, except)
+		}, statement, args...)
 		return err
 	})
 	if err == nil && ctx.Err() != nil {
@@ -238,6 +288,29 @@ func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time)
 		_, err := exec(ctx, tx, "put work off", postponeWork, kinds, tenants, keys, tokens, due)
 		return err
 	})
+}
+
+// Succeed ends all leases of earlier processes of a replica of that name, and
+// forgets them: they are dead, or will find that they have lost what they
+// held.
+func (s *System) Succeed(ctx context.Context, name, id string) (int, error) {
+	var n int64
+	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		n = 0
+		former, err := list(ctx, tx, "former processes", pgx.RowTo[string], forgetFormer, name, id)
+		if err != nil {
+			return err
+		}
+		for _, owner := range former {
+			freed, err := exec(ctx, tx, "give back work", giveBackWork, owner)
+			if err != nil {
+				return err
+			}
+			n += freed
+		}
+		return nil
+	})
+	return int(n), err
 }
 
 // GiveBack ends all leases of an owner, whose process before this one is dead,

@@ -153,8 +153,8 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 		hub.LogRow{Kind: hub.RowOperation, Application: w.app.ID, Operation: w.operation.ID, Body: []byte(w.mark)})))
 	check(t, tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
 	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
-	check(t, tx.Acked(ctx, w.cluster.ID, 1))
-	check(t, tx.PutReceipt(ctx, w.cluster.ID, hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}))
+	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1}}))
+	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1, Receipt: &hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}}}))
 	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.stone()}))
 	check(t, tx.AppendHistory(ctx, hub.HistoryEntry{Application: w.app.ID, Operation: w.operation.ID, Snapshot: w.snapshot.ID, Revision: "c0ffee",
 		Initiator: hub.Initiator{Username: w.mark}, Reason: w.mark, StartedAt: now(), DeployedAt: now()}))

@@ -51,6 +51,7 @@ type fakeHub struct {
 	rows        []*linkv1.Row
 	withhold    bool // blobs are not sent with rows, only when asked for
 	deaf        bool // reports are not acknowledged
+	patience    time.Duration
 	blobs       map[string][]byte
 	apps        map[string]*linkv1.AppReport
 	resources   map[string]*linkv1.Resource
@@ -58,7 +59,8 @@ type fakeHub struct {
 	told        map[string]int // final results that came, by operation
 	closed      []string
 	receipts    int
-	offers      int // resets that were sent
+	ack         uint64 // newest row that the agent has stored
+	offers      int    // resets that were sent
 	snapshots   int
 	epochs      map[string]uint64
 }
@@ -70,7 +72,7 @@ func newHub(t *testing.T) *fakeHub {
 		tenant: hub.NewID[hub.TenantID](), cluster: hub.NewID[hub.ClusterID](), log: quiet(t),
 		changed: make(chan struct{}), incarnation: "one", blobs: map[string][]byte{}, apps: map[string]*linkv1.AppReport{},
 		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, told: map[string]int{},
-		epochs: map[string]uint64{},
+		epochs: map[string]uint64{}, patience: patience,
 	}
 	h.addr = "127.0.0.1:0"
 	h.start()
@@ -142,7 +144,7 @@ func (h *fakeHub) change(fn func()) {
 // await waits until cond holds, and says what it was if it never does.
 func (h *fakeHub) await(what string, cond func() bool) {
 	h.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(h.patience)
 	defer limit.Stop()
 	for {
 		h.mu.Lock()
@@ -281,6 +283,7 @@ func (h *fakeHub) acks(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.F
 			return
 		}
 		h.change(func() {
+			h.ack = max(h.ack, up.GetAck().GetSeq())
 			if b := up.GetAck().GetBarrier(); b > 0 && bytes.Equal(up.GetAck().GetRoot(), rootOf(h.rows[:b])) {
 				h.receipts++
 			}

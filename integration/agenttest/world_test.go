@@ -60,7 +60,12 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, with func(*world)) *world {
 	t.Helper()
 	w := &world{fakeHub: newHub(t), t: t, state: filepath.Join(t.TempDir(), "state")}
-	id := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	id := strings.Map(func(r rune) rune { // as names of namespaces are
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(t.Name()))
 	w.namespace, w.home = cut(id+"-app"), cut(id+"-agent")
 	for _, ns := range []string{w.namespace, w.home} {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ns + "}\n")
@@ -143,6 +148,7 @@ type application struct {
 	accepted   *linkv1.SnapshotRef
 	ops        int
 	fence      uint64 // of the next operation, if not the generation
+	approved   int64  // when deletions were approved last
 }
 
 func (w *world) application() *application {
@@ -196,6 +202,7 @@ func (a *application) stateRow() *linkv1.Row {
 	return row(linkv1.RowKind_ROW_KIND_STATE, a.id, &linkv1.AppState{
 		Name: a.name, AppNamespace: "argocd", Namespace: a.w.namespace, Project: "default", Generation: a.generation,
 		Target: a.target, Accepted: a.accepted, Policy: a.policy, Tombstones: a.stones,
+		ApprovedUnixNano: a.approved,
 	})
 }
 

@@ -26,6 +26,11 @@ func main() {
 	idle := flag.Duration("idle", 5*time.Minute, "how long B13 watches an idle installation")
 	apps := flag.Int("apps", 200, "applications of B02, B09 and B13")
 	rounds := flag.Int("rounds", 20, "pushes of B01 and edits of B04")
+	agents := flag.Int("agents", 1000, "simulated agents of B03, B08, B10, B14, B22, B23, B24 and B28")
+	most := flag.Int("most", 5000, "simulated agents of MANY")
+	events := flag.Duration("events", 30*time.Second, "how long the agents of B10 report")
+	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
+	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +41,7 @@ func main() {
 		}
 		return
 	}
-	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, only: map[string]bool{}}
+	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, rest: *rest, only: map[string]bool{}}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
 			b.only[strings.ToUpper(name)] = true
@@ -50,10 +55,15 @@ func main() {
 
 // bench is one run of the suite.
 type bench struct {
-	apps   int
-	rounds int
-	idle   time.Duration
-	only   map[string]bool
+	apps    int
+	rounds  int
+	idle    time.Duration
+	agents  int           // simulated
+	most    int           // of them at most
+	events  time.Duration // of B10
+	objects int           // of B15
+	rest    time.Duration // before memory is read
+	only    map[string]bool
 
 	s     *stack.Stack
 	table []row
@@ -86,6 +96,27 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 	if err != nil {
 		return err
 	}
+	keep := func() {
+		if err == nil {
+			_ = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintln(os.Stderr, "logs are kept in", dir)
+		}
+	}
+	defer keep()
+	if b.wants("B01", "B04", "B02", "B09", "B13", "B15", "NULL") {
+		if err := b.clustered(ctx, bin, dir); err != nil {
+			return err
+		}
+	}
+	if b.wants(scaleIDs...) {
+		return b.scale(ctx, bin, dir)
+	}
+	return nil
+}
+
+// clustered runs the benchmarks that need a cluster.
+func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 	b.s, err = stack.Start(ctx, stack.Options{
 		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Nodes: true, Durable: true,
 		Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
@@ -97,11 +128,6 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		if stopped := b.s.Stop(); err == nil {
 			err = stopped
 		}
-		if err == nil {
-			_ = os.RemoveAll(dir)
-		} else {
-			fmt.Fprintln(os.Stderr, "logs are kept in", dir)
-		}
 	}()
 	for _, part := range []struct {
 		ids []string
@@ -110,6 +136,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		{[]string{"B01", "B04"}, b.single},
 		{[]string{"B02", "B09", "B13"}, b.many},
 		{[]string{"NULL"}, b.floor},
+		{[]string{"B15"}, b.large},
 	} {
 		if !b.wants(part.ids...) {
 			continue

@@ -39,7 +39,7 @@ func (b *bench) many(ctx context.Context) error {
 		}
 	}
 	if b.wants("B13") {
-		return b.rest(ctx)
+		return b.still(ctx)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (b *bench) allAt(ctx context.Context, commit string) error {
 	})
 }
 
-func (b *bench) rest(ctx context.Context) error {
+func (b *bench) still(ctx context.Context) error {
 	s, err := b.begin(ctx, nil)
 	if err != nil {
 		return err

@@ -18,7 +18,14 @@ import (
 type counts map[string]float64
 
 func (b *bench) counts(ctx context.Context) (counts, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.s.Hub.Metrics(), nil)
+	return readCounts(ctx, b.s.Hub.Metrics())
+}
+
+// goroutines is how many the hub has.
+func (c counts) goroutines() float64 { return max(c["capstan_goroutines"], c["go_goroutines"]) }
+
+func readCounts(ctx context.Context, url string) (counts, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,30 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("period %v", got)
 		}
 	})
+	t.Run("replicas find each other and nobody else finds their port", func(t *testing.T) {
+		r := hub("extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]")
+		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Advertise != "192.0.2.7:9443" {
+			t.Errorf("other replicas dial %q", cfg.Advertise)
+		}
+		// The Job reads the same configuration, so it needs the same around it.
+		for _, id := range []string{hubDeployment, "Job/capstan-capstan-hub-migrate"} {
+			env := says(r.at(t, id, append(container, "env")...))
+			if !strings.Contains(env, "fieldPath: status.podIP") || !strings.Contains(env, "name: GOMEMLIMIT") {
+				t.Errorf("%s: environment\n%s", id, env)
+			}
+		}
+		rules, _ := r.at(t, "NetworkPolicy/capstan-capstan-hub", "spec", "ingress").([]any)
+		for _, rule := range rules {
+			if text := says(rule); strings.Contains(text, "port: internal") && !strings.Contains(text, "app.kubernetes.io/component: hub") {
+				t.Errorf("the internal port is open to\n%s", text)
+			}
+		}
+		for id, o := range r {
+			if text := says(o.Object); strings.HasPrefix(id, "Service/") && (strings.Contains(text, "internal") || strings.Contains(text, "9443")) {
+				t.Errorf("%s leads to the internal port", id)
+			}
+		}
+	})
 	t.Run("the root is read-only and what is written has a limit", func(t *testing.T) {
 		text := says(hub("cache: {sizeLimit: 5Gi}").at(t, hubDeployment, append(pod, "volumes")...))
 		if !strings.Contains(text, "sizeLimit: 5Gi") || !strings.Contains(text, "sizeLimit: 2Gi") {

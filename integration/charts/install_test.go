@@ -26,6 +26,7 @@ import (
 var shared *harness.Cluster //nolint:gochecknoglobals // handed over by TestMain
 
 func TestMain(m *testing.M) {
+	_ = os.Setenv("POD_IP", "192.0.2.7") // as in the hub's container, which reads its configuration
 	os.Exit(harness.MainWithCluster(m, harness.ClusterOptions{Nodes: true}, func(c *harness.Cluster) { shared = c }))
 }
 

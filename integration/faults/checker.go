@@ -81,7 +81,8 @@ type Run struct {
 	Retried     bool // faults made operations fail, so attempts may repeat
 
 	Incarnation string
-	Rows        []Row // of the cluster, from the first to the last
+	Begin       int64 // where the log of this incarnation begins; 0 unless an admin had it begun anew
+	Rows        []Row // of the cluster, all after Begin
 	Operations  []Operation
 	History     []History
 	Audit       []Audit
@@ -286,8 +287,8 @@ func checkLog(r Run) []Violation {
 	prev := chain.First(r.Incarnation)
 	generation := uint64(0)
 	for i, row := range r.Rows {
-		if row.Seq != int64(i+1) {
-			return append(out, Violation{"INV-8", fmt.Sprintf("row %d follows row %d of the desired log", row.Seq, i), nil})
+		if want := r.Begin + int64(i+1); row.Seq != want {
+			return append(out, Violation{"INV-8", fmt.Sprintf("row %d stands where row %d of the desired log should", row.Seq, want), nil})
 		}
 		prev = chain.Next(prev, uint64(row.Seq), row.Kind, row.Application, row.Body)
 		if !bytes.Equal(prev, row.Chain) {

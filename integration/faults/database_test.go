@@ -40,7 +40,7 @@ func refused(t *testing.T, name, why string) {
 }
 
 func TestPostgresIsAway(t *testing.T) {
-	r := newRound(t, "away", 0)
+	r := newRound(t, "no-database", 0)
 	r.push("one", six)
 	r.create(true)
 	r.settled()
@@ -52,8 +52,8 @@ func TestPostgresIsAway(t *testing.T) {
 		for _, name := range six {
 			r.edit(name, "one")
 		}
-		refused(t, "away", "the database cannot be reached")
-		if _, err := s.API.Get(within(t, time.Minute), "away"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
+		refused(t, "no-database", "the database cannot be reached")
+		if _, err := s.API.Get(within(t, time.Minute), "no-database"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
 			t.Errorf("a read said %v", err)
 		}
 		if code, err := probe(within(t, time.Minute), "/readyz"); code != http.StatusServiceUnavailable {
@@ -101,14 +101,14 @@ func TestPostgresIsAway(t *testing.T) {
 			s.SQL.Cut()
 		}
 		writable(false)
-		refused(t, "away", "the database takes no writes")
-		if _, err := s.API.Get(ctx, "away"); err != nil {
+		refused(t, "no-database", "the database takes no writes")
+		if _, err := s.API.Get(ctx, "no-database"); err != nil {
 			t.Errorf("a read said %v", err)
 		}
 		r.push("three", four)
 		writable(true)
 		r.settled()
-		o, err := s.Clusters[clusterName].Dynamic().Resource(configMaps).Namespace("away").Get(ctx, "a", metav1.GetOptions{})
+		o, err := s.Clusters[clusterName].Dynamic().Resource(configMaps).Namespace("no-database").Get(ctx, "a", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

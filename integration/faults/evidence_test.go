@@ -13,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/integration/faults"
 	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/shared/chain"
 )
 
 func valueIs(want string) func(*unstructured.Unstructured) error {
@@ -61,7 +62,10 @@ func (r *round) gather() {
 	if err := conn.QueryRow(r.t.Context(), "SELECT incarnation FROM log_head").Scan(&r.run.Incarnation); err != nil {
 		r.t.Fatal(err)
 	}
-	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row ORDER BY seq")
+	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE chain = $1), 0)", chain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
+		r.t.Fatal(err)
+	}
+	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row WHERE seq > $1 ORDER BY seq", r.run.Begin)
 	r.run.Audit = rows[faults.Audit](r.t, conn, "SELECT seq, action, resource, object, result, coalesce(detail::text, '') FROM audit_record ORDER BY tenant_id, seq")
 	r.run.Ledger = s.Ledgers[clusterName].In(r.name)
 	if r.run.Deleted {

@@ -111,6 +111,9 @@ func (r *round) patiently(method, path, key, contentType string, body []byte) (i
 		if status = res.StatusCode; status >= 500 || status == http.StatusTooManyRequests {
 			return fmt.Errorf("status %d: %s", status, answer)
 		}
+		if bytes.Contains(answer, []byte(`"retryable":true`)) { // of one object of several
+			return fmt.Errorf("status %d: %s", status, answer)
+		}
 		return nil
 	})
 	if err != nil {

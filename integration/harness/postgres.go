@@ -155,13 +155,15 @@ func (p *Postgres) initialise(ctx context.Context) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the version of the data: %w", err)
 	}
+	return p.tool(ctx, "initdb",
+		"--pgdata", p.data(), "--username", superuser, "--encoding", "UTF8", "--locale", "C.UTF-8",
+		"--auth-local", "trust", "--auth-host", "scram-sha-256", "--no-sync", "--no-instructions")
+}
+
+// tool runs a program of Postgres to its end, as the server's user.
+func (p *Postgres) tool(ctx context.Context, name string, args ...string) error {
 	made, err := start(command{
-		name: "initdb", path: filepath.Join(p.bin, "initdb"), as: p.as, dir: "/",
-		args: []string{
-			"--pgdata", p.data(), "--username", superuser, "--encoding", "UTF8", "--locale", "C.UTF-8",
-			"--auth-local", "trust", "--auth-host", "scram-sha-256", "--no-sync", "--no-instructions",
-		},
-		log: p.LogFile(), orphan: syscall.SIGKILL,
+		name: name, path: filepath.Join(p.bin, name), as: p.as, dir: "/", args: args, log: p.LogFile(), orphan: syscall.SIGKILL,
 	})
 	if err != nil {
 		return err
@@ -170,10 +172,10 @@ func (p *Postgres) initialise(ctx context.Context) error {
 	case <-made.done:
 	case <-ctx.Done():
 		_ = made.stop(syscall.SIGKILL, 0)
-		return made.explain(fmt.Errorf("initdb: %w", ctx.Err()))
+		return made.explain(fmt.Errorf("%s: %w", name, ctx.Err()))
 	}
 	if made.err != nil {
-		return made.explain(fmt.Errorf("initdb: %w", made.err))
+		return made.explain(fmt.Errorf("%s: %w", name, made.err))
 	}
 	return nil
 }

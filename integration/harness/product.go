@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,11 @@ type HubOptions struct {
 	Replica  string
 	Settings map[string]any // merged into the configuration
 	Env      []string       // added to the hub's environment
+
+	MasterKey string // file; empty: one of its own
+	Internal  bool   // with a port for other replicas
+	PublicURL string // of the console; empty: the hub's own address
+	Agents    string // host:port that agents dial; empty: the hub's own
 }
 
 // A Hub is the real binary as a process of its own.
@@ -70,7 +76,7 @@ func StartHub(ctx context.Context, o HubOptions) (*Hub, error) {
 func (h *Hub) file(name string) string { return filepath.Join(h.options.Dir, name) }
 
 func (h *Hub) configure(web int) error {
-	key := h.file("master.key")
+	key := cmp.Or(h.options.MasterKey, h.file("master.key"))
 	if _, err := os.Stat(key); errors.Is(err, os.ErrNotExist) {
 		if out, err := exec.Command(filepath.Join(h.options.Bin, "capstan-hub"), "master-key", key).CombinedOutput(); err != nil {
 			return fmt.Errorf("make a master key: %w: %s", err, out)
@@ -79,10 +85,18 @@ func (h *Hub) configure(web int) error {
 	if err := os.WriteFile(h.file("webhook.secret"), []byte(h.options.Secret), 0o600); err != nil {
 		return err
 	}
+	listen := map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link, "metrics": fmt.Sprintf("127.0.0.1:%d", h.metrics)}
+	if h.options.Internal {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		listen["internal"] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
 	config := map[string]any{
-		"listen":     map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link, "metrics": fmt.Sprintf("127.0.0.1:%d", h.metrics)},
-		"publicURL":  h.URL,
-		"agentHosts": []string{h.Link},
+		"listen":     listen,
+		"publicURL":  cmp.Or(h.options.PublicURL, h.URL),
+		"agentHosts": []string{cmp.Or(h.options.Agents, h.Link)},
 		"database":   map[string]any{"app": h.options.Database.App, "system": h.options.Database.System, "owner": h.options.Database.Owner},
 		"stateDir":   h.file("state"),
 		"masterKey":  key,
@@ -161,6 +175,12 @@ func (h *Hub) LogFile() string { return h.file("hub.log") }
 // PID is the hub's process.
 func (h *Hub) PID() int { return h.process.cmd.Process.Pid }
 
+// Signal sends the hub a signal, such as SIGSTOP and SIGCONT.
+func (h *Hub) Signal(sig syscall.Signal) error { return h.process.cmd.Process.Signal(sig) }
+
+// MasterKeyFile is where its master key is.
+func (h *Hub) MasterKeyFile() string { return cmp.Or(h.options.MasterKey, h.file("master.key")) }
+
 // Ended is closed when the hub's process, as it is now, has ended.
 func (h *Hub) Ended() <-chan struct{} { return h.process.done }
 
@@ -168,7 +188,7 @@ func (h *Hub) Ended() <-chan struct{} { return h.process.done }
 func (h *Hub) Kill() error { return h.process.stop(syscall.SIGKILL, time.Second) }
 
 // Stop ends the hub in order.
-func (h *Hub) Stop() error { return h.process.stop(syscall.SIGTERM, 20*time.Second) }
+func (h *Hub) Stop() error { return h.process.stop(syscall.SIGTERM, 35*time.Second) }
 
 // AgentOptions say how an agent is started.
 type AgentOptions struct {

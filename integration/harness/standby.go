@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
-	"syscall"
 )
 
 // Standby copies the running server and follows it by streaming replication,
@@ -46,27 +44,9 @@ func (p *Postgres) Standby(ctx context.Context, waits bool) (*Postgres, error) {
 // copyOf fills the data folder from a running server, and leaves there how to
 // follow it.
 func (p *Postgres) copyOf(ctx context.Context, of *Postgres) error {
-	made, err := start(command{
-		name: "pg_basebackup", path: filepath.Join(p.bin, "pg_basebackup"), as: p.as, dir: "/",
-		args: []string{
-			"--pgdata", p.data(), "--host", of.sockets, "--port", strconv.Itoa(of.port), "--username", superuser,
-			"--checkpoint", "fast", "--wal-method", "stream", "--write-recovery-conf", "--no-sync",
-		},
-		log: p.LogFile(), orphan: syscall.SIGKILL,
-	})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-made.done:
-	case <-ctx.Done():
-		_ = made.stop(syscall.SIGKILL, 0)
-		return made.explain(fmt.Errorf("pg_basebackup: %w", ctx.Err()))
-	}
-	if made.err != nil {
-		return made.explain(fmt.Errorf("pg_basebackup: %w", made.err))
-	}
-	return nil
+	return p.tool(ctx, "pg_basebackup",
+		"--pgdata", p.data(), "--host", of.sockets, "--port", strconv.Itoa(of.port), "--username", superuser,
+		"--checkpoint", "fast", "--wal-method", "stream", "--write-recovery-conf", "--no-sync")
 }
 
 // wait says for which standbys commits wait.

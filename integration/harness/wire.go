@@ -27,6 +27,7 @@ type Weather struct {
 	Delay   time.Duration // of every piece
 	Jitter  time.Duration // at most this much more, at random: TCP hides loss and order behind it
 	Rate    int           // bytes a second for each connection and direction; 0: no limit
+	Line    int           // bytes a second for all connections together, in each direction; 0: no limit
 	Corrupt int           // one bit is flipped in every so many bytes; 0: none
 	Refuse  bool          // new connections are reset at once
 }
@@ -45,6 +46,7 @@ type Wire struct {
 	budgets []int // bytes that the next connections may carry before they are reset
 	dials   int
 	closed  bool
+	lines   [2]sync.Mutex // held while a piece is on the line that all share, up and down
 }
 
 type strand struct {
@@ -198,6 +200,7 @@ func (s *strand) copy(to, from *net.TCPConn, way Direction) {
 		n, err := from.Read(piece)
 		x, may := s.spend(n)
 		if n > 0 && x.Swallow&way == 0 {
+			s.w.line(x, way, n)
 			if wait := x.wait(n); wait > 0 {
 				time.Sleep(wait)
 			}
@@ -225,6 +228,18 @@ func (s *strand) copy(to, from *net.TCPConn, way Direction) {
 			return
 		}
 	}
+}
+
+// line waits for the turn of a piece on the line that all connections share,
+// and for as long as it is on it.
+func (w *Wire) line(x Weather, way Direction, n int) {
+	if x.Line == 0 {
+		return
+	}
+	turn := &w.lines[way/2]
+	turn.Lock()
+	defer turn.Unlock()
+	time.Sleep(time.Duration(n) * time.Second / time.Duration(x.Line))
 }
 
 func (x Weather) wait(n int) time.Duration {

@@ -3,14 +3,18 @@ package link_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -329,3 +333,17 @@ func (w *world) join(r *replica, addr string, tenant hub.TenantID, change func(*
 }
 
 func tenant() hub.TenantID { return hub.NewID[hub.TenantID]() }
+
+// connected waits until the agent says of itself that it is connected, which
+// is a moment after it has heard of its session.
+func (a *agent) connected(t *testing.T) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return harness.Eventually(ctx, func(context.Context) error {
+		if a.State().Connected {
+			return nil
+		}
+		return errors.New("it is not connected")
+	}) == nil
+}

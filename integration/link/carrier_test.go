@@ -242,7 +242,7 @@ func TestWebSocketAbuse(t *testing.T) {
 			t.Errorf("got %s", res.Status)
 		}
 	})
-	if !good.State().Connected || len(good.sessions.opened) != 1 {
+	if !good.connected(t) || len(good.sessions.opened) != 1 {
 		t.Errorf("another agent was disturbed: %+v", good.State())
 	}
 }

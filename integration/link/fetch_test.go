@@ -202,7 +202,7 @@ func TestBulkLaneEnds(t *testing.T) {
 		clock.Advance(4 * time.Second)
 	}
 	p.awaitOpen(1)
-	if !a.State().Connected {
+	if !a.connected(t) {
 		t.Error("the control lane went with it")
 	}
 	if got, _ := fetch(t, a, w.svc.store(200, 10)); len(got) != 200 {

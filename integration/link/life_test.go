@@ -54,7 +54,7 @@ func TestRevoke(t *testing.T) {
 			if fault.KindOf(err) != fault.Denied {
 				t.Errorf("the bulk lane of a revoked agent = %v", err)
 			}
-			if !other.State().Connected {
+			if !other.connected(t) {
 				t.Error("another agent was cut too")
 			}
 		})
@@ -111,7 +111,7 @@ func TestSecondAttachment(t *testing.T) {
 	if err := hello(older.reports.epoch); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("FT-L8 the older process attached again while the newer is there: %v", err)
 	}
-	if !newer.State().Connected {
+	if !newer.connected(t) {
 		t.Error("FT-L8 the newer one lost its session to the older")
 	}
 	newer.stop()

@@ -57,9 +57,11 @@ func TestStolen(t *testing.T) {
 			t.Error("the thief was let in")
 		}
 	})
-	if !owner.State().Connected || len(owner.sessions.opened) != 1 {
-		t.Error("SEC-K1 the owner was disturbed")
-	}
+	t.Run("FT-L9 nor is it to its owner any more, until an admin has decided who that is", func(t *testing.T) {
+		if reason := owner.sessions.awaitClosed(1); fault.KindOf(reason) != fault.Denied || !strings.Contains(reason.Error(), "used from another Kubernetes cluster too") {
+			t.Errorf("the owner hears %v", reason)
+		}
+	})
 }
 
 func TestForeignAgent(t *testing.T) {

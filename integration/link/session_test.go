@@ -97,7 +97,7 @@ func TestRewound(t *testing.T) {
 	w.svc.rewound = "the hub's database was restored"
 	a := w.join(r, r.addr, tenant(), nil)
 	a.desired.await(func() bool { return a.desired.rewound == "the hub's database was restored" })
-	if !a.State().Connected {
+	if !a.connected(t) {
 		t.Error("INV-12 the session ended")
 	}
 }
@@ -335,7 +335,7 @@ func TestHelloRefused(t *testing.T) {
 		}
 	})
 	t.Run("SEC-K3 the victim is untouched", func(t *testing.T) {
-		if !victim.State().Connected || len(victim.sessions.opened) != 1 {
+		if !victim.connected(t) || len(victim.sessions.opened) != 1 {
 			t.Errorf("State() = %+v", victim.State())
 		}
 	})

@@ -153,7 +153,7 @@ func TestProbes(t *testing.T) {
 	if err != nil || res.GetClusterName() != "demo" || len(res.GetObjectKey()) > 0 || len(res.GetMaskKey()) > 0 {
 		t.Errorf("a probe gives %v, %v; want no keys", res, err)
 	}
-	if w.dir.hellos != 1 || !a.State().Connected || len(a.sessions.opened) != 1 {
+	if w.dir.hellos != 1 || !a.connected(t) || len(a.sessions.opened) != 1 {
 		t.Error("FT-L8 a probe replaced the agent that runs")
 	}
 	if err := call(t.Context(), dialWith(t, r, cert, tunnel.Control()), linkv1.Desired_Follow_FullMethodName); fault.KindOf(err) != fault.Conflict {

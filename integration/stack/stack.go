@@ -35,6 +35,7 @@ type Options struct {
 	Durable  bool     // Postgres waits for the disk
 	Say      func(format string, args ...any)
 	Settings map[string]any // merged into the hub's configuration
+	Replicas int            // hubs behind a balancer; 0 or 1: one hub without
 	Faulty   bool           // with a ledger, and wires that can fail, between the parts
 	HubEnv   []string       // added to the hub's environment
 	AgentEnv []string       // added to that of the agents
@@ -44,7 +45,10 @@ type Options struct {
 type Stack struct {
 	Postgres *harness.Postgres
 	Git      *harness.Git
-	Hub      *harness.Hub
+	Hub      *harness.Hub      // the first
+	Hubs     []*harness.Hub    // all
+	Front    *harness.Balancer // before their APIs; nil with one hub
+	Gate     *harness.Balancer // before their links; nil with one hub
 	Clusters map[string]*harness.Cluster
 	Agents   map[string]*harness.Agent
 	API      *API
@@ -136,7 +140,7 @@ func (s *Stack) startHub(ctx context.Context) error {
 			return err
 		}
 	}
-	s.Hub, err = harness.StartHub(ctx, harness.HubOptions{
+	err = s.startHubs(ctx, harness.HubOptions{
 		Bin: s.options.Bin, Dir: s.file("hub"), Database: urls, Secret: random(), Settings: settings, Env: s.options.HubEnv,
 	})
 	if err != nil {
@@ -145,7 +149,6 @@ func (s *Stack) startHub(ctx context.Context) error {
 	if s.Link != nil {
 		s.Link.Retarget(s.Hub.Link)
 	}
-	s.later(func() error { return s.Hub.Stop() })
 	return nil
 }
 
@@ -185,7 +188,7 @@ func (s *Stack) Repository(ctx context.Context, name string, o harness.Repositor
 	if err != nil {
 		return nil, err
 	}
-	r.SetWebhook(harness.Webhook{URL: s.Hub.URL + "/api/webhook", Secret: s.Hub.Secret()})
+	r.SetWebhook(harness.Webhook{URL: s.URL() + "/api/webhook", Secret: s.Hub.Secret()})
 	return r, nil
 }
 
@@ -206,14 +209,14 @@ func (s *Stack) signIn(ctx context.Context) error {
 	if match == nil {
 		return fmt.Errorf("the setup link %q holds no token", link)
 	}
-	s.API = &API{URL: s.Hub.URL, config: s.file("cli"), bin: s.options.Bin, password: random()}
+	s.API = &API{URL: s.URL(), config: s.file("cli"), bin: s.options.Bin, password: random()}
 	return s.API.setup(ctx, match[1])
 }
 
 // SecondAdmin uses a setup token of another tenant and gives a client of its
 // admin, whose configuration is in dir.
 func (s *Stack) SecondAdmin(ctx context.Context, dir, token string) (*API, error) {
-	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: random()}
+	a := &API{URL: s.URL(), config: dir, bin: s.options.Bin, password: random()}
 	return a, a.setup(ctx, token)
 }
 

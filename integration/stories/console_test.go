@@ -33,6 +33,7 @@ var consoleSteps = []struct{ id, name string }{
 	{"UI-09", "the sync dialog brings it in sync, with the keyboard alone"},
 	{"UX-APP-1", "an application whose repository cannot be read says why"},
 	{"UX-A11-7", "an application that is not there says so"},
+	{"UX-OP-10", "sync windows show when they open, on the application and its project"},
 	{"UI-16", "the clusters show their agents"},
 	{"UX-A11-7", "enrolment gives commands and waits for the agent"},
 	{"UI-16", "the repositories show how their fetch went"},
@@ -179,6 +180,14 @@ func (c *console) answer(t *testing.T, question string) (string, error) {
 		return "console-new", nil
 	case "push":
 		return c.live.Commit(t.Context(), "three", map[string]string{"app/more.yaml": configMap("more", "two")})
+	case "freeze":
+		w, _ := freeze(time.Hour)
+		w["applications"] = []string{"console-manual"}
+		projectWith(t, "default", w)
+		return "", nil
+	case "thaw":
+		projectWith(t, "default")
+		return "", nil
 	case "drift":
 		_, err := c.manual.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "from-the-push")})
 		return "from-the-push", err

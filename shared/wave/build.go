@@ -24,7 +24,11 @@ type Options struct {
 	SyncOptions []string  // of the application and of the request, later ones win
 	Resources   []string  // selective sync: "group:kind:namespace/name" or "group:kind:name", "!" in front excludes; empty: all
 	Namespace   string    // the destination's namespace
-	Approved    bool      // deletions that ask for confirmation were approved (SYNC-13)
+	// Most and MostPercent bound what one operation may prune without asking:
+	// so many objects, or so many percent of Owned. Zero: no bound.
+	Most        int
+	MostPercent int
+	Owned       int // objects that the application has in the cluster
 	// NamespaceMetadata says that labels or annotations of the destination's
 	// namespace are managed (SYNC-27), so that it is visited even without
 	// CreateNamespace=true.
@@ -42,7 +46,10 @@ type Plan struct {
 	Warnings  []string
 	DryRun    bool
 	Check     bool // the machine starts with a pre-flight
-	deletion  bool
+	// Approve says why the whole operation waits for a person before it
+	// changes anything; empty: it does not.
+	Approve  string
+	deletion bool
 }
 
 // A Step is one wave of one phase. Its prunes go first, then its groups one
@@ -58,10 +65,28 @@ type Step struct {
 // hooks, or several steps. Others are simply run again.
 func (p Plan) Durable() bool {
 	if p.DryRun || p.deletion {
-		return !p.DryRun && p.hooks()
+		return !p.DryRun && (p.hooks() || p.asks())
 	}
-	return len(p.Steps) > 1 || len(p.OnFailure) > 0 || p.hooks()
+	return len(p.Steps) > 1 || len(p.OnFailure) > 0 || p.hooks() || p.asks()
 }
+
+// asks says whether a person has to approve something of the plan.
+func (p Plan) asks() bool {
+	if p.Approve != "" {
+		return true
+	}
+	for _, s := range p.Steps {
+		for _, g := range s.Prunes {
+			if slices.ContainsFunc(g, func(it Item) bool { return it.Confirm }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Hooked says whether the plan runs hooks.
+func (p Plan) Hooked() bool { return p.hooks() }
 
 func (p Plan) hooks() bool {
 	for _, s := range p.Steps {
@@ -142,7 +167,7 @@ func Build(objects, prunes []Object, o Options) (Plan, error) {
 	b.prelude()
 	b.markMadeHere()
 	b.plan.Steps, b.plan.OnFailure = b.steps()
-	b.plan.Check = o.DryRun || o.Preflight || len(b.plan.Steps) > 1 || len(b.plan.OnFailure) > 0 || b.plan.hooks() || b.forceful()
+	b.plan.Check = o.DryRun || o.Preflight || len(b.plan.Steps) > 1 || len(b.plan.OnFailure) > 0 || b.plan.hooks() || b.plan.asks() || b.forceful()
 	return b.plan, nil
 }
 
@@ -237,7 +262,7 @@ func (b *builder) addPrunes(prunes []Object) {
 		}
 		it := b.item(o, Sync)
 		it.Prune = true
-		if it.Keep = b.keep(it, "Prune"); it.Keep == "" && !b.options.Prune {
+		if it.Keep, it.Confirm = b.keep(it, "Prune"); it.Keep == "" && !b.options.Prune {
 			it.Keep = "no longer in the manifests, and this operation does not prune"
 		}
 		if it.Keep != "" {
@@ -246,6 +271,7 @@ func (b *builder) addPrunes(prunes []Object) {
 		}
 		now = append(now, it)
 	}
+	b.bound(len(now))
 	mirror(now)
 	last := int32(0)
 	for _, it := range slices.Concat(b.items, now) {
@@ -261,17 +287,29 @@ func (b *builder) addPrunes(prunes []Object) {
 	b.items = append(b.items, now...)
 }
 
-// keep says why an object must not be deleted; empty if it may.
-func (b *builder) keep(it Item, option string) string {
+// keep says why an object must not be deleted, empty if it may, and whether a
+// person has to approve it first.
+func (b *builder) keep(it Item, option string) (why string, confirm bool) {
 	switch v, _ := manifest.Option(it.Options, option); strings.ToLower(v) {
 	case "false":
-		return "kept: its sync option " + option + "=false, or Helm's resource policy, forbids deleting it"
+		return "kept: its sync option " + option + "=false, or Helm's resource policy, forbids deleting it", false
 	case "confirm":
-		if !b.options.Approved {
-			return "kept: " + option + "=confirm waits for approval"
-		}
+		return "", true
 	}
-	return ""
+	return "", false
+}
+
+// bound holds an operation that would prune more than is allowed without
+// asking, as a whole and before it has changed anything.
+func (b *builder) bound(prunes int) {
+	o := b.options
+	switch {
+	case prunes == 0:
+	case o.Most > 0 && prunes > o.Most:
+		b.plan.Approve = fmt.Sprintf("it would delete %d of %d objects, and more than %d need approval", prunes, o.Owned, o.Most)
+	case o.MostPercent > 0 && prunes*100 > o.MostPercent*max(o.Owned, prunes):
+		b.plan.Approve = fmt.Sprintf("it would delete %d of %d objects, and more than %d %% need approval", prunes, o.Owned, o.MostPercent)
+	}
 }
 
 // mirror swaps the waves of deletions: what was made last goes first.

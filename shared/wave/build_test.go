@@ -138,13 +138,12 @@ func TestBuild(t *testing.T) {
 			options: with(func(o *wave.Options) { o.SyncOptions = []string{"Prune=false"} }),
 			prunes:  []wave.Object{obj("0 ConfigMap a", options("Prune=true")), obj("0 ConfigMap b")}, want: []string{"Sync 0 -ConfigMap/a"},
 		},
-		"INV-3 without Prune nothing is deleted":    {options: wave.Options{}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: nil},
-		"INV-3 what is applied is never pruned":     {objects: []wave.Object{obj("0 ConfigMap a")}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: []string{"Sync 0 ConfigMap/a"}},
-		"INV-3 what becomes a hook is never pruned": {objects: []wave.Object{obj("0 Job a", hook("PreSync"))}, prunes: []wave.Object{obj("0 Job a")}, want: []string{"PreSync 0 Job/a"}, durable: true},
-		"SYNC-11 Prune=false":                       {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=false"))}, want: nil},
-		"SYNC-13 Prune=confirm waits":               {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=confirm"))}, want: nil},
-		"SYNC-13 Prune=confirm approved":            {options: with(func(o *wave.Options) { o.Approved = true }), prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=confirm"))}, want: []string{"Sync 0 -ConfigMap/a"}},
-		"SYNC-02 strategy apply runs no hooks":      {options: with(func(o *wave.Options) { o.SkipHooks = true }), objects: all, want: []string{"Sync 0 ConfigMap/c Deployment/web"}},
+		"INV-3 without Prune nothing is deleted":           {options: wave.Options{}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: nil},
+		"INV-3 what is applied is never pruned":            {objects: []wave.Object{obj("0 ConfigMap a")}, prunes: []wave.Object{obj("0 ConfigMap a")}, want: []string{"Sync 0 ConfigMap/a"}},
+		"INV-3 what becomes a hook is never pruned":        {objects: []wave.Object{obj("0 Job a", hook("PreSync"))}, prunes: []wave.Object{obj("0 Job a")}, want: []string{"PreSync 0 Job/a"}, durable: true},
+		"SYNC-11 Prune=false":                              {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=false"))}, want: nil},
+		"SYNC-13 Prune=confirm is in the plan and durable": {prunes: []wave.Object{obj("0 ConfigMap a", options("Prune=confirm"))}, want: []string{"Sync 0 -ConfigMap/a"}, durable: true},
+		"SYNC-02 strategy apply runs no hooks":             {options: with(func(o *wave.Options) { o.SkipHooks = true }), objects: all, want: []string{"Sync 0 ConfigMap/c Deployment/web"}},
 		"SYNC-03 HOOK-15 selective sync": {
 			options: with(func(o *wave.Options) { o.Resources = []string{":Deployment:shop/web"} }), objects: all, prunes: []wave.Object{obj("0 ConfigMap old")}, want: []string{"Sync 0 Deployment/web"},
 		},
@@ -267,16 +266,22 @@ func TestBuildDelete(t *testing.T) {
 		obj("0 Secret keep", options("Delete=false")), obj("0 Secret ask", options("Delete=confirm")), obj("0 Secret prune", options("Prune=false")),
 	}
 	p := wave.BuildDelete(hooks, objects, wave.Options{Operation: "op"})
-	want := []string{"PreDelete 0 Job/bye", "Delete -5 -Ingress/i -Deployment/d", "Delete 0 -ConfigMap/a -Secret/prune", "Delete 2147483647 -Namespace/shop", "PostDelete 0 Job/gone"}
+	want := []string{"PreDelete 0 Job/bye", "Delete -5 -Ingress/i -Deployment/d", "Delete 0 -ConfigMap/a -Secret/ask,Secret/prune", "Delete 2147483647 -Namespace/shop", "PostDelete 0 Job/gone"}
 	if diff := cmp.Diff(want, outline(p)); diff != "" {
 		t.Errorf("DEL-02 (-want +got):\n%s", diff)
 	}
-	if got := group(p.Skipped); got != "CustomResourceDefinition/c,Secret/keep,Secret/ask" {
-		t.Errorf("DEL-03, DEL-04: kept are %s", got)
+	t.Run("SYNC-12 DEL-03 Delete=false and definitions are kept", func(t *testing.T) {
+		if got := group(p.Skipped); got != "CustomResourceDefinition/c,Secret/keep" {
+			t.Errorf("kept are %s", got)
+		}
+	})
+	p = wave.BuildDelete(nil, objects, wave.Options{})
+	if p.Approve != "Secret shop/ask asks for it with Delete=confirm" || !p.Durable() || p.Check {
+		t.Errorf("DEL-04: Approve = %q, Durable() = %v, Check = %v", p.Approve, p.Durable(), p.Check)
 	}
-	p = wave.BuildDelete(nil, objects, wave.Options{Approved: true})
-	if got := group(p.Skipped); got != "CustomResourceDefinition/c,Secret/keep" || p.Durable() || p.Check {
-		t.Errorf("DEL-04: after approval %s is kept; Durable() = %v, Check = %v", got, p.Durable(), p.Check)
+	p = wave.BuildDelete(nil, objects[:1], wave.Options{})
+	if p.Approve != "" || p.Durable() {
+		t.Errorf("DEL-04: nobody asks, but Approve = %q, Durable() = %v", p.Approve, p.Durable())
 	}
 }
 

@@ -25,13 +25,16 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 	for _, obj := range objects {
 		it := b.item(obj, Delete)
 		it.Prune, it.Wave = true, mirrored(obj.Wave)
-		it.Keep = b.keep(it, "Delete")
+		it.Keep, it.Confirm = b.keep(it, "Delete")
 		if it.Key.Kind == "CustomResourceDefinition" && it.Keep == "" {
 			it.Keep = "kept: CustomResourceDefinitions are never deleted with an application"
 		}
 		if it.Keep != "" {
 			b.plan.Skipped = append(b.plan.Skipped, it)
 			continue
+		}
+		if it.Confirm && b.plan.Approve == "" {
+			b.plan.Approve = it.Key.Describe() + " asks for it with Delete=confirm"
 		}
 		b.items = append(b.items, it)
 	}

@@ -128,9 +128,9 @@ func (r *run) dismiss(ctx context.Context, it Item) error {
 	return nil
 }
 
-// abort takes running hooks away after a termination (SYNC-09), and says what
-// it could not. ctx is one that has not ended.
-func (r *run) abort(ctx context.Context) string {
+// abort takes running hooks away after a termination (SYNC-09), for the reason
+// given, and says what it could not. ctx is one that has not ended.
+func (r *run) abort(ctx context.Context, why string) string {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	var open []Item
@@ -152,7 +152,7 @@ func (r *run) abort(ctx context.Context) string {
 			stuck = append(stuck, fmt.Sprintf("%s could not be stopped: %s", it.Key.Describe(), fault.Sentence(s.err)))
 			return
 		}
-		r.hookOver(it, HookFailed, "terminated")
+		r.hookOver(it, HookFailed, why)
 		if !s.ours {
 			delete(r.progress.Hooks, it.ID()) // what stands there is of an older operation and is left alone
 		}

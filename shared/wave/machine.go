@@ -15,8 +15,15 @@ type Config struct {
 	Parallel  int           // tasks of one kind at the same time; default 16
 	WaveDelay time.Duration // pause between two steps; default none
 	Poll      time.Duration // how often waited-for objects are looked at without a hint; default 5 s
-	Deadline  time.Time     // when the operation is given up; zero: never
+	Deadline  time.Time     // when the operation is given up; zero: never. It stands still while a person is asked to approve something
+	StepLimit time.Duration // what one step may take; 0: as long as the operation
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
+	// Gate is asked before each step but the first, and once a person has
+	// approved something, and waits while the operation must not go on; why
+	// tells people meanwhile. An error ends the operation without running
+	// anything more. The time of waiting does not count towards the deadline.
+	// May be nil.
+	Gate func(ctx context.Context, why func(string)) error
 }
 
 // leastPause keeps a target that hints all the time from being asked all the time.
@@ -80,19 +87,17 @@ func (m *Machine) Terminate(why string) {
 func (m *Machine) Run(ctx context.Context) Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !m.config.Deadline.IsZero() {
-		var done context.CancelFunc
-		late := &Terminated{Why: "the operation's deadline has passed"}
-		ctx, done = context.WithDeadlineCause(ctx, m.config.Deadline, late)
-		defer done()
-	}
 	m.mu.Lock()
 	m.cancel = cancel
 	if m.terminated != nil {
 		cancel(m.terminated)
 	}
 	m.mu.Unlock()
-	return newRun(m).all(ctx)
+	r := newRun(m)
+	r.expire = func() { cancel(&Terminated{Why: "the operation's deadline has passed"}) }
+	defer r.wind(false)
+	r.wind(true)
+	return r.all(ctx)
 }
 
 // A run is the state of one Run. Only its own goroutine touches it.
@@ -104,6 +109,9 @@ type run struct {
 	results  map[string]*ItemResult
 	crds     map[string]bool // items that changed a CustomResourceDefinition
 	waiting  string          // the last message about waiting
+	held     time.Duration   // for which the gate kept steps back
+	expire   func()          // ends the operation at its deadline
+	clock    *time.Timer     // of the deadline; nil while it stands still
 }
 
 func newRun(m *Machine) *run {
@@ -141,7 +149,13 @@ func (r *run) all(ctx context.Context) Result {
 		return r.ended(ctx, err)
 	}
 	if r.progress.Failure == "" && !r.progress.Over {
-		err := r.steps(ctx)
+		var err error
+		if r.plan.Approve != "" {
+			err = r.approved(ctx, r.plan.Approve)
+		}
+		if err == nil {
+			err = r.steps(ctx)
+		}
 		if err == nil {
 			r.progress.Over = true
 			err = r.saveHooked(ctx)
@@ -210,7 +224,7 @@ func (r *run) ended(ctx context.Context, err error) Result {
 		if r.waiting != "" {
 			message += "; it was " + r.waiting
 		}
-		if stuck := r.abort(context.WithoutCancel(ctx)); stuck != "" {
+		if stuck := r.abort(context.WithoutCancel(ctx), "terminated"); stuck != "" {
 			message += "; " + stuck
 		}
 		res := r.result(Failed, message)

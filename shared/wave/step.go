@@ -98,6 +98,9 @@ func (r *run) steps(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := r.gate(ctx, i); err != nil {
+			return err
+		}
 		failpoint.Here(failpoint.WaveStepBefore)
 		if err := r.step(ctx, s, fmt.Sprintf("step %d of %d (%s, wave %d)", i+1, len(r.plan.Steps), s.Phase, s.Wave), follows); err != nil {
 			return err
@@ -109,7 +112,36 @@ func (r *run) steps(ctx context.Context) error {
 			}
 		}
 	}
+	if err := r.confirmed(ctx, Step{Prunes: left}); err != nil {
+		return err
+	}
 	return r.prune(ctx, left, &[]Item{})
+}
+
+// gate waits until the step with a number may begin.
+func (r *run) gate(ctx context.Context, step int) error {
+	if step == 0 {
+		return nil
+	}
+	return r.pass(ctx)
+}
+
+// pass waits while the operation must not go on; the deadline stands still
+// meanwhile.
+func (r *run) pass(ctx context.Context) error {
+	if r.config.Gate == nil {
+		return nil
+	}
+	r.wind(false)
+	since := time.Now()
+	err := r.config.Gate(ctx, r.say)
+	r.held += time.Since(since)
+	r.wind(true)
+	r.say("")
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &failure{message: fault.Sentence(err), final: true}
 }
 
 // complete says whether a step was done before a restart.
@@ -142,9 +174,35 @@ func (r *run) recall(s Step) {
 	}
 }
 
-// step runs one wave: prunes, then old hooks away, then kind after kind, then
-// the wait for health. follows says that another step comes after it.
+// step runs one wave within the time that a step may take. If that runs out,
+// its hooks are taken away and the operation fails.
 func (r *run) step(ctx context.Context, s Step, name string, follows bool) error {
+	if err := r.confirmed(ctx, s); err != nil {
+		return err
+	}
+	if r.config.StepLimit <= 0 {
+		return r.wave(ctx, s, name, follows)
+	}
+	own, cancel := context.WithTimeout(ctx, r.config.StepLimit)
+	defer cancel()
+	err := r.wave(own, s, name, follows)
+	if own.Err() == nil || ctx.Err() != nil || err == nil {
+		return err
+	}
+	text := fmt.Sprintf("%s took longer than its limit of %s", name, r.config.StepLimit)
+	if r.waiting != "" {
+		text += "; it was " + strings.TrimPrefix(r.waiting, name+": ")
+	}
+	if stuck := r.abort(ctx, "its step took too long"); stuck != "" {
+		text += "; " + stuck
+	}
+	r.say("")
+	return &failure{message: text}
+}
+
+// wave does prunes first, then takes old hooks away, then applies kind after
+// kind, then waits for health. follows says that another step comes after it.
+func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error {
 	var going []Item
 	applied := r.failedBefore(s)
 	if applied == nil {

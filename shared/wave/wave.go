@@ -65,6 +65,7 @@ type Item struct {
 	Options        []string     `json:"options,omitempty"`  // of application and object together; the last one of a name counts (SYNC-14)
 	Instance       string       `json:"instance,omitempty"` // of a hook: "<operation id>/<phase>"; the Target marks what it creates with it
 	Keep           string       `json:"keep,omitempty"`     // of a prune that is not done: why
+	Confirm        bool         `json:"confirm,omitempty"`  // of a deletion: it waits until a person has approved it (SYNC-13)
 
 	defines []Kind
 	rank    int
@@ -137,6 +138,13 @@ type Releaser interface {
 	Release(ctx context.Context, it Item) error
 }
 
+// An Approver is a Target that knows whether a person has approved what the
+// plan deletes. A plan that needs it waits, and Changed hints when to ask
+// again; without an Approver it waits until it is terminated.
+type Approver interface {
+	Approved() bool
+}
+
 // An Outcome is what came of an Apply or Delete.
 type Outcome struct {
 	Changed bool   // a request changed something
@@ -175,6 +183,10 @@ type Progress struct {
 	System    bool                  `json:"system,omitempty"`  // the failure was not the manifests' fault
 	Over      bool                  `json:"over,omitempty"`    // all steps are done; only hooks are left to clean up
 	Started   time.Time             `json:"started"`
+	// Asked and Granted say when a person was asked to approve deletions, and
+	// when it was found that somebody had. The deadline stands still between.
+	Asked   time.Time `json:"asked,omitzero"`
+	Granted time.Time `json:"granted,omitzero"`
 }
 
 // A HookRecord is what is known of one hook instance.

@@ -251,6 +251,23 @@ async function rest(page) {
     await heading(page, 'Applications');
     expected = [];
   });
+  await step('sync windows show when they open, on the application and its project', async () => {
+    await ask('freeze');
+    await open(page, manual);
+    await fact(page, 'Sync windows').getByText('Closed').first().waitFor();
+    await fact(page, 'Sync windows')
+      .getByText(/opens \w+ \d+ \w+, \d\d:\d\d/)
+      .waitFor();
+    await page.getByRole('button', { name: /^Sync windows/ }).click();
+    await page.getByRole('table', { name: 'Sync windows of the application' }).getByText('freeze').waitFor();
+    await look(page, 'windows');
+    await page.keyboard.press('Escape');
+    await place(page, 'Projects');
+    await page.getByRole('table', { name: 'Sync windows of default' }).getByText('Active', { exact: true }).waitFor();
+    await look(page, 'projects');
+    await ask('thaw');
+    await page.getByText('No sync windows: its applications may be synchronised at any time.').first().waitFor();
+  });
   await step('the clusters show their agents', async () => {
     await place(page, 'Clusters');
     await page.getByRole('row').filter({ hasText: 'in-cluster' }).getByText('Connected').waitFor();

@@ -87,7 +87,7 @@ app.kubernetes.io/component: postgres
 {{- if .owner }}{{- $_ := set $database "ownerFile" "/etc/capstan/database/owner" }}{{- end }}
 {{- with $v.database.maxConns }}{{- $_ := set $database "maxConns" (int .) }}{{- end }}
 {{- if not $v.agentHosts }}{{ fail "agentHosts is needed: host:port that agents dial, such as capstan.example.com:443" }}{{ end }}
-{{- $listen := dict "http" "0.0.0.0:8080" "link" "0.0.0.0:8443" }}
+{{- $listen := dict "http" "0.0.0.0:8080" "link" "0.0.0.0:8443" "internal" "0.0.0.0:9443" }}
 {{- if $v.metrics.enabled }}{{- $_ := set $listen "metrics" "0.0.0.0:9090" }}{{- end }}
 {{- $c := dict
   "listen" $listen
@@ -104,6 +104,15 @@ app.kubernetes.io/component: postgres
 {{- if $agent }}{{- $_ := set $c "agentChart" $agent }}{{- end }}
 {{- if $v.webhook.existingSecret }}{{- $_ := set $c "webhook" (dict "githubSecretFile" "/etc/capstan/webhook/github") }}{{- end }}
 {{- toYaml (mustMergeOverwrite $c (deepCopy $v.config)) }}
+{{- end }}
+
+{{/* POD_IP is where other replicas reach the internal port of this one. */}}
+{{- define "hub.env" -}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "hub.podSecurity" -}}

@@ -116,14 +116,27 @@ func (deploys) Terminate(ctx context.Context, tx catalog.Tx, app hub.Application
 	return dispatch.Terminate(ctx, tx.(*store.Tenant), app, by)
 }
 
-func (deploys) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, cascade bool, by hub.Initiator) ([]hub.ClusterID, error) {
-	return dispatch.Delete(ctx, tx.(*store.Tenant), app, cascade, by)
+func (deploys) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
+	return dispatch.Delete(ctx, tx.(*store.Tenant), app, d, by)
+}
+
+func (deploys) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	return dispatch.Local(ctx, tx.(*store.Tenant), dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
+}
+
+func (deploys) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
+	return dispatch.Approve(ctx, tx.(*store.Tenant), app)
+}
+
+func (deploys) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
+	return dispatch.Abandon(ctx, tx.(*store.Tenant), app)
 }
 
 type hints struct{ feed *feed.Feed }
 
 func (hints) Wake(hub.ClusterID)            {}
 func (hints) Due(string)                    {}
+func (hints) Revoked()                      {}
 func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
 
 // inviter makes join tokens that begin with "join-".
@@ -136,7 +149,9 @@ func (inviter) Invite() (token, prefix string, hash [32]byte, err error) {
 
 type noAgents struct{}
 
-func (noAgents) Conn(hub.ClusterID) (grpc.ClientConnInterface, bool) { return nil, false }
+func (noAgents) Conn(context.Context, hub.Cluster) (grpc.ClientConnInterface, error) {
+	return nil, fault.New(fault.Offline, "there are no agents")
+}
 
 // pushes is a webhook receiver for which the signature "right" is right.
 type pushes struct{}

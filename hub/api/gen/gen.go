@@ -240,6 +240,27 @@ func (e OperationStateKind) Valid() bool {
 	}
 }
 
+// Defines values for Propagation.
+const (
+	Background Propagation = "background"
+	Foreground Propagation = "foreground"
+	Orphan     Propagation = "orphan"
+)
+
+// Valid indicates whether the value is a known member of the Propagation enum.
+func (e Propagation) Valid() bool {
+	switch e {
+	case Background:
+		return true
+	case Foreground:
+		return true
+	case Orphan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadyStatus.
 const (
 	Ok ReadyStatus = "ok"
@@ -444,7 +465,7 @@ type ApplicationStatus struct {
 		Status  HealthStatusCode `json:"status"`
 	} `json:"health,omitempty,omitzero"`
 
-	// History Oldest first, the last ten; not in lists.
+	// History Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own.
 	History []HistoryEntry `json:"history,omitempty,omitzero"`
 
 	// OperationState The newest operation.
@@ -458,6 +479,23 @@ type ApplicationStatus struct {
 		Revisions []string       `json:"revisions,omitempty,omitzero"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty,omitzero"`
+}
+
+// ApplicationWindows defines model for ApplicationWindows.
+type ApplicationWindows struct {
+	ActiveWindows []SyncWindow `json:"activeWindows"`
+
+	// AssignedWindows All that concern the application.
+	AssignedWindows []SyncWindow `json:"assignedWindows"`
+
+	// At The hub's time.
+	At        time.Time  `json:"at"`
+	Automated WindowDoor `json:"automated"`
+
+	// CanSync A person may sync now.
+	CanSync  bool       `json:"canSync"`
+	Manual   WindowDoor `json:"manual"`
+	SelfHeal WindowDoor `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -615,6 +653,18 @@ type Connection struct {
 // ConnectionStatus defines model for Connection.Status.
 type ConnectionStatus string
 
+// DeleteResource defines model for DeleteResource.
+type DeleteResource struct {
+	// Force Give it no time to end.
+	Force       bool        `json:"force,omitempty,omitzero"`
+	Group       string      `json:"group,omitempty,omitzero"`
+	Kind        string      `json:"kind"`
+	Name        string      `json:"name"`
+	Namespace   string      `json:"namespace,omitempty,omitzero"`
+	Propagation Propagation `json:"propagation,omitempty,omitzero"`
+	Version     string      `json:"version"`
+}
+
 // Destination defines model for Destination.
 type Destination struct {
 	Name                 string                 `json:"name,omitempty,omitzero"`
@@ -712,15 +762,24 @@ type HubStatus struct {
 	AsOf       time.Time           `json:"asOf,omitempty,omitzero"`
 	Automation HubStatusAutomation `json:"automation"`
 
+	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
+	AwaitsApproval bool `json:"awaitsApproval,omitempty,omitzero"`
+
 	// Cluster Name of the cluster that the destination stands for; absent if none does.
 	Cluster    string              `json:"cluster,omitempty,omitzero"`
 	Connection HubStatusConnection `json:"connection,omitempty,omitzero"`
 	Deleting   bool                `json:"deleting,omitempty,omitzero"`
-	Generation int64               `json:"generation"`
+
+	// FollowsRevision New revisions are applied without being asked.
+	FollowsRevision bool  `json:"followsRevision,omitempty,omitzero"`
+	Generation      int64 `json:"generation"`
 
 	// Hold Why automation waits.
 	Hold string `json:"hold,omitempty,omitzero"`
 	Id   string `json:"id,omitempty,omitzero"`
+
+	// KeepsLive Live objects are kept equal to what was accepted.
+	KeepsLive bool `json:"keepsLive,omitempty,omitzero"`
 
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
 	Pin Pin `json:"pin,omitempty,omitzero"`
@@ -903,6 +962,7 @@ type OperationState struct {
 	Kind      OperationStateKind `json:"kind"`
 	Message   string             `json:"message,omitempty,omitzero"`
 	Operation struct {
+		Info        []Info        `json:"info,omitempty,omitzero"`
 		InitiatedBy InitiatedBy   `json:"initiatedBy,omitempty,omitzero"`
 		Sync        OperationSync `json:"sync,omitempty,omitzero"`
 	} `json:"operation,omitempty,omitzero"`
@@ -923,10 +983,14 @@ type OperationStateKind string
 
 // OperationSync defines model for OperationSync.
 type OperationSync struct {
-	DryRun      bool               `json:"dryRun,omitempty,omitzero"`
+	DryRun bool `json:"dryRun,omitempty,omitzero"`
+
+	// Local The manifests came with the request.
+	Local       bool               `json:"local,omitempty,omitzero"`
 	Prune       bool               `json:"prune,omitempty,omitzero"`
 	Resources   []ResourceSelector `json:"resources,omitempty,omitzero"`
 	Revision    string             `json:"revision,omitempty,omitzero"`
+	Revisions   []string           `json:"revisions,omitempty,omitzero"`
 	SyncOptions []string           `json:"syncOptions,omitempty,omitzero"`
 }
 
@@ -951,6 +1015,9 @@ type Pin struct {
 	Snapshot string    `json:"snapshot"`
 }
 
+// Propagation defines model for Propagation.
+type Propagation string
+
 // Quarantine Cloned? Two Kubernetes clusters use one identity. Neither agent is let in until an admin says which one keeps it.
 type Quarantine struct {
 	// Address Where the later one came from.
@@ -971,6 +1038,11 @@ type Ready struct {
 
 // ReadyStatus defines model for Ready.Status.
 type ReadyStatus string
+
+// Reason defines model for Reason.
+type Reason struct {
+	Reason string `json:"reason,omitempty,omitzero"`
+}
 
 // RefusedAgent A second process with the same identity that was turned away last.
 type RefusedAgent struct {
@@ -1061,6 +1133,8 @@ type ResourceActionRun struct {
 
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
+	// Exclude All but this one.
+	Exclude   bool   `json:"exclude,omitempty,omitzero"`
 	Group     string `json:"group,omitempty,omitzero"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
@@ -1166,6 +1240,9 @@ type SyncRequest struct {
 	Force  bool   `json:"force,omitempty,omitzero"`
 	Infos  []Info `json:"infos,omitempty,omitzero"`
 
+	// Manifests Manifests (YAML or JSON) to apply instead of the target. Refused while automation follows revisions, unless it is a dry run.
+	Manifests []string `json:"manifests,omitempty,omitzero"`
+
 	// Prune Delete what is no longer in the target.
 	Prune  bool   `json:"prune,omitempty,omitzero"`
 	Reason string `json:"reason,omitempty,omitzero"`
@@ -1179,16 +1256,70 @@ type SyncRequest struct {
 			MaxDuration string `json:"maxDuration,omitempty,omitzero"`
 		} `json:"backoff,omitempty,omitzero"`
 		Limit int64 `json:"limit,omitempty,omitzero"`
+
+		// Refresh Resolve the revision anew before each try.
+		Refresh bool `json:"refresh,omitempty,omitzero"`
 	} `json:"retry,omitempty,omitzero"`
 
-	// Revision Refuse unless the target stands at this revision; the first digits are enough.
-	Revision    string   `json:"revision,omitempty,omitzero"`
-	SkipHooks   bool     `json:"skipHooks,omitempty,omitzero"`
-	SyncOptions []string `json:"syncOptions,omitempty,omitzero"`
+	// Revision Apply this revision instead of the target's. Refused while automation follows revisions, unless it is a dry run.
+	Revision string `json:"revision,omitempty,omitzero"`
+
+	// Revisions Revisions for several sources: those at sourcePositions, or in order.
+	Revisions []string `json:"revisions,omitempty,omitzero"`
+	SkipHooks bool     `json:"skipHooks,omitempty,omitzero"`
+
+	// Source Where manifests come from. Settings of renderers are as in Argo CD.
+	Source          Source `json:"source,omitempty,omitzero"`
+	SourcePositions []int  `json:"sourcePositions,omitempty,omitzero"`
+
+	// Sources Sources for this operation alone.
+	Sources []Source `json:"sources,omitempty,omitzero"`
+
+	// Strategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+	Strategy    SyncStrategy `json:"strategy,omitempty,omitzero"`
+	SyncOptions []string     `json:"syncOptions,omitempty,omitzero"`
 }
 
 // SyncStatusCode defines model for SyncStatusCode.
 type SyncStatusCode string
+
+// SyncStrategy As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed.
+type SyncStrategy struct {
+	Apply *struct {
+		Force bool `json:"force,omitempty,omitzero"`
+	} `json:"apply,omitempty"`
+	Hook *struct {
+		Force bool `json:"force,omitempty,omitzero"`
+	} `json:"hook,omitempty"`
+}
+
+// SyncWindow A sync window of a project, with how it stands now.
+type SyncWindow struct {
+	Active       bool     `json:"active"`
+	AndOperator  bool     `json:"andOperator,omitempty,omitzero"`
+	Applications []string `json:"applications,omitempty,omitzero"`
+
+	// Closes When it ends, if it is active; absent: not within a year.
+	Closes      time.Time `json:"closes,omitempty,omitzero"`
+	Clusters    []string  `json:"clusters,omitempty,omitzero"`
+	Description string    `json:"description,omitempty,omitzero"`
+	Duration    string    `json:"duration"`
+
+	// Error Why it cannot be read; it closes its applications then.
+	Error      string   `json:"error,omitempty,omitzero"`
+	Kind       string   `json:"kind"`
+	ManualSync bool     `json:"manualSync,omitempty,omitzero"`
+	Namespaces []string `json:"namespaces,omitempty,omitzero"`
+
+	// Opens When it becomes active the next time; absent if never.
+	Opens    time.Time `json:"opens,omitempty,omitzero"`
+	Schedule string    `json:"schedule"`
+
+	// SelfHeal Live state is kept equal to what was accepted while it closes the application.
+	SelfHeal    bool   `json:"selfHeal,omitempty,omitzero"`
+	SyncOverrun bool   `json:"syncOverrun,omitempty,omitzero"`
+	TimeZone    string `json:"timeZone,omitempty,omitzero"`
+}
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -1232,6 +1363,17 @@ type User struct {
 
 // Username defines model for Username.
 type Username = string
+
+// WindowDoor defines model for WindowDoor.
+type WindowDoor struct {
+	Open bool `json:"open"`
+
+	// Turns When that changes; absent if no change is in sight.
+	Turns time.Time `json:"turns,omitempty,omitzero"`
+
+	// Why Why it is closed, with the next opening.
+	Why string `json:"why,omitempty,omitzero"`
+}
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -1319,6 +1461,9 @@ type CreateApplicationParams struct {
 type DeleteApplicationParams struct {
 	// Cascade Whether the objects in the cluster go too. Absent: they do if the application has the resources finalizer.
 	Cascade *bool `form:"cascade,omitempty" json:"cascade,omitempty"`
+
+	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
+	Propagation Propagation `form:"propagation,omitempty" json:"propagation,omitempty,omitzero"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -1633,8 +1778,17 @@ type CreateApplicationJSONRequestBody = Application
 // UpdateApplicationJSONRequestBody defines body for UpdateApplication for application/json ContentType.
 type UpdateApplicationJSONRequestBody = Application
 
+// AbandonApplicationJSONRequestBody defines body for AbandonApplication for application/json ContentType.
+type AbandonApplicationJSONRequestBody = Reason
+
+// ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
+type ApproveOperationJSONRequestBody = Reason
+
 // RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
 type RunResourceActionJSONRequestBody = ResourceActionRun
+
+// DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
+type DeleteLiveResourceJSONRequestBody = DeleteResource
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2082,6 +2236,12 @@ type ServerInterface interface {
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
+	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	// (POST /api/v1/applications/{namespace}/{name}/abandon)
+	AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	// ApproveOperation Approves what the operation in progress deletes
+	// (POST /api/v1/applications/{namespace}/{name}/approve)
+	ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// DiffApplication Gives what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error
@@ -2106,12 +2266,18 @@ type ServerInterface interface {
 	// RunResourceAction Runs an action on a live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
 	RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error
+	// DeleteLiveResource Deletes one live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
+	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx echo.Context, namespace PathNamespace, name PathName, params SyncApplicationParams) error
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -2184,6 +2350,9 @@ type ServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx echo.Context, name PathName, params UpdateProjectParams) error
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx echo.Context, name PathName) error
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx echo.Context) error
@@ -2417,6 +2586,13 @@ func (w *ServerInterfaceWrapper) DeleteApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cascade: %s", err))
 	}
 
+	// ------------- Optional query parameter "propagation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "propagation", ctx.QueryParams(), &params.Propagation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter propagation: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteApplication(ctx, namespace, name, params)
 	return err
@@ -2487,6 +2663,54 @@ func (w *ServerInterfaceWrapper) UpdateApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateApplication(ctx, namespace, name, params)
+	return err
+}
+
+// AbandonApplication converts echo context to params.
+func (w *ServerInterfaceWrapper) AbandonApplication(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AbandonApplication(ctx, namespace, name)
+	return err
+}
+
+// ApproveOperation converts echo context to params.
+func (w *ServerInterfaceWrapper) ApproveOperation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApproveOperation(ctx, namespace, name)
 	return err
 }
 
@@ -2856,6 +3080,30 @@ func (w *ServerInterfaceWrapper) RunResourceAction(ctx echo.Context) error {
 	return err
 }
 
+// DeleteLiveResource converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteLiveResource(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteLiveResource(ctx, namespace, name)
+	return err
+}
+
 // RollbackApplication converts echo context to params.
 func (w *ServerInterfaceWrapper) RollbackApplication(ctx echo.Context) error {
 	var err error
@@ -2941,6 +3189,30 @@ func (w *ServerInterfaceWrapper) SyncApplication(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.SyncApplication(ctx, namespace, name, params)
+	return err
+}
+
+// GetApplicationWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetApplicationWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetApplicationWindows(ctx, namespace, name)
 	return err
 }
 
@@ -3382,6 +3654,22 @@ func (w *ServerInterfaceWrapper) UpdateProject(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateProject(ctx, name, params)
+	return err
+}
+
+// GetProjectWindows converts echo context to params.
+func (w *ServerInterfaceWrapper) GetProjectWindows(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetProjectWindows(ctx, name)
 	return err
 }
 
@@ -3918,6 +4206,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
 	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
 
@@ -4192,6 +4485,90 @@ type UpdateApplicationdefaultJSONResponse struct {
 }
 
 func (response UpdateApplicationdefaultJSONResponse) VisitUpdateApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AbandonApplicationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Body      *AbandonApplicationJSONRequestBody
+}
+
+type AbandonApplicationResponseObject interface {
+	VisitAbandonApplicationResponse(w http.ResponseWriter) error
+}
+
+type AbandonApplication200JSONResponse struct {
+	LeftBehind []ResourceSelector `json:"leftBehind"`
+}
+
+func (response AbandonApplication200JSONResponse) VisitAbandonApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AbandonApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AbandonApplicationdefaultJSONResponse) VisitAbandonApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveOperationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Body      *ApproveOperationJSONRequestBody
+}
+
+type ApproveOperationResponseObject interface {
+	VisitApproveOperationResponse(w http.ResponseWriter) error
+}
+
+type ApproveOperation202JSONResponse struct{ OperationAnswerJSONResponse }
+
+func (response ApproveOperation202JSONResponse) VisitApproveOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveOperationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ApproveOperationdefaultJSONResponse) VisitApproveOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4540,6 +4917,41 @@ func (response RunResourceActiondefaultJSONResponse) VisitRunResourceActionRespo
 	return err
 }
 
+type DeleteLiveResourceRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Body      *DeleteLiveResourceJSONRequestBody
+}
+
+type DeleteLiveResourceResponseObject interface {
+	VisitDeleteLiveResourceResponse(w http.ResponseWriter) error
+}
+
+type DeleteLiveResource204Response struct {
+}
+
+func (response DeleteLiveResource204Response) VisitDeleteLiveResourceResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteLiveResourcedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteLiveResourcedefaultJSONResponse) VisitDeleteLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RollbackApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
@@ -4613,6 +5025,46 @@ type SyncApplicationdefaultJSONResponse struct {
 }
 
 func (response SyncApplicationdefaultJSONResponse) VisitSyncApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+}
+
+type GetApplicationWindowsResponseObject interface {
+	VisitGetApplicationWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetApplicationWindows200JSONResponse ApplicationWindows
+
+func (response GetApplicationWindows200JSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApplicationWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetApplicationWindowsdefaultJSONResponse) VisitGetApplicationWindowsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5567,6 +6019,50 @@ type UpdateProjectdefaultJSONResponse struct {
 }
 
 func (response UpdateProjectdefaultJSONResponse) VisitUpdateProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectWindowsRequestObject struct {
+	Name PathName `json:"name"`
+}
+
+type GetProjectWindowsResponseObject interface {
+	VisitGetProjectWindowsResponse(w http.ResponseWriter) error
+}
+
+type GetProjectWindows200JSONResponse struct {
+	All []SyncWindow `json:"all"`
+
+	// Windows Those that are active now.
+	Windows []SyncWindow `json:"windows"`
+}
+
+func (response GetProjectWindows200JSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetProjectWindowsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetProjectWindowsdefaultJSONResponse) VisitGetProjectWindowsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6598,6 +7094,12 @@ type StrictServerInterface interface {
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx context.Context, request UpdateApplicationRequestObject) (UpdateApplicationResponseObject, error)
+	// AbandonApplication Gives an application up whose cluster is gone, and says what it leaves behind
+	// (POST /api/v1/applications/{namespace}/{name}/abandon)
+	AbandonApplication(ctx context.Context, request AbandonApplicationRequestObject) (AbandonApplicationResponseObject, error)
+	// ApproveOperation Approves what the operation in progress deletes
+	// (POST /api/v1/applications/{namespace}/{name}/approve)
+	ApproveOperation(ctx context.Context, request ApproveOperationRequestObject) (ApproveOperationResponseObject, error)
 	// DiffApplication Gives what differs between target and cluster
 	// (GET /api/v1/applications/{namespace}/{name}/diff)
 	DiffApplication(ctx context.Context, request DiffApplicationRequestObject) (DiffApplicationResponseObject, error)
@@ -6622,12 +7124,18 @@ type StrictServerInterface interface {
 	// RunResourceAction Runs an action on a live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
 	RunResourceAction(ctx context.Context, request RunResourceActionRequestObject) (RunResourceActionResponseObject, error)
+	// DeleteLiveResource Deletes one live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
+	DeleteLiveResource(ctx context.Context, request DeleteLiveResourceRequestObject) (DeleteLiveResourceResponseObject, error)
 	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
 	// SyncApplication Applies the target to the cluster
 	// (POST /api/v1/applications/{namespace}/{name}/sync)
 	SyncApplication(ctx context.Context, request SyncApplicationRequestObject) (SyncApplicationResponseObject, error)
+	// GetApplicationWindows Says how the sync windows of an application stand
+	// (GET /api/v1/applications/{namespace}/{name}/syncwindows)
+	GetApplicationWindows(ctx context.Context, request GetApplicationWindowsRequestObject) (GetApplicationWindowsResponseObject, error)
 	// TerminateOperation Ends the operation that runs
 	// (POST /api/v1/applications/{namespace}/{name}/terminate)
 	TerminateOperation(ctx context.Context, request TerminateOperationRequestObject) (TerminateOperationResponseObject, error)
@@ -6700,6 +7208,9 @@ type StrictServerInterface interface {
 	// UpdateProject Replaces a project's spec, labels, annotations and finalizers
 	// (PUT /api/v1/projects/{name})
 	UpdateProject(ctx context.Context, request UpdateProjectRequestObject) (UpdateProjectResponseObject, error)
+	// GetProjectWindows Says how the sync windows of a project stand
+	// (GET /api/v1/projects/{name}/syncwindows)
+	GetProjectWindows(ctx context.Context, request GetProjectWindowsRequestObject) (GetProjectWindowsResponseObject, error)
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx context.Context, request ListRepositoriesRequestObject) (ListRepositoriesResponseObject, error)
@@ -6968,6 +7479,104 @@ func (sh *strictHandler) UpdateApplication(ctx echo.Context, namespace PathNames
 	return nil
 }
 
+// AbandonApplication operation middleware
+func (sh *strictHandler) AbandonApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request AbandonApplicationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	var body AbandonApplicationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AbandonApplication(ctx.Request().Context(), request.(AbandonApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AbandonApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AbandonApplicationResponseObject); ok {
+		return validResponse.VisitAbandonApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ApproveOperation operation middleware
+func (sh *strictHandler) ApproveOperation(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request ApproveOperationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	var body ApproveOperationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ApproveOperation(ctx.Request().Context(), request.(ApproveOperationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApproveOperation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ApproveOperationResponseObject); ok {
+		return validResponse.VisitApproveOperationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // DiffApplication operation middleware
 func (sh *strictHandler) DiffApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DiffApplicationParams) error {
 	var request DiffApplicationRequestObject
@@ -7207,6 +7816,55 @@ func (sh *strictHandler) RunResourceAction(ctx echo.Context, namespace PathNames
 	return nil
 }
 
+// DeleteLiveResource operation middleware
+func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request DeleteLiveResourceRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	var body DeleteLiveResourceJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteLiveResource(ctx.Request().Context(), request.(DeleteLiveResourceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteLiveResource")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteLiveResourceResponseObject); ok {
+		return validResponse.VisitDeleteLiveResourceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // RollbackApplication operation middleware
 func (sh *strictHandler) RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error {
 	var request RollbackApplicationRequestObject
@@ -7301,6 +7959,32 @@ func (sh *strictHandler) SyncApplication(ctx echo.Context, namespace PathNamespa
 		return err
 	} else if validResponse, ok := response.(SyncApplicationResponseObject); ok {
 		return validResponse.VisitSyncApplicationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetApplicationWindows operation middleware
+func (sh *strictHandler) GetApplicationWindows(ctx echo.Context, namespace PathNamespace, name PathName) error {
+	var request GetApplicationWindowsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApplicationWindows(ctx.Request().Context(), request.(GetApplicationWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApplicationWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetApplicationWindowsResponseObject); ok {
+		return validResponse.VisitGetApplicationWindowsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8073,6 +8757,31 @@ func (sh *strictHandler) UpdateProject(ctx echo.Context, name PathName, params U
 		return err
 	} else if validResponse, ok := response.(UpdateProjectResponseObject); ok {
 		return validResponse.VisitUpdateProjectResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetProjectWindows operation middleware
+func (sh *strictHandler) GetProjectWindows(ctx echo.Context, name PathName) error {
+	var request GetProjectWindowsRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetProjectWindows(ctx.Request().Context(), request.(GetProjectWindowsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetProjectWindows")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetProjectWindowsResponseObject); ok {
+		return validResponse.VisitGetProjectWindowsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

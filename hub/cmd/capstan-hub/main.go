@@ -28,6 +28,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// Whoever signals twice does not want to wait for an orderly end.
+	context.AfterFunc(ctx, stop)
 	if err := commands().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "capstan-hub: "+say(err))
 		os.Exit(1)

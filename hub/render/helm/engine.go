@@ -141,20 +141,43 @@ func (e *evaluator) execute(t *template.Template, name string, sees any) (string
 	return strings.ReplaceAll(w.String(), "<no value>", ""), nil
 }
 
-// counted is a writer that stops a template that writes without end.
+// counted is a writer that stops a template that writes without end. It keeps
+// what it was given in parts: a text that grows by being copied would take
+// twice its size, and reach the limit of memory before the one of output.
 type counted struct {
-	strings.Builder
 	owner *evaluator
+	parts [][]byte
+	size  int
 }
 
 var _ io.Writer = (*counted)(nil)
 
-// Write counts and writes.
+// largestPart of what a template writes, except for one write that is larger.
+const largestPart = 1 << 20
+
+// Write counts and keeps.
 func (w *counted) Write(p []byte) (int, error) {
 	if w.owner.left -= int64(len(p)); w.owner.left < 0 {
 		return 0, fault.New(fault.Exceeded, "the templates write more than %d bytes", w.owner.job.Limits.OutputBytes) //nolint:wrapcheck // classified
 	}
-	return w.Builder.Write(p) //nolint:wrapcheck // never fails
+	last := len(w.parts) - 1
+	if last < 0 || cap(w.parts[last])-len(w.parts[last]) < len(p) {
+		w.parts = append(w.parts, make([]byte, 0, max(len(p), min(w.size, largestPart), 256)))
+		last++
+	}
+	w.parts[last] = append(w.parts[last], p...)
+	w.size += len(p)
+	return len(p), nil
+}
+
+// String is all that was written.
+func (w *counted) String() string {
+	var all strings.Builder
+	all.Grow(w.size)
+	for _, part := range w.parts {
+		all.Write(part)
+	}
+	return all.String()
 }
 
 // bind gives a set of templates the functions that execute templates of it.

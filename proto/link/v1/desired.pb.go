@@ -1037,18 +1037,19 @@ func (x *Row) GetChain() []byte {
 
 // AppState is what a cluster should know of one application.
 type AppState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                     // for people and for the tracking id
-	AppNamespace  string                 `protobuf:"bytes,2,opt,name=app_namespace,json=appNamespace,proto3" json:"app_namespace,omitempty"` // namespace of the Application object, mostly "argocd"
-	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`                           // destination's default namespace
-	Project       string                 `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
-	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	Target        *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with live
-	Accepted      *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is yet
-	Policy        *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
-	Tombstones    []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                     // for people and for the tracking id
+	AppNamespace     string                 `protobuf:"bytes,2,opt,name=app_namespace,json=appNamespace,proto3" json:"app_namespace,omitempty"` // namespace of the Application object, mostly "argocd"
+	Namespace        string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`                           // destination's default namespace
+	Project          string                 `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
+	Generation       uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	Target           *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with live
+	Accepted         *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is yet
+	Policy           *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
+	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"`                                         // all open ones
+	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; whole seconds count for the second
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AppState) Reset() {
@@ -1142,6 +1143,13 @@ func (x *AppState) GetTombstones() []*Tombstone {
 		return x.Tombstones
 	}
 	return nil
+}
+
+func (x *AppState) GetApprovedUnixNano() int64 {
+	if x != nil {
+		return x.ApprovedUnixNano
+	}
+	return 0
 }
 
 type SnapshotRef struct {
@@ -1360,15 +1368,18 @@ func (x *ObjectRef) GetHook() string {
 }
 
 type Policy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Automated     bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
-	SelfHeal      bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
-	Prune         bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
-	SyncOptions   []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
-	Ignore        []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Automated         bool                   `protobuf:"varint,1,opt,name=automated,proto3" json:"automated,omitempty"`
+	SelfHeal          bool                   `protobuf:"varint,2,opt,name=self_heal,json=selfHeal,proto3" json:"self_heal,omitempty"`
+	Prune             bool                   `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
+	SyncOptions       []string               `protobuf:"bytes,4,rep,name=sync_options,json=syncOptions,proto3" json:"sync_options,omitempty"` // "Name=value"
+	Ignore            []*IgnoreRule          `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	Limits            *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	Windows           []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that concern the application
+	PruneLimit        uint32                 `protobuf:"varint,60,opt,name=prune_limit,json=pruneLimit,proto3" json:"prune_limit,omitempty"`                        // an operation that would prune more objects waits for approval; 0: no limit
+	PruneLimitPercent uint32                 `protobuf:"varint,61,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"` // the same, in percent of the application's objects; 0: no limit
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
@@ -1441,6 +1452,27 @@ func (x *Policy) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Policy) GetWindows() []*SyncWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Policy) GetPruneLimit() uint32 {
+	if x != nil {
+		return x.PruneLimit
+	}
+	return 0
+}
+
+func (x *Policy) GetPruneLimitPercent() uint32 {
+	if x != nil {
+		return x.PruneLimitPercent
+	}
+	return 0
 }
 
 type IgnoreRule struct {
@@ -1786,7 +1818,8 @@ type Operation struct {
 	Automated       bool                   `protobuf:"varint,8,opt,name=automated,proto3" json:"automated,omitempty"`
 	Attempt         uint32                 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	CreatedUnixNano int64                  `protobuf:"varint,10,opt,name=created_unix_nano,json=createdUnixNano,proto3" json:"created_unix_nano,omitempty"`
-	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of what asked for it; empty: none
+	Traceparent     string                 `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                             // W3C trace context of what asked for it; empty: none
+	AskedUnixNano   int64                  `protobuf:"varint,60,opt,name=asked_unix_nano,json=askedUnixNano,proto3" json:"asked_unix_nano,omitempty"` // approvals from then on count for it; 0: from its own time on
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1896,6 +1929,13 @@ func (x *Operation) GetTraceparent() string {
 		return x.Traceparent
 	}
 	return ""
+}
+
+func (x *Operation) GetAskedUnixNano() int64 {
+	if x != nil {
+		return x.AskedUnixNano
+	}
+	return 0
 }
 
 type Options struct {
@@ -2204,7 +2244,7 @@ var File_link_v1_desired_proto protoreflect.FileDescriptor
 
 const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\"\x85\x01\n" +
+	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
 	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ack\x12#\n" +
@@ -2264,7 +2304,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
 	"\x06app_id\x18\x03 \x01(\tR\x05appId\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"\xd8\x02\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"\x86\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +
@@ -2278,7 +2318,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x06policy\x18\b \x01(\v2\x0f.link.v1.PolicyR\x06policy\x122\n" +
 	"\n" +
 	"tombstones\x18\t \x03(\v2\x12.link.v1.TombstoneR\n" +
-	"tombstones\"{\n" +
+	"tombstones\x12,\n" +
+	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\"{\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12,\n" +
@@ -2295,14 +2336,18 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04wave\x18\a \x01(\x11R\x04wave\x12\x12\n" +
-	"\x04hook\x18\b \x01(\tR\x04hook\"\xd2\x01\n" +
+	"\x04hook\x18\b \x01(\tR\x04hook\"\xd2\x02\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tautomated\x18\x01 \x01(\bR\tautomated\x12\x1b\n" +
 	"\tself_heal\x18\x02 \x01(\bR\bselfHeal\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12!\n" +
 	"\fsync_options\x18\x04 \x03(\tR\vsyncOptions\x12+\n" +
 	"\x06ignore\x18\x05 \x03(\v2\x13.link.v1.IgnoreRuleR\x06ignore\x12'\n" +
-	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\"\xb9\x01\n" +
+	"\x06limits\x18\x06 \x01(\v2\x0f.link.v1.LimitsR\x06limits\x12-\n" +
+	"\awindows\x182 \x03(\v2\x13.link.v1.SyncWindowR\awindows\x12\x1f\n" +
+	"\vprune_limit\x18< \x01(\rR\n" +
+	"pruneLimit\x12.\n" +
+	"\x13prune_limit_percent\x18= \x01(\rR\x11pruneLimitPercent\"\xb9\x01\n" +
 	"\n" +
 	"IgnoreRule\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
@@ -2332,7 +2377,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
-	"\x04wave\x18\a \x01(\x11R\x04wave\"\x84\x03\n" +
+	"\x04wave\x18\a \x01(\x11R\x04wave\"\xac\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.link.v1.OperationKindR\x04kind\x12\x14\n" +
@@ -2345,7 +2390,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\aattempt\x18\t \x01(\rR\aattempt\x12*\n" +
 	"\x11created_unix_nano\x18\n" +
 	" \x01(\x03R\x0fcreatedUnixNano\x12 \n" +
-	"\vtraceparent\x18\v \x01(\tR\vtraceparent\"\xee\x03\n" +
+	"\vtraceparent\x18\v \x01(\tR\vtraceparent\x12&\n" +
+	"\x0fasked_unix_nano\x18< \x01(\x03R\raskedUnixNano\"\xee\x03\n" +
 	"\aOptions\x12\x14\n" +
 	"\x05prune\x18\x01 \x01(\bR\x05prune\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1d\n" +
@@ -2438,6 +2484,7 @@ var file_link_v1_desired_proto_goTypes = []any{
 	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
 	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
 	(*Cursor)(nil),       // 31: link.v1.Cursor
+	(*SyncWindow)(nil),   // 32: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
 	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
@@ -2463,25 +2510,26 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	17, // 20: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
 	19, // 21: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
 	20, // 22: link.v1.Policy.limits:type_name -> link.v1.Limits
-	21, // 23: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 24: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 25: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 27: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 28: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 29: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 30: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 31: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 32: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 33: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 34: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 35: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 36: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	35, // [35:37] is the sub-list for method output_type
-	33, // [33:35] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	32, // 23: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	21, // 24: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 25: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 26: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 27: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 28: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 29: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 30: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 31: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 32: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 33: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 34: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 35: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 36: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 37: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	36, // [36:38] is the sub-list for method output_type
+	34, // [34:36] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2490,6 +2538,7 @@ func file_link_v1_desired_proto_init() {
 		return
 	}
 	file_link_v1_session_proto_init()
+	file_link_v1_window_proto_init()
 	file_link_v1_desired_proto_msgTypes[0].OneofWrappers = []any{
 		(*FollowUp_Start)(nil),
 		(*FollowUp_Ack)(nil),

@@ -485,7 +485,7 @@ var File_link_v1_ops_proto protoreflect.FileDescriptor
 
 const file_link_v1_ops_proto_rawDesc = "" +
 	"\n" +
-	"\x11link/v1/ops.proto\x12\alink.v1\"\x99\x01\n" +
+	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"\x99\x01\n" +
 	"\n" +
 	"GetRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
@@ -521,11 +521,12 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\x06fields\x18\v \x03(\tR\x06fields\"'\n" +
 	"\x0eRefreshRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
-	"\x0fRefreshResponse2\xaa\x01\n" +
+	"\x0fRefreshResponse2\xe5\x01\n" +
 	"\x03Ops\x120\n" +
 	"\x03Get\x12\x13.link.v1.GetRequest\x1a\x14.link.v1.GetResponse\x123\n" +
 	"\x04Diff\x12\x14.link.v1.DiffRequest\x1a\x15.link.v1.DiffResponse\x12<\n" +
-	"\aRefresh\x12\x17.link.v1.RefreshRequest\x1a\x18.link.v1.RefreshResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
+	"\aRefresh\x12\x17.link.v1.RefreshRequest\x1a\x18.link.v1.RefreshResponse\x129\n" +
+	"\x06Delete\x12\x16.link.v1.DeleteRequest\x1a\x17.link.v1.DeleteResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
 
 var (
 	file_link_v1_ops_proto_rawDescOnce sync.Once
@@ -548,17 +549,21 @@ var file_link_v1_ops_proto_goTypes = []any{
 	(*ObjectDiff)(nil),      // 4: link.v1.ObjectDiff
 	(*RefreshRequest)(nil),  // 5: link.v1.RefreshRequest
 	(*RefreshResponse)(nil), // 6: link.v1.RefreshResponse
+	(*DeleteRequest)(nil),   // 7: link.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 8: link.v1.DeleteResponse
 }
 var file_link_v1_ops_proto_depIdxs = []int32{
 	4, // 0: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
 	0, // 1: link.v1.Ops.Get:input_type -> link.v1.GetRequest
 	2, // 2: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
 	5, // 3: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
-	1, // 4: link.v1.Ops.Get:output_type -> link.v1.GetResponse
-	3, // 5: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
-	6, // 6: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
-	4, // [4:7] is the sub-list for method output_type
-	1, // [1:4] is the sub-list for method input_type
+	7, // 4: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
+	1, // 5: link.v1.Ops.Get:output_type -> link.v1.GetResponse
+	3, // 6: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
+	6, // 7: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
+	8, // 8: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
+	5, // [5:9] is the sub-list for method output_type
+	1, // [1:5] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -569,6 +574,7 @@ func file_link_v1_ops_proto_init() {
 	if File_link_v1_ops_proto != nil {
 		return
 	}
+	file_link_v1_sync_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -22,6 +22,7 @@ const (
 	Ops_Get_FullMethodName     = "/link.v1.Ops/Get"
 	Ops_Diff_FullMethodName    = "/link.v1.Ops/Diff"
 	Ops_Refresh_FullMethodName = "/link.v1.Ops/Refresh"
+	Ops_Delete_FullMethodName  = "/link.v1.Ops/Delete"
 )
 
 // OpsClient is the client API for Ops service.
@@ -40,6 +41,9 @@ type OpsClient interface {
 	// Refresh compares an application anew, without any request for objects
 	// whose watches are current.
 	Refresh(ctx context.Context, in *RefreshRequest, opts ...grpc.CallOption) (*RefreshResponse, error)
+	// Delete deletes one live object of an application, as its project and the
+	// cluster's owner permit.
+	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
 }
 
 type opsClient struct {
@@ -80,6 +84,16 @@ func (c *opsClient) Refresh(ctx context.Context, in *RefreshRequest, opts ...grp
 	return out, nil
 }
 
+func (c *opsClient) Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteResponse)
+	err := c.cc.Invoke(ctx, Ops_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OpsServer is the server API for Ops service.
 // All implementations must embed UnimplementedOpsServer
 // for forward compatibility.
@@ -96,6 +110,9 @@ type OpsServer interface {
 	// Refresh compares an application anew, without any request for objects
 	// whose watches are current.
 	Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error)
+	// Delete deletes one live object of an application, as its project and the
+	// cluster's owner permit.
+	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
 	mustEmbedUnimplementedOpsServer()
 }
 
@@ -114,6 +131,9 @@ func (UnimplementedOpsServer) Diff(context.Context, *DiffRequest) (*DiffResponse
 }
 func (UnimplementedOpsServer) Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Refresh not implemented")
+}
+func (UnimplementedOpsServer) Delete(context.Context, *DeleteRequest) (*DeleteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedOpsServer) mustEmbedUnimplementedOpsServer() {}
 func (UnimplementedOpsServer) testEmbeddedByValue()             {}
@@ -190,6 +210,24 @@ func _Ops_Refresh_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ops_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OpsServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ops_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OpsServer).Delete(ctx, req.(*DeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Ops_ServiceDesc is the grpc.ServiceDesc for Ops service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -208,6 +246,10 @@ var Ops_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Refresh",
 			Handler:    _Ops_Refresh_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Ops_Delete_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -548,14 +548,15 @@ func (x *Beat) GetRoundTripNano() int64 {
 }
 
 type BeatReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	NowUnixNano   int64                  `protobuf:"varint,2,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
-	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`    // reconnect elsewhere soon
-	Closing       *Closing               `protobuf:"bytes,4,opt,name=closing,proto3" json:"closing,omitempty"` // set in the last message of a session that the hub ends
-	Revoked       []*Revoked             `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"` // when it is not what was said before: all, as in HelloResponse
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Number            uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	NowUnixNano       int64                  `protobuf:"varint,2,opt,name=now_unix_nano,json=nowUnixNano,proto3" json:"now_unix_nano,omitempty"`
+	Drain             bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`                                                     // reconnect elsewhere soon
+	Closing           *Closing               `protobuf:"bytes,4,opt,name=closing,proto3" json:"closing,omitempty"`                                                  // set in the last message of a session that the hub ends
+	Revoked           []*Revoked             `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`                                                  // when it is not what was said before: all, as in HelloResponse
+	DrainWithinMillis uint32                 `protobuf:"varint,10,opt,name=drain_within_millis,json=drainWithinMillis,proto3" json:"drain_within_millis,omitempty"` // with drain: attach anew at a random moment within this time, then end this session
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *BeatReply) Reset() {
@@ -621,6 +622,13 @@ func (x *BeatReply) GetRevoked() []*Revoked {
 		return x.Revoked
 	}
 	return nil
+}
+
+func (x *BeatReply) GetDrainWithinMillis() uint32 {
+	if x != nil {
+		return x.DrainWithinMillis
+	}
+	return 0
 }
 
 // Closing says why the hub ends a session.
@@ -745,13 +753,15 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"appliedSeq\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
 	"\x06lag_ms\x18\x06 \x01(\rR\x05lagMs\x12&\n" +
-	"\x0fround_trip_nano\x18\a \x01(\x03R\rroundTripNano\"\xb5\x01\n" +
+	"\x0fround_trip_nano\x18\a \x01(\x03R\rroundTripNano\"\xe5\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x12*\n" +
 	"\aclosing\x18\x04 \x01(\v2\x10.link.v1.ClosingR\aclosing\x12*\n" +
-	"\arevoked\x18\x05 \x03(\v2\x10.link.v1.RevokedR\arevoked\"E\n" +
+	"\arevoked\x18\x05 \x03(\v2\x10.link.v1.RevokedR\arevoked\x12.\n" +
+	"\x13drain_within_millis\x18\n" +
+	" \x01(\rR\x11drainWithinMillis\"E\n" +
 	"\aClosing\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x10\n" +

@@ -902,6 +902,91 @@ export interface paths {
         patch: operations["patchSettings"];
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Approves what the operation in progress deletes */
+        post: operations["approveOperation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/abandon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Gives an application up whose cluster is gone, and says what it leaves behind */
+        post: operations["abandonApplication"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/resource/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deletes one live object of the application */
+        post: operations["deleteLiveResource"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/syncwindows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says how the sync windows of an application stand */
+        get: operations["getApplicationWindows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{name}/syncwindows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Says how the sync windows of a project stand */
+        get: operations["getProjectWindows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/resource/actions": {
         parameters: {
             query?: never;
@@ -1185,7 +1270,7 @@ export interface components {
             reconciledAt?: string;
             conditions?: components["schemas"]["Condition"][];
             operationState?: components["schemas"]["OperationState"];
-            /** @description Oldest first, the last ten; not in lists. */
+            /** @description Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own. */
             history?: components["schemas"]["HistoryEntry"][];
             capstan?: components["schemas"]["HubStatus"];
         };
@@ -1219,6 +1304,12 @@ export interface components {
              */
             refreshedAt?: string;
             deleting?: boolean;
+            /** @description New revisions are applied without being asked. */
+            followsRevision?: boolean;
+            /** @description Live objects are kept equal to what was accepted. */
+            keepsLive?: boolean;
+            /** @description The operation in progress waits until a person approves what it deletes. */
+            awaitsApproval?: boolean;
             pin?: components["schemas"]["Pin"];
         };
         /** @description Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears. */
@@ -1275,6 +1366,7 @@ export interface components {
             operation?: {
                 initiatedBy?: components["schemas"]["InitiatedBy"];
                 sync?: components["schemas"]["OperationSync"];
+                info?: components["schemas"]["Info"][];
             };
             syncResult?: {
                 revision: string;
@@ -1288,6 +1380,9 @@ export interface components {
             dryRun?: boolean;
             syncOptions?: string[];
             resources?: components["schemas"]["ResourceSelector"][];
+            revisions?: string[];
+            /** @description The manifests came with the request. */
+            local?: boolean;
         };
         ObjectResult: {
             group: string;
@@ -1310,10 +1405,21 @@ export interface components {
             kind: string;
             namespace?: string;
             name: string;
+            /** @description All but this one. */
+            exclude?: boolean;
         };
         SyncRequest: {
-            /** @description Refuse unless the target stands at this revision; the first digits are enough. */
+            /** @description Apply this revision instead of the target's. Refused while automation follows revisions, unless it is a dry run. */
             revision?: string;
+            /** @description Revisions for several sources: those at sourcePositions, or in order. */
+            revisions?: string[];
+            sourcePositions?: number[];
+            source?: components["schemas"]["Source"];
+            /** @description Sources for this operation alone. */
+            sources?: components["schemas"]["Source"][];
+            /** @description Manifests (YAML or JSON) to apply instead of the target. Refused while automation follows revisions, unless it is a dry run. */
+            manifests?: string[];
+            strategy?: components["schemas"]["SyncStrategy"];
             /** @description Delete what is no longer in the target. */
             prune?: boolean;
             /** @description Ask the cluster what would happen; change nothing. */
@@ -1332,6 +1438,8 @@ export interface components {
                     factor?: number;
                     maxDuration?: string;
                 };
+                /** @description Resolve the revision anew before each try. */
+                refresh?: boolean;
             };
             infos?: components["schemas"]["Info"][];
             reason?: string;
@@ -1663,6 +1771,84 @@ export interface components {
             /** @description A value that is fine. */
             sample: string;
             used: boolean;
+        };
+        /** @enum {string} */
+        Propagation: "foreground" | "background" | "orphan";
+        Reason: {
+            reason?: string;
+        };
+        /** @description As in Argo CD: apply runs no hooks, hook does; force deletes and makes anew what cannot be changed. */
+        SyncStrategy: {
+            apply?: {
+                force?: boolean;
+            };
+            hook?: {
+                force?: boolean;
+            };
+        };
+        DeleteResource: {
+            group?: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+            /** @description Give it no time to end. */
+            force?: boolean;
+            propagation?: components["schemas"]["Propagation"];
+        };
+        /** @description A sync window of a project, with how it stands now. */
+        SyncWindow: {
+            kind: string;
+            schedule: string;
+            duration: string;
+            timeZone?: string;
+            description?: string;
+            applications?: string[];
+            namespaces?: string[];
+            clusters?: string[];
+            manualSync?: boolean;
+            andOperator?: boolean;
+            syncOverrun?: boolean;
+            /** @description Live state is kept equal to what was accepted while it closes the application. */
+            selfHeal?: boolean;
+            active: boolean;
+            /**
+             * Format: date-time
+             * @description When it becomes active the next time; absent if never.
+             */
+            opens?: string;
+            /**
+             * Format: date-time
+             * @description When it ends, if it is active; absent: not within a year.
+             */
+            closes?: string;
+            /** @description Why it cannot be read; it closes its applications then. */
+            error?: string;
+        };
+        WindowDoor: {
+            open: boolean;
+            /** @description Why it is closed, with the next opening. */
+            why?: string;
+            /**
+             * Format: date-time
+             * @description When that changes; absent if no change is in sight.
+             */
+            turns?: string;
+        };
+        ApplicationWindows: {
+            /** @description A person may sync now. */
+            canSync: boolean;
+            activeWindows: components["schemas"]["SyncWindow"][];
+            /** @description All that concern the application. */
+            assignedWindows: components["schemas"]["SyncWindow"][];
+            automated: components["schemas"]["WindowDoor"];
+            manual: components["schemas"]["WindowDoor"];
+            selfHeal: components["schemas"]["WindowDoor"];
+            /**
+             * Format: date-time
+             * @description The hub's time.
+             */
+            at: string;
         };
         ResourceAction: {
             name: string;
@@ -3056,6 +3242,8 @@ export interface operations {
             query?: {
                 /** @description Whether the objects in the cluster go too. Absent: they do if the application has the resources finalizer. */
                 cascade?: boolean;
+                /** @description How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says. */
+                propagation?: components["schemas"]["Propagation"];
             };
             header?: never;
             path: {
@@ -3530,6 +3718,137 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    approveOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            202: components["responses"]["OperationAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    abandonApplication: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            /** @description The application is gone; nothing in its cluster was touched. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        leftBehind: components["schemas"]["ResourceSelector"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    deleteLiveResource: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeleteResource"];
+            };
+        };
+        responses: {
+            /** @description It was deleted, or is being deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getApplicationWindows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The windows that concern it, and what they allow now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApplicationWindows"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getProjectWindows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The windows that are active now, and all of them in their order. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Those that are active now. */
+                        windows: components["schemas"]["SyncWindow"][];
+                        all: components["schemas"]["SyncWindow"][];
+                    };
+                };
+            };
             default: components["responses"]["ErrorAnswer"];
         };
     };

@@ -30,6 +30,10 @@ export function useLive(cursor: string | undefined): boolean {
       const touched = new Set<string>();
       for (const e of events) {
         if (e.kind === 'cluster') void client.invalidateQueries({ queryKey: ['clusters'] });
+        if (e.kind === 'project') {
+          void client.invalidateQueries({ queryKey: ['projects'] });
+          void client.invalidateQueries({ predicate: (q) => q.queryKey.at(-1) === 'windows' });
+        }
         if (e.kind === 'repository') void client.invalidateQueries({ queryKey: ['repositories'] });
         if (e.application) touched.add(keyOf(e.application));
         else if (e.namespace && e.name) touched.add(`${e.namespace}/${e.name}`);

@@ -1,5 +1,13 @@
 import { ActionIcon, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
-import { IconApps, IconGitBranch, IconMoon, IconServer, IconSettings, IconUserCircle } from '@tabler/icons-react';
+import {
+  IconApps,
+  IconFolders,
+  IconGitBranch,
+  IconMoon,
+  IconServer,
+  IconSettings,
+  IconUserCircle,
+} from '@tabler/icons-react';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
 import { api } from '../api/client';
@@ -9,6 +17,7 @@ import { useLive } from './live';
 
 const places = [
   { to: '/applications', label: 'Applications', icon: IconApps },
+  { to: '/projects', label: 'Projects', icon: IconFolders },
   { to: '/clusters', label: 'Clusters', icon: IconServer },
   { to: '/repositories', label: 'Repositories', icon: IconGitBranch },
   { to: '/settings', label: 'Settings', icon: IconSettings, right: 'settings' },

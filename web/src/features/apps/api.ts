@@ -124,6 +124,21 @@ export function useTerminate(key: AppKey) {
   });
 }
 
+/** Approves what the operation in progress deletes. */
+export function useApprove(key: AppKey) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (reason: string) =>
+      body(
+        await api.POST('/api/v1/applications/{namespace}/{name}/approve', {
+          ...path(key),
+          body: reason ? { reason } : {},
+        }),
+      ),
+    onSettled: () => client.invalidateQueries({ queryKey: ['app', key.namespace, key.name] }),
+  });
+}
+
 export function useRollback(key: AppKey) {
   const client = useQueryClient();
   return useMutation({

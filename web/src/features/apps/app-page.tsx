@@ -17,7 +17,9 @@ import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Screen } from '../../ui/states';
+import { AppWindows } from '../projects/app-windows';
 import { appQuery, useRefresh, useTerminate } from './api';
+import { ApproveButton } from './approve';
 import { History } from './history';
 import { busy, conditionWords, isStale, operationWord } from './model';
 import { Operation } from './operation';
@@ -116,6 +118,7 @@ function Head({ app }: { app: Application }) {
             Terminate
           </Button>
         )}
+        {app.status?.capstan?.awaitsApproval && <ApproveButton appKey={key} app={app} />}
         <Tooltip label={why} disabled={!why}>
           <Button
             leftSection={<IconRotateClockwise size={16} aria-hidden />}
@@ -179,6 +182,10 @@ function Facts({ app }: { app: Application }) {
             {hub?.automation ?? 'Manual'}
           </Badge>
         </Fact>
+        <AppWindows
+          appKey={{ namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name }}
+          label="Sync windows"
+        />
         <Fact label="Agent">
           <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
             {stale ? `Disconnected, as of ${ago(hub?.asOf, now)}` : (hub?.connection ?? 'Unknown')}

@@ -1,0 +1,53 @@
+package apply
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Delete deletes one live object of an application because a person asks for
+// it (DEL-07). What the application wants is made anew if its live objects are
+// kept equal. The caller has found that the object belongs to the application.
+func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersionKind, key manifest.Key, force bool, propagated string) error {
+	gvr, namespaced, err := e.Mapper.Resource(ctx, gvk)
+	if err != nil {
+		return explain(err, key, "delete")
+	}
+	e.mu.RLock()
+	a := e.apps[app]
+	e.mu.RUnlock()
+	if a == nil {
+		return fault.New(fault.Missing, "the agent knows no such application")
+	}
+	a.mu.Lock()
+	if a.state == nil {
+		err = fault.New(fault.Offline, "the application's state is not here yet")
+	} else {
+		err = a.permits(key, namespaced)
+	}
+	a.mu.Unlock()
+	if err == nil {
+		err = e.Guard.deletes(key, namespaced)
+	}
+	if err != nil {
+		return err
+	}
+	at := place{resource: gvr, namespace: key.Namespace, name: key.Name}
+	live, err := e.kube.get(ctx, at)
+	if err != nil {
+		return explain(err, key, "read")
+	}
+	if live == nil {
+		return fault.With(fault.New(fault.Missing, "it is not there any more"), key.Describe(), "")
+	}
+	var grace *int64
+	if force {
+		grace = new(int64)
+	}
+	how := propagation([]string{"PrunePropagationPolicy=" + propagated})
+	return explain(e.kube.deleteWithin(ctx, at, string(live.GetUID()), how, grace), key, "delete")
+}

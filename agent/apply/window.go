@@ -1,0 +1,223 @@
+package apply
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/window"
+)
+
+// Sync windows hold here too: an operation that comes late, because the agent
+// was away, does not begin while they are closed, one that runs stops at its
+// next step, and self-heal waits. Windows are reckoned by the hub's time.
+
+// now is the hub's time.
+func (e *Engine) now() time.Time { return e.Clock.Now().Add(e.Offset()) }
+
+// windowsOf reads the windows of a state. What cannot be read closes it.
+func windowsOf(state *linkv1.AppState) window.Set {
+	given := state.GetPolicy().GetWindows()
+	out := make([]window.Window, len(given))
+	for i, w := range given {
+		out[i] = window.Window{
+			Kind: w.GetKind(), Schedule: w.GetSchedule(), Duration: w.GetDuration(), TimeZone: w.GetTimeZone(), Description: w.GetDescription(),
+			ManualSync: w.GetManualSync(), SyncOverrun: w.GetSyncOverrun(), SelfHeal: w.GetSelfHeal(),
+		}
+	}
+	return window.New(out)
+}
+
+// turns holds when the windows of applications change next.
+type turns struct {
+	mu    sync.Mutex
+	times map[*app]time.Time
+}
+
+func (t *turns) set(a *app, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.times == nil {
+		t.times = map[*app]time.Time{}
+	}
+	t.times[a] = at
+}
+
+func (t *turns) forget(a *app) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.times, a)
+}
+
+// wait is how long it is to the first change, and at most most.
+func (t *turns) wait(now time.Time, most time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, at := range t.times {
+		most = min(most, at.Sub(now))
+	}
+	return max(most, time.Millisecond)
+}
+
+// due takes out the applications whose time has come.
+func (t *turns) due(now time.Time) []*app {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []*app
+	for a, at := range t.times {
+		if !at.After(now) {
+			out = append(out, a)
+			delete(t.times, a)
+		}
+	}
+	return out
+}
+
+// lookAnew is when windows are looked at again of which no change is in sight.
+const lookAnew = 24 * time.Hour
+
+// schedule notes when the application's windows change next. The caller holds mu.
+func (a *app) schedule() {
+	if a.windows.Empty() || a.closed {
+		a.e.turns.forget(a)
+		return
+	}
+	now := a.e.now()
+	at, ok := a.windows.Next(now)
+	if !ok {
+		at = now.Add(lookAnew)
+	}
+	a.e.turns.set(a, at)
+}
+
+// turn does what waited in applications whose windows have changed: it heals
+// what differs and begins what may begin.
+func (e *Engine) turn(ctx context.Context) {
+	for _, a := range e.turns.due(e.now()) {
+		a.mu.Lock()
+		if a.state != nil && !a.closed {
+			a.schedule()
+			a.rejudge(ctx, false)
+			a.start()
+			a.tell()
+		}
+		a.mu.Unlock()
+	}
+}
+
+// heals says whether live state may be brought back now. The caller holds mu.
+func (a *app) heals() bool {
+	return a.windows.Empty() || a.windows.Allows(window.Heal, a.e.now())
+}
+
+// unhealed says that live state is not brought back because of windows; empty
+// if nothing waits for them. The caller holds mu.
+func (a *app) unhealed() string {
+	if a.heals() {
+		return ""
+	}
+	for _, x := range a.objects {
+		if a.healable(x) {
+			return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+		}
+	}
+	return ""
+}
+
+// exempt says whether windows do not concern an operation: the deletion of
+// the application, and what changes nothing.
+func exempt(order *linkv1.Operation) bool {
+	return order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || order.GetOptions().GetDryRun()
+}
+
+// mayBegin says whether the operation that is next in line may begin or go on,
+// and tells people if not. The caller holds mu.
+func (a *app) mayBegin() bool {
+	if a.windows.Empty() || len(a.queue) > 1 { // the newest supersedes the others, which then end
+		return true
+	}
+	o, ok := a.e.Inventory.Operation(a.queue[0])
+	if !ok || !o.Open() || o.Terminated != "" || exempt(o.Order) {
+		return true
+	}
+	use, now := window.Of(o.Order.GetAutomated()), a.e.now()
+	if a.windows.Allows(use, now) || len(o.Progress) > 0 && a.windows.Continues(use, now) {
+		a.waits = ""
+		return true
+	}
+	if why := "waiting: " + a.windows.Why(use, now); a.waits != o.ID+why {
+		a.waits = o.ID + why
+		a.e.Reports.Operation(&linkv1.OperationReport{OperationId: o.ID, AppId: a.id, Phase: phaseRunning, Message: why})
+	}
+	return false
+}
+
+// gate waits before a step of an operation while windows do not let it go on.
+func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(string)) error {
+	if exempt(o.Order) {
+		return nil
+	}
+	use := window.Of(o.Order.GetAutomated())
+	return func(ctx context.Context, say func(string)) error {
+		for {
+			set, now := a.newest(), a.e.now()
+			if set.Continues(use, now) {
+				return nil
+			}
+			if next := a.successor(); next != "" {
+				return fault.New(fault.Conflict, "superseded by operation %s while it waited for its sync windows", next)
+			}
+			say("stopped between two steps: " + set.Why(use, now))
+			wait := windowPoll
+			if at, ok := set.Next(now); ok {
+				wait = min(wait, at.Sub(now))
+			}
+			if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// windowPoll is how soon an operation that waits between two steps sees that
+// its windows were changed, or that another one is to take its place.
+const windowPoll = time.Second
+
+// newest reads the windows of the newest state, which the application itself
+// takes up once its operation is over.
+func (a *app) newest() window.Set {
+	row, ok := a.e.Inventory.App(a.id)
+	if !ok {
+		return window.Set{} // the hub has it no more, and its operation is being ended
+	}
+	return windowsOf(row.State)
+}
+
+// successor is the newest operation in line; empty: there is none.
+func (a *app) successor() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.queue) == 0 {
+		return ""
+	}
+	return a.queue[len(a.queue)-1]
+}
+
+// extended moves the deadline of an operation by the time for which windows
+// made it wait, or make it wait yet.
+func (a *app) extended(o inventory.Operation, deadline time.Time) time.Time {
+	set := a.newest()
+	if set.Empty() || exempt(o.Order) || o.Order.GetCreatedUnixNano() == 0 {
+		return deadline
+	}
+	offset := a.e.Offset()
+	at, ok := set.Extend(window.Of(o.Order.GetAutomated()), time.Unix(0, o.Order.GetCreatedUnixNano()), deadline.Add(offset))
+	if !ok {
+		return a.e.Clock.Now().Add(longest)
+	}
+	return at.Add(-offset)
+}

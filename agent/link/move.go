@@ -1,0 +1,93 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+const (
+	mostDrain  = 10 * time.Minute // a hub that asks for more time gets this
+	moveWait   = 5 * time.Second  // longest pause between two tries to attach elsewhere
+	moveGreet  = 5 * time.Second  // for a greeting that is under way when the old session ends
+	lingerTime = 10 * time.Second // for calls of the hub that run on the old session
+)
+
+// reside keeps an attachment until it ends, or until the hub asked to attach
+// anew and that has gone well: then it gives the new attachment. The old one
+// ends after that, so the agent is never away.
+func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error) {
+	staying, leave := context.WithCancel(ctx)
+	defer leave()
+	serving, stop := context.WithCancel(ctx)
+	served, kept, moved := make(chan error, 1), make(chan error, 1), make(chan *attachment, 1)
+	go func() { served <- ended(c.ops.Attach(serving, a.session)) }()
+	go func() { kept <- c.keep(staying, a, served) }()
+	moving, stay := context.WithCancel(ctx)
+	defer stay()
+	go func() { moved <- c.move(moving, a) }()
+
+	var next *attachment
+	var err error
+	select {
+	case next = <-moved:
+		if next != nil {
+			leave()
+		}
+		err = <-kept
+	case err = <-kept:
+		next = c.last(a, moved, stay)
+	}
+	if next == nil {
+		stop()
+		return nil, err
+	}
+	c.cfg.Log.InfoContext(ctx, "attached anew, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
+	c.lingering.Go(func() {
+		_ = run.Sleep(serving, c.cfg.Clock, lingerTime)
+		stop()
+		a.session.Close(errMoved())
+	})
+	return next, nil
+}
+
+// last gives the attachment that is just being made when the old one ends:
+// the hub may have ended the old one because of it.
+func (c *Client) last(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
+	if !a.moving.Load() {
+		stay()
+		return <-moved
+	}
+	timer := time.AfterFunc(moveGreet, stay)
+	defer timer.Stop()
+	return <-moved
+}
+
+// move waits until the hub asks to attach anew, then for a moment of its own,
+// and attaches. It gives nothing if ctx ends before.
+func (c *Client) move(ctx context.Context, a *attachment) *attachment {
+	var within time.Duration
+	select {
+	case within = <-a.drain:
+	case <-ctx.Done():
+		return nil
+	}
+	pause := time.Duration(float64(min(within, mostDrain)) * c.random())
+	wait := run.Backoff{First: firstWait, Max: moveWait, Rand: c.cfg.Random}
+	for run.Sleep(ctx, c.cfg.Clock, pause) == nil {
+		a.moving.Store(true)
+		next, err := c.open(ctx)
+		if err == nil {
+			return next
+		}
+		a.moving.Store(false)
+		pause = max(wait.Next(), firstWait/5)
+		c.cfg.Log.DebugContext(ctx, "not attached anew yet", logkey.Error, err, logkey.Wait, pause)
+	}
+	return nil
+}
+
+func errMoved() error { return fault.New(fault.Offline, "the agent has attached anew") }

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+func (a *app) appDelete() *cobra.Command {
+	var yes, wait bool
+	var cascade, propagation, selector string
+	var w waiting
+	c := &cobra.Command{
+		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
+		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			params := client.DeleteApplicationParams{}
+			if cascade != "" {
+				v, err := strconv.ParseBool(cascade)
+				if err != nil {
+					return usageError{fmt.Errorf("--cascade is true or false, not %q", cascade)}
+				}
+				params.Cascade = &v
+			}
+			switch p := client.Propagation(propagation); propagation {
+			case "":
+			case "foreground", "background", "orphan":
+				params.Propagation = &p
+			default:
+				return usageError{fmt.Errorf("--propagation-policy is foreground, background or orphan, not %q", propagation)}
+			}
+			if (len(names) == 0) == (selector == "") {
+				return usageError{errors.New("give the names of applications, or --selector")}
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			if selector != "" {
+				if names, err = a.selected(cmd, api, selector); err != nil {
+					return err
+				}
+			}
+			return a.deleteAll(cmd, api, names, params, yes, wait, w)
+		},
+	}
+	c.Flags().StringVar(&cascade, "cascade", "", "true: its objects go too; false: they stay (default: as its finalizer says)")
+	c.Flags().StringVarP(&propagation, "propagation-policy", "p", "", "how what the objects own goes: foreground, background or orphan")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "delete all that match this label selector")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&wait, "wait", true, "wait until they are gone")
+	w.flags(c.Flags())
+	return c
+}
+
+// selected gives the names of the applications that a label selector matches.
+func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
+	params := client.ListApplicationsParams{Labels: &selector, Limit: ref(500)}
+	var names []string
+	for {
+		page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range page.Items {
+			names = append(names, qualified(x.Metadata))
+		}
+		if deref(page.Metadata.Continue) == "" {
+			break
+		}
+		params.Cursor = page.Metadata.Continue
+	}
+	if len(names) == 0 {
+		return nil, usageError{fmt.Errorf("no application matches %q", selector)}
+	}
+	return names, nil
+}
+
+// deleteAll begins all deletions, and then waits for them.
+func (a *app) deleteAll(cmd *cobra.Command, api *client.Client, names []string, params client.DeleteApplicationParams, yes, wait bool, w waiting) error {
+	question := "Delete application " + names[0] + "?"
+	if len(names) > 1 {
+		question = fmt.Sprintf("Delete these %d applications: %s?", len(names), strings.Join(names, ", "))
+	}
+	if err := a.confirm(yes, question); err != nil {
+		return err
+	}
+	for _, n := range names {
+		namespace, name := appName(n)
+		if _, err := read(api.DeleteApplication(cmd.Context(), namespace, name, &params)); err != nil {
+			return err
+		}
+	}
+	if !wait {
+		return nil
+	}
+	for _, n := range names {
+		namespace, name := appName(n)
+		if err := a.awaitGone(cmd.Context(), api, namespace, name, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) appConfirm() *cobra.Command {
+	var yes bool
+	var reason string
+	c := a.one("confirm-deletion NAME", "Approve what the operation in progress deletes", "  capstan app confirm-deletion shop\n  capstan app confirm-deletion shop --yes --reason 'ticket 42'",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			if err := a.confirm(yes, "Approve what the operation of "+name+" deletes?"); err != nil {
+				return err
+			}
+			_, err := read(api.ApproveOperation(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+			return err
+		})
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().StringVar(&reason, "reason", "", "kept in the audit log")
+	return c
+}
+
+func (a *app) appAbandon() *cobra.Command {
+	var yes bool
+	var reason string
+	c := a.one("abandon NAME", "Forget an application whose cluster is gone, and list what it leaves behind", "  capstan app abandon shop\n  capstan app abandon shop --yes --reason 'cluster lost'",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			if err := a.confirm(yes, "Forget application "+name+" and leave its objects where they are?"); err != nil {
+				return err
+			}
+			out, raw, err := call[struct {
+				LeftBehind []client.ResourceSelector `json:"leftBehind"`
+			}](api.AbandonApplication(cmd.Context(), namespace, name, client.Reason{Reason: ref(reason)}))
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"LEFT BEHIND", "NAMESPACE", "NAME"}}
+			for _, o := range out.LeftBehind {
+				t.rows = append(t.rows, []string{o.Kind, dash(deref(o.Namespace)), o.Name})
+				t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
+			}
+			return a.print(raw, t)
+		})
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().StringVar(&reason, "reason", "", "kept in the audit log")
+	return c
+}
+
+func (a *app) appDeleteResource() *cobra.Command {
+	var yes, force, orphan bool
+	var group, version, kind, resourceNamespace, resource string
+	c := a.one("delete-resource NAME", "Delete one live object of an application",
+		"  capstan app delete-resource shop --kind Pod --resource-name web-1\n  capstan app delete-resource shop --group apps --kind Deployment --resource-name web --orphan",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			if kind == "" || resource == "" {
+				return usageError{errors.New("--kind and --resource-name say which object is meant")}
+			}
+			tree, _, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			if err != nil {
+				return err
+			}
+			found, err := pickNode(tree, group, kind, resourceNamespace, resource)
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Delete "+kind+" "+resource+"?"); err != nil {
+				return err
+			}
+			body := client.DeleteResource{Group: ref(found.Group), Version: first(version, found.Version), Kind: found.Kind, Namespace: found.Namespace, Name: found.Name}
+			if force {
+				body.Force = &force
+			}
+			if orphan {
+				p := client.Propagation("orphan")
+				body.Propagation = &p
+			}
+			_, err = read(api.DeleteLiveResource(cmd.Context(), namespace, name, body))
+			return err
+		})
+	f := c.Flags()
+	f.StringVar(&group, "group", "", "of the object; empty: any")
+	f.StringVar(&version, "version", "", "of its API; empty: as it was seen")
+	f.StringVar(&kind, "kind", "", "of the object")
+	f.StringVar(&resourceNamespace, "resource-namespace", "", "of the object; empty: any")
+	f.StringVar(&resource, "resource-name", "", "of the object")
+	f.BoolVar(&force, "force", false, "give it no time to end")
+	f.BoolVar(&orphan, "orphan", false, "leave what it owns")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+// pickNode finds the one object of a tree that is meant.
+func pickNode(tree client.Tree, group, kind, namespace, name string) (client.Node, error) {
+	var found []client.Node
+	for _, n := range tree.Nodes {
+		if n.Kind == kind && n.Name == name && (group == "" || n.Group == group) && (namespace == "" || deref(n.Namespace) == namespace) {
+			found = append(found, n)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return client.Node{}, usageError{fmt.Errorf("the application has no %s %s", kind, name)}
+	case 1:
+		return found[0], nil
+	}
+	return client.Node{}, usageError{fmt.Errorf("%d objects are called %s %s; add --group or --resource-namespace", len(found), kind, name)}
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+func (a *app) appHistory() *cobra.Command {
+	limit := 0
+	c := a.one("history NAME", "List what was deployed, newest first", "  capstan app history shop\n  capstan app history shop --limit 10 -o json",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			all, err := history(cmd.Context(), api, namespace, name, limit)
+			if err != nil {
+				return err
+			}
+			raw, err := json.Marshal(map[string]any{"items": all})
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"ID", "REVISION", "DEPLOYED", "BY", "REASON"}}
+			for _, e := range all {
+				by := deref(deref(e.InitiatedBy).Username)
+				if deref(deref(e.InitiatedBy).Automated) {
+					by = "automation"
+				}
+				t.rows = append(t.rows, []string{strconv.FormatInt(e.Id, 10), short(e.Revision), ago(&e.DeployedAt), dash(by), dash(deref(e.Reason))})
+				t.name = append(t.name, strconv.FormatInt(e.Id, 10))
+			}
+			return a.print(raw, t)
+		})
+	c.Flags().IntVar(&limit, "limit", 0, "at most so many (default: all)")
+	return c
+}
+
+// history reads the newest entries page by page; limit 0 means all.
+func history(ctx context.Context, api *client.Client, namespace, name string, limit int) ([]client.HistoryEntry, error) {
+	const most = 500
+	all := []client.HistoryEntry{}
+	params := client.GetHistoryParams{}
+	for {
+		size := most
+		if limit > 0 {
+			size = min(most, limit-len(all))
+		}
+		params.Limit = &size
+		page, _, err := call[struct {
+			Items []client.HistoryEntry `json:"items"`
+		}](api.GetHistory(ctx, namespace, name, &params))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if len(page.Items) < size || len(all) == limit {
+			return all, nil
+		}
+		params.Before = &page.Items[len(page.Items)-1].Id
+	}
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+// fillSync adds to a request what flags say in a form of their own.
+func fillSync(req *client.SyncRequest, infos []string, local, strategy string) error {
+	var list []client.Info
+	for _, text := range infos {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return usageError{fmt.Errorf("--info %q is not name=value", text)}
+		}
+		list = append(list, client.Info{Name: name, Value: value})
+	}
+	if len(list) > 0 {
+		req.Infos = &list
+	}
+	switch strategy {
+	case "":
+	case "apply":
+		on := true
+		req.SkipHooks = &on
+	case "hook":
+	default:
+		return usageError{fmt.Errorf("--strategy is apply or hook, not %q", strategy)}
+	}
+	if local == "" {
+		return nil
+	}
+	manifests, err := localManifests(local)
+	if err != nil {
+		return err
+	}
+	req.Manifests = &manifests
+	return nil
+}
+
+// fillRetry adds the retry block.
+func fillRetry(req *client.SyncRequest, limit int64, duration, most string, refresh bool) error {
+	block := map[string]any{}
+	if limit != 0 {
+		block["limit"] = limit
+	}
+	if refresh {
+		block["refresh"] = true
+	}
+	backoff := map[string]any{}
+	if duration != "" {
+		backoff["duration"] = duration
+	}
+	if most != "" {
+		backoff["maxDuration"] = most
+	}
+	if len(backoff) > 0 {
+		block["backoff"] = backoff
+	}
+	text, err := json.Marshal(map[string]any{"retry": block})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, req)
+}
+
+// mostLocal bounds what is read of a directory.
+const mostLocal = 5000
+
+// localManifests reads a file, or the YAML and JSON files of a directory in
+// order of their names. Nothing is rendered: charts and overlays are not.
+func localManifests(place string) ([]string, error) {
+	info, err := os.Stat(place)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--local %s: %w", place, err)}
+	}
+	files := []string{place}
+	if info.IsDir() {
+		files = nil
+		err = filepath.WalkDir(place, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+				files = append(files, path)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", place, err)
+	}
+	if len(files) == 0 || len(files) > mostLocal {
+		return nil, usageError{fmt.Errorf("--local %s holds %d manifest files; 1 to %d are taken", place, len(files), mostLocal)}
+	}
+	slices.Sort(files)
+	var out []string
+	for _, f := range files {
+		if base := filepath.Base(f); slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Chart.yaml"}, base) {
+			return nil, usageError{errors.New("--local takes plain manifests; render " + f + " first, and give the result")}
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f, err)
+		}
+		out = append(out, string(text))
+	}
+	return out, nil
+}
+
+// preview shows what a sync would change, and asks. done says that there is
+// nothing to do.
+func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name string, yes bool) (done bool, err error) {
+	d, _, err := call[struct {
+		Items []client.ObjectDiff `json:"items"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, nil))
+	if err != nil {
+		return false, err
+	}
+	if len(d.Items) == 0 {
+		fmt.Fprintln(a.streams.Out, "Nothing differs.")
+		return true, nil
+	}
+	for _, o := range d.Items {
+		if err := a.showDiff(o); err != nil {
+			return false, err
+		}
+	}
+	return false, a.confirm(yes, "Apply these changes?")
+}
+
+// selectors reads "group:kind:namespace/name".
+func selectors(given []string) (*[]client.ResourceSelector, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	var out []client.ResourceSelector
+	for _, s := range given {
+		s, exclude := strings.CutPrefix(s, "!")
+		parts := strings.SplitN(s, ":", 3)
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, with an empty group for core kinds", s)}
+		}
+		sel := client.ResourceSelector{Group: ref(parts[0]), Kind: parts[1], Name: parts[2]}
+		if ns, n, ok := strings.Cut(parts[2], "/"); ok {
+			if ns == "" || n == "" {
+				return nil, usageError{fmt.Errorf("%q is no object; write group:kind:namespace/name, or group:kind:name", s)}
+			}
+			sel.Namespace, sel.Name = ref(ns), n
+		}
+		if exclude {
+			sel.Exclude = &exclude
+		}
+		out = append(out, sel)
+	}
+	return &out, nil
+}

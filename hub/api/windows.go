@@ -1,0 +1,53 @@
+package api
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/window"
+)
+
+// GetApplicationWindows answers how the sync windows of an application stand.
+func (s *Server) GetApplicationWindows(ctx context.Context, r gen.GetApplicationWindowsRequestObject) (gen.GetApplicationWindowsResponseObject, error) {
+	w, err := s.Catalog.Windows(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetApplicationWindows200JSONResponse{
+		CanSync: w.CanSync, ActiveWindows: collect(activeOnly(w.Assigned), presentWindow), AssignedWindows: collect(w.Assigned, presentWindow),
+		Automated: presentDoor(w.Auto), Manual: presentDoor(w.Manual), SelfHeal: presentDoor(w.Heal), At: w.At.UTC(),
+	}, nil
+}
+
+// GetProjectWindows answers how the sync windows of a project stand.
+func (s *Server) GetProjectWindows(ctx context.Context, r gen.GetProjectWindowsRequestObject) (gen.GetProjectWindowsResponseObject, error) {
+	all, err := s.Catalog.ProjectWindows(ctx, callerOf(ctx), r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetProjectWindows200JSONResponse{Windows: collect(activeOnly(all), presentWindow), All: collect(all, presentWindow)}, nil
+}
+
+func activeOnly(in []window.State) []window.State {
+	var out []window.State
+	for _, w := range in {
+		if w.Active {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func presentWindow(w window.State) gen.SyncWindow {
+	return gen.SyncWindow{
+		Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
+		Applications: w.Applications, Namespaces: w.Namespaces, Clusters: w.Clusters,
+		ManualSync: w.ManualSync, AndOperator: w.AndOperator, SyncOverrun: w.SyncOverrun, SelfHeal: w.SelfHeal,
+		Active: w.Active, Opens: at(w.Opens), Closes: at(w.Closes), Error: w.Error,
+	}
+}
+
+func presentDoor(d catalog.Door) gen.WindowDoor {
+	return gen.WindowDoor{Open: d.Open, Why: d.Why, Turns: at(d.Turns)}
+}

@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// ReadLocal reads the manifests of a request, each text a stream of objects.
+func ReadLocal(texts []string) (*hub.Local, error) {
+	out := &hub.Local{}
+	for i, text := range texts {
+		objects, err := manifest.Parse(fmt.Sprintf("manifest %d", i+1), []byte(text), manifest.Limits{})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if err := addLocal(out, o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(out.Objects) == 0 {
+		return nil, fault.With(fault.New(fault.Invalid, "the manifests hold no object"), "", "give at least one")
+	}
+	return out, nil
+}
+
+// addLocal takes one object in, in the form in which a renderer would give it.
+func addLocal(l *hub.Local, o *manifest.Object) error {
+	if err := manifest.Normalize(o); err != nil {
+		return err
+	}
+	key := manifest.KeyOf(o)
+	if key.Name == "" && o.GetGenerateName() == "" {
+		return fault.With(fault.New(fault.Invalid, "a %s has neither metadata.name nor metadata.generateName", key.Kind), "", "name it")
+	}
+	if key.Name == "" {
+		key.Name = o.GetGenerateName()
+	}
+	wave, err := manifest.Wave(o)
+	if err != nil {
+		return err
+	}
+	hooks, err := manifest.Hooks(o)
+	if err != nil {
+		return err
+	}
+	if o.GetName() == "" && len(hooks) == 0 {
+		return fault.With(fault.New(fault.Invalid, "%s has generateName and no name, which only a hook may have", key.Describe()), "",
+			"give it metadata.name, or make it a hook")
+	}
+	text, err := manifest.Canonical(o)
+	if err != nil {
+		return err
+	}
+	l.Objects = append(l.Objects, hub.ObjectRef{
+		Group: key.Group, Version: manifest.Version(o), Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
+		Wave: wave, Hook: strings.Join(hooks, ","),
+	})
+	l.Bodies = append(l.Bodies, text)
+	return nil
+}
+
+// DeleteLive judges whether one live object of an application may be deleted
+// (DEL-07), records that it is, and gives the cluster whose agent does it. The
+// right is fine-grained: delete/group/kind/namespace/name.
+func (c *Catalog) DeleteLive(ctx context.Context, by hub.Caller, namespace, name string, o hub.ObjectRef, how hub.ObjectDeletion) (View, error) {
+	var v View
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		action := strings.Join([]string{access.Delete, o.Group, o.Kind, o.Namespace, o.Name}, "/")
+		a, err := w.forWrite(ctx, namespace, name, action)
+		if err != nil {
+			return err
+		}
+		views, err := w.views(ctx, []hub.Application{a})
+		if err != nil {
+			return err
+		}
+		if v = views[0]; v.On == nil {
+			return fault.With(fault.New(fault.Conflict, "its destination stands for no cluster"), "application "+title(namespace, name), "its conditions say why")
+		}
+		if err := w.inTree(ctx, a, o); err != nil {
+			return err
+		}
+		w.note(action, access.Applications, objectOf(a), "", nil, how)
+		return nil
+	})
+	return v, err
+}

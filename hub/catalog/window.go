@@ -1,0 +1,120 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/window"
+)
+
+// maxWindows bounds what is reckoned for each application of a project.
+const maxWindows = 100
+
+// checkWindows validates the sync windows of a project (WIN-01, WIN-12).
+func checkWindows(spec hub.ProjectSpec) error {
+	if n := len(spec.SyncWindows); n > maxWindows {
+		return fault.New(fault.Exceeded, "spec.syncWindows has %d windows, and may have %d", n, maxWindows)
+	}
+	for i, w := range spec.SyncWindows {
+		where := fmt.Sprintf("spec.syncWindows[%d]", i)
+		if err := w.Validate(); err != nil {
+			return prefix(err, where)
+		}
+		same := func(o window.Window) bool { return reflect.DeepEqual(o, w) }
+		if first := slices.IndexFunc(spec.SyncWindows, same); first != i {
+			return fault.With(fault.New(fault.Invalid, "%s is the same as spec.syncWindows[%d]", where, first), "", "remove one of them")
+		}
+	}
+	return nil
+}
+
+func windowWarnings(spec hub.ProjectSpec) []string {
+	var out []string
+	for i, w := range spec.SyncWindows {
+		for _, text := range w.Warnings() {
+			out = append(out, fmt.Sprintf("spec.syncWindows[%d]: %s", i, text))
+		}
+	}
+	return out
+}
+
+// A WindowState is how the sync windows of an application stand at a moment.
+type WindowState struct {
+	At       time.Time
+	Assigned []window.State // those that concern the application
+	CanSync  bool           // a person may
+	Auto     Door
+	Manual   Door
+	Heal     Door
+}
+
+// A Door is whether one use is allowed, why not, and when that changes.
+type Door struct {
+	Open  bool
+	Why   string     // it is closed
+	Turns *time.Time // when that changes; nil: not in sight
+}
+
+// Windows tells how the sync windows of an application stand (WIN-10).
+func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name string) (WindowState, error) {
+	var out WindowState
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		a, err := r.visible(ctx, namespace, name)
+		if err != nil {
+			return err
+		}
+		spec, err := hub.DecodeSpec(a.Spec)
+		if err != nil {
+			return err
+		}
+		p, err := r.Tx.Project(ctx, a.Project)
+		if fault.KindOf(err) == fault.Missing {
+			p, err = hub.Project{Spec: []byte("{}")}, nil // its condition says so
+		}
+		if err != nil {
+			return err
+		}
+		project, err := hub.DecodeProject(p.Spec)
+		if err != nil {
+			return err
+		}
+		out = windowState(project.WindowsOf(a.Name, spec.Destination), time.Now())
+		return nil
+	})
+	return out, err
+}
+
+func windowState(windows []window.Window, now time.Time) WindowState {
+	set := window.New(windows)
+	out := WindowState{At: now, Assigned: window.States(windows, now)}
+	out.Auto, out.Manual, out.Heal = doorOf(set, window.Automated, now), doorOf(set, window.Manual, now), doorOf(set, window.Heal, now)
+	out.CanSync = out.Manual.Open
+	return out
+}
+
+func doorOf(set window.Set, u window.Use, now time.Time) Door {
+	d := Door{Open: set.Allows(u, now), Why: set.Why(u, now)}
+	if at, ok := set.Turn(u, now); ok {
+		d.Turns = &at
+	}
+	return d
+}
+
+// ProjectWindows gives the state of all sync windows of a project, in their
+// order.
+func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string) ([]window.State, error) {
+	p, err := c.Project(ctx, by, name)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := hub.DecodeProject(p.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return window.States(spec.SyncWindows, time.Now()), nil
+}

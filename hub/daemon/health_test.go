@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/telemetry"
+)
+
+func TestStopping(t *testing.T) {
+	t.Run("FT-H2 a replica that stops says so to probes and sends clients elsewhere", func(t *testing.T) {
+		p := &parts{health: telemetry.NewHealth()}
+		p.health.Ready("replica", p.wanted)
+		if err := p.health.Readiness(t.Context()); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		p.stopping.Store(true)
+		if err := p.health.Readiness(t.Context()); err == nil || !strings.Contains(err.Error(), "about to stop") {
+			t.Errorf("ready: %v", err)
+		}
+		w := httptest.NewRecorder()
+		p.leaving(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/me", nil))
+		if w.Header().Get("Connection") != "close" {
+			t.Error("the connection is kept")
+		}
+	})
+}
+
+func TestSharedWork(t *testing.T) {
+	t.Parallel()
+	db := storetest.Open(t)
+	tenant := storetest.Tenant(t, db, "acme")
+	t.Run("INV-4 a lease lasts as long as the work, and ends with the replica", func(t *testing.T) {
+		key := string(hub.NewID[hub.OperationID]())
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			return tx.Enqueue(ctx, hub.WorkRetry, key, time.Now(), false)
+		})
+		q, other := newQueue(db.System(), "a"), newQueue(db.System(), "b")
+		q.leases.lease = 300 * time.Millisecond
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = q.leases.keep(ctx, db.System(), slog.New(slog.DiscardHandler))
+		}()
+		items, err := q.Claim(ctx, hub.WorkRetry, 1)
+		if err != nil || len(items) != 1 {
+			t.Fatal(items, err)
+		}
+		brief, cancel := context.WithTimeout(ctx, time.Second) // three leases
+		defer cancel()
+		if got, _ := other.Claim(brief, hub.WorkRetry, 1); len(got) != 0 {
+			t.Errorf("another replica was given %v", got)
+		}
+		stop()
+		<-ended
+		got, err := other.Claim(t.Context(), hub.WorkRetry, 1)
+		if err != nil || len(got) != 1 || got[0].Key != key {
+			t.Errorf("after it ended: %v, %v", got, err)
+		}
+	})
+	t.Run("FT-H2 a replica that stops claims nothing", func(t *testing.T) {
+		q := newQueue(db.System(), "a")
+		q.closed = func() bool { return true }
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			return tx.Enqueue(ctx, hub.WorkOutcome, string(hub.NewID[hub.OperationID]()), time.Now(), false)
+		})
+		if got, err := q.claim(t.Context(), hub.WorkOutcome, 1, nil); len(got) != 0 || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	t.Run("replicas share out repositories", func(t *testing.T) {
+		one, two := newQueue(db.System(), "one"), newQueue(db.System(), "two")
+		one.among = func() []string { return []string{"one", "two"} }
+		two.among = one.among
+		for range 20 {
+			if err := db.System().Enqueue(t.Context(), hub.WorkFetch, tenant, string(hub.NewID[hub.RepositoryID]()), time.Now(), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := one.claim(t.Context(), hub.WorkFetch, 100, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := two.claim(t.Context(), hub.WorkFetch, 100, nil)
+		if err != nil || len(a)+len(b) != 20 || len(a) == 0 || len(b) == 0 {
+			t.Errorf("%d and %d of 20, %v", len(a), len(b), err)
+		}
+	})
+}

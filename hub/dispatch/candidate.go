@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/shared/window"
+)
+
+// candidate decides about one rendered application.
+func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
+	app, there := c.apps[r.Application]
+	if !there || app.DeletingAt != nil {
+		return nil
+	}
+	if r.Operation != "" {
+		return c.awaited(ctx, app, r)
+	}
+	if app.Generation != r.Generation {
+		// Somebody changed it while it was rendered: look at it anew.
+		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
+	}
+	spec, err := hub.DecodeSpec(app.Spec)
+	if err != nil {
+		return err
+	}
+	candidate := c.snaps[r.Snapshot.ID]
+	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
+	s := plan.Situation{
+		Application: app, Spec: spec, Candidate: candidate,
+		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
+		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
+	}
+	if op, ok := c.open[app.ID]; ok {
+		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
+	}
+	if op, ok := c.newest[app.ID]; ok && (op.Phase == hub.Failed || op.Phase == hub.Errored) {
+		s.Failed = &op
+	}
+	if err := c.moveAway(ctx, app); err != nil {
+		return err
+	}
+	if s.Changed && s.Failed != nil && s.Failed.RetryAt != nil {
+		// Its time was set under other windows.
+		if err := c.tx.Enqueue(ctx, WorkRetry, string(s.Failed.ID), c.now, false); err != nil {
+			return err
+		}
+	}
+	d := plan.Next(s)
+	if d.Again != nil {
+		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), *d.Again, false); err != nil {
+			return err
+		}
+	}
+	if d.Supersede {
+		// The agent ends it when it hears of the newer one.
+		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
+			return err
+		}
+	}
+	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
+		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
+	if d.Target != candidate.ID {
+		// A pin keeps the target: the candidate's commit is not what it is.
+		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
+			return err
+		}
+		kept := c.snaps[d.Target]
+		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
+	}
+	return c.move(ctx, m)
+}
+
+// moveAway makes clusters that an application no longer goes to forget it;
+// its objects there stay. Only a change of its spec can have moved it.
+func (c *change) moveAway(ctx context.Context, app hub.Application) error {
+	if app.Status.PlannedGeneration == app.Generation || app.Status.PlannedGeneration == 0 {
+		return nil
+	}
+	held, err := c.tx.DesiredClusters(ctx, app.ID)
+	if err != nil {
+		return err
+	}
+	for _, cluster := range held {
+		if cluster != app.Cluster {
+			c.leave(app.ID, cluster)
+		}
+	}
+	return nil
+}
+
+// windows are the sync windows that concern an application.
+func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) window.Set {
+	return window.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
+}
+
+func hasHooks(s hub.Snapshot) bool {
+	return slices.ContainsFunc(s.Objects, func(o hub.ObjectRef) bool { return o.Hook != "" })
+}

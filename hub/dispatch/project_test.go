@@ -1,0 +1,125 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/store"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// windows gives the project an allow window for the application that is not
+// open for months, or takes it away.
+func (w *world) windows(closed bool) {
+	w.t.Helper()
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		p, err := tx.Project(ctx, "default")
+		if err != nil {
+			return err
+		}
+		var spec map[string]any
+		if err := json.Unmarshal(p.Spec, &spec); err != nil {
+			return err
+		}
+		delete(spec, "syncWindows")
+		if closed {
+			month := time.Now().UTC().AddDate(0, 6, 0).Month()
+			spec["syncWindows"] = []map[string]any{{
+				"kind": "allow", "schedule": "0 0 1 " + month.String()[:3] + " *", "duration": "1h", "applications": []string{"shop"},
+			}}
+		}
+		if p.Spec, err = json.Marshal(spec); err != nil {
+			return err
+		}
+		_, err = tx.UpdateProject(ctx, p, 0)
+		return err
+	})
+}
+
+// seq is the number of the newest row.
+func (w *world) seq() int64 {
+	w.t.Helper()
+	var head hub.LogHead
+	w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
+		_, head, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 1)
+		return err
+	})
+	return head.Seq
+}
+
+func TestProjectIsChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	t.Run("WIN-09 the cluster is told without a new commit, and once", func(t *testing.T) {
+		seq, generation := w.seq(), w.reload().Generation
+		w.windows(true)
+		for range 2 {
+			w.again("r1", w.app.Status.Target)
+		}
+		if got := w.state().GetPolicy().GetWindows(); len(got) != 1 || w.seq() != seq+1 || w.app.Generation != generation+1 {
+			t.Errorf("windows %v, row %d after %d, generation %d after %d", got, w.seq(), seq, w.app.Generation, generation)
+		}
+		if w.app.Status.PlannedProject != 2 {
+			t.Errorf("planned for version %d of the project", w.app.Status.PlannedProject)
+		}
+	})
+	t.Run("AUTO-04 a failed target is tried again once after a change of the project", func(t *testing.T) {
+		w.windows(false)
+		w.render("r2", "a")
+		w.end(hub.Failed, "not permitted")
+		first := w.newest()
+		w.again("r2", w.app.Status.Target)
+		if w.newest().ID != first.ID {
+			t.Fatal("it was tried again without a change")
+		}
+		w.windows(false) // a write all the same
+		w.again("r2", w.app.Status.Target)
+		second := w.newest()
+		if second.ID == first.ID {
+			t.Fatal("it was not tried again")
+		}
+		w.end(hub.Failed, "not permitted")
+		w.again("r2", w.app.Status.Target)
+		if w.newest().ID != second.ID {
+			t.Error("it was tried twice for one change")
+		}
+	})
+	t.Run("AUTO-04 ... and after a change of the cluster", func(t *testing.T) {
+		first := w.newest()
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.cluster.ID)
+			if err != nil {
+				return err
+			}
+			_, err = tx.UpdateCluster(ctx, c, 0)
+			return err
+		})
+		w.again("r2", w.app.Status.Target)
+		if w.newest().ID == first.ID {
+			t.Error("it was not tried again")
+		}
+		w.end(hub.Succeeded, "")
+	})
+	t.Run("DEL-02 WIN-09 windows hold up no deletion, nor its next try", func(t *testing.T) {
+		w.windows(true)
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+			return err
+		})
+		w.end(hub.Failed, "refused")
+		first := w.newest()
+		if first.RetryAt == nil || time.Until(*first.RetryAt) > time.Minute {
+			t.Fatalf("the next try is at %v", first.RetryAt)
+		}
+		w.retry(first.ID)
+		if o := w.order(); o.GetAttempt() != 1 || o.GetKind() != linkv1.OperationKind_OPERATION_KIND_DELETE {
+			t.Errorf("order %v", o)
+		}
+	})
+}

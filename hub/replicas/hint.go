@@ -1,0 +1,152 @@
+package replicas
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	replicav1 "github.com/capstan-cd/capstan/proto/replica/v1"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// A Hint is what one replica tells another.
+type Hint struct {
+	Clusters []hub.ClusterID // their desired logs have grown
+	Tenants  []hub.TenantID  // their feeds have grown
+	Work     []string        // kinds of work that are due
+	Revoked  bool            // the revocations have changed
+}
+
+const (
+	settle   = 5 * time.Millisecond // so that a burst goes as one
+	hintTime = 2 * time.Second
+	mostKept = 10_000 // of each sort in a hint; what is over is lost
+)
+
+// Wake tells the replica that holds a cluster's agent, or all if none is
+// known to, that the cluster's desired log has grown.
+func (r *Replicas) Wake(cluster hub.ClusterID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.others[r.places[cluster].Replica]; o != nil {
+		o.tell(func(b *outbox) { note(&b.clusters, cluster) })
+		return
+	}
+	r.tell(func(b *outbox) { note(&b.clusters, cluster) })
+}
+
+// Changed tells all replicas that a tenant's feed has grown.
+func (r *Replicas) Changed(tenant hub.TenantID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell(func(b *outbox) { note(&b.tenants, tenant) })
+}
+
+// Due tells all replicas that work of a kind is due.
+func (r *Replicas) Due(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell(func(b *outbox) { note(&b.work, kind) })
+}
+
+// Revoked tells all replicas that the revocations have changed.
+func (r *Replicas) Revoked() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell(func(b *outbox) { b.revoked = true })
+}
+
+func (r *Replicas) tell(put func(*outbox)) {
+	for _, o := range r.others {
+		o.tell(put)
+	}
+}
+
+func (o *other) tell(put func(*outbox)) {
+	if o.box == nil {
+		return
+	}
+	o.box.mu.Lock()
+	put(o.box)
+	o.box.mu.Unlock()
+	select {
+	case o.box.ready <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// An outbox gathers what one replica is to be told, each thing once.
+type outbox struct {
+	ready chan struct{} // capacity 1
+	ended chan struct{}
+
+	mu       sync.Mutex
+	clusters map[hub.ClusterID]bool
+	tenants  map[hub.TenantID]bool
+	work     map[string]bool
+	revoked  bool
+}
+
+func newOutbox() *outbox {
+	return &outbox{ready: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+func note[K comparable](set *map[K]bool, key K) {
+	if *set == nil {
+		*set = map[K]bool{}
+	}
+	if len(*set) < mostKept {
+		(*set)[key] = true
+	}
+}
+
+// run sends until ctx ends. What cannot be sent is dropped.
+func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInterface) {
+	defer close(b.ended)
+	client := replicav1.NewReplicaClient(to)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.ready:
+		}
+		if run.Sleep(ctx, clock, settle) != nil {
+			return
+		}
+		req, some := b.take()
+		if !some {
+			continue
+		}
+		limit, cancel := context.WithTimeout(ctx, hintTime)
+		_, err := client.Hint(limit, req)
+		cancel()
+		if err != nil && run.Sleep(ctx, clock, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// take gives what has gathered, if anything has.
+func (b *outbox) take() (req *replicav1.HintRequest, some bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	req = &replicav1.HintRequest{
+		Clusters: texts(b.clusters), Tenants: texts(b.tenants), Work: texts(b.work), Revoked: b.revoked,
+	}
+	some = b.revoked || len(b.clusters)+len(b.tenants)+len(b.work) > 0
+	b.clusters, b.tenants, b.work, b.revoked = nil, nil, nil, false
+	return req, some
+}
+
+func texts[K ~string](set map[K]bool) []string {
+	out := make([]string, 0, len(set))
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, string(k))
+	}
+	return out
+}

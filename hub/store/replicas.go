@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// defaultAttachment is how long an attachment counts that nobody renews.
+const defaultAttachment = 30 * time.Second
+
+const (
+	beatReplica = `
+		INSERT INTO directory.replica (id, name, address, draining, until) VALUES ($1, $2, $3, $4, now() + $5::interval)
+		ON CONFLICT (id) DO UPDATE SET draining = excluded.draining, seen_at = now(), until = excluded.until`
+	selectReplicas = `SELECT id, name, address, draining FROM directory.replica WHERE until > now() ORDER BY id`
+	forgetFormer   = `DELETE FROM directory.replica WHERE name = $1 AND id <> $2 RETURNING id`
+	dropReplica    = `DELETE FROM directory.replica WHERE id = $1`
+	buryReplicas   = `
+		DELETE FROM directory.replica WHERE id IN (SELECT r.id FROM directory.replica r WHERE r.until <= now() FOR UPDATE SKIP LOCKED)
+		RETURNING id`
+	// What they had leased is free at once. If one of them only slept, it
+	// finds its leases lost when it writes.
+	freeWork = `UPDATE work.item SET ready = least(ready, now()) WHERE owner = ANY ($1::text[]) AND token IS NOT NULL`
+
+	// Attachments are renewed, and presence is noted, in one statement for
+	// all tenants. Those that are not found any more are given back.
+	seenAgents = `
+		WITH u AS MATERIALIZED (
+			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[])
+			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader)
+			ORDER BY tenant_id, cluster_id
+		), held AS (
+			UPDATE directory.agent_attachment a
+			SET    seen_at = now(), until = now() + a.life
+			FROM   u
+			WHERE  a.tenant_id = u.tenant_id AND a.cluster_id = u.cluster_id AND a.session_id = u.session_id
+			RETURNING a.session_id
+		), noted AS (
+			UPDATE directory.presence p
+			SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, lag_ms = u.lag, leader = u.leader
+			FROM   u
+			WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id
+		)
+		SELECT u.session_id FROM u WHERE NOT EXISTS (SELECT FROM held h WHERE h.session_id = u.session_id)`
+	selectAttachment = `
+		SELECT tenant_id, cluster_id, replica, CASE WHEN until > now() THEN coalesce(session_id, '') ELSE '' END, fence
+		FROM   directory.agent_attachment
+		WHERE  tenant_id = $1 AND cluster_id = $2 AND lane = 'control'`
+	selectAttachments = `
+		SELECT tenant_id, cluster_id, replica, coalesce(session_id, ''), fence
+		FROM   directory.agent_attachment
+		WHERE  lane = 'control' AND fence > $1
+		ORDER  BY fence`
+)
+
+// Beat says that a replica is alive for another while, and gives all that
+// are, itself among them. What replicas had leased that are silent for too
+// long becomes free.
+func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([]hub.Replica, error) {
+	var out []hub.Replica
+	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "note that the replica lives", beatReplica, r.ID, r.Name, r.Address, r.Draining, life); err != nil {
+			return err
+		}
+		dead, err := list(ctx, tx, "replicas that are gone", pgx.RowTo[string], buryReplicas)
+		if err != nil {
+			return err
+		}
+		if len(dead) > 0 {
+			s.db.log.WarnContext(ctx, "replicas are gone; their work is free", "replicas", dead)
+			if _, err := exec(ctx, tx, "free the work of replicas that are gone", freeWork, dead); err != nil {
+				return err
+			}
+		}
+		out, err = list(ctx, tx, "replicas", pgx.RowToStructByPos[hub.Replica], selectReplicas)
+		return err
+	})
+	return out, err
+}
+
+// Leave says that a replica has stopped. What it had leased is free.
+func (s *System) Leave(ctx context.Context, replica string) error {
+	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := exec(ctx, tx, "take leave", dropReplica, replica); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, "free the work of a replica that stops", freeWork, []string{replica})
+		return err
+	})
+}
+
+// attach makes a session the attachment of its cluster, or gives the reason
+// why another one stays.
+func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, err error) {
+	life := a.Lease
+	if life == 0 {
+		life = defaultAttachment
+	}
+	err = t.tx.QueryRow(ctx, attachAgent, a.Cluster, a.Session, a.Replica, micro(a.At), a.Epoch, a.Instance, a.Leader, clean(a.Address), life).Scan(&refusal)
+	if err != nil {
+		return "", fmt.Errorf("store connection of cluster %q: %w", a.Cluster, err)
+	}
+	return refusal, nil
+}
+
+// Seen notes that attachments were alive and renews them, those of all
+// tenants in one statement. It gives back the sessions that are attached no
+// more: a newer one has taken their place.
+func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error) {
+	if len(sightings) == 0 {
+		return nil, nil
+	}
+	var tenants, clusters, sessions []string
+	var times []time.Time
+	var backlogs, lags []int64
+	var leaders []bool
+	for _, v := range sightings {
+		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
+		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
+		lags, leaders = append(lags, v.Lag.Milliseconds()), append(leaders, v.Leader)
+	}
+	err = retry(ctx, func() error {
+		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders)
+		return err
+	})
+	return lost, err
+}
+
+// Attachment says where the agent of a cluster is attached now. The error is
+// fault.Offline if it is nowhere.
+func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Placement, error) {
+	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
+		return hub.Placement{}, noCluster()
+	}
+	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByPos[hub.Placement], selectAttachment, tenant, cluster)
+	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing || err == nil && p.Session == "" {
+		return hub.Placement{}, fault.New(fault.Offline, "the agent of the cluster is not connected")
+	}
+	return p, classify(err)
+}
+
+// Attachments gives what changed after a fence, in order; after zero, all.
+// Those too that nobody renews any more: who follows them knows which
+// replicas live.
+func (s *System) Attachments(ctx context.Context, after int64) ([]hub.Placement, error) {
+	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.Placement], selectAttachments, after)
+	return out, classify(err)
+}

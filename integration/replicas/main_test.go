@@ -1,0 +1,188 @@
+package replicas_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+// s is the installation of all tests: two hubs, one agent.
+var s *stack.Stack
+
+// Work of a silent replica is free after the lease; agents count as gone
+// after three beats.
+var settings = map[string]any{"lease": "3s", "heartbeat": "2s", "drain": "2s"}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "capstan-replicas-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	if s, err = begin(ctx, dir); err != nil {
+		fmt.Fprintln(os.Stderr, "replicas:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := s.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "replicas:", err)
+		code = 1
+	}
+	if code == 0 {
+		_ = os.RemoveAll(dir)
+	} else {
+		fmt.Fprintln(os.Stderr, "logs are kept in", dir)
+	}
+	return code
+}
+
+func begin(ctx context.Context, dir string) (*stack.Stack, error) {
+	bin := filepath.Join(dir, "bin")
+	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the binaries: %w\n%s", err, out)
+	}
+	return stack.Start(ctx, stack.Options{Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Replicas: 2, Settings: settings})
+}
+
+// within bounds a step.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// only is a client of one replica, past the balancer.
+func only(h *harness.Hub) *stack.API { return &stack.API{URL: h.URL, Token: s.API.Token} }
+
+func repository(t *testing.T, name string, files map[string]string) *harness.Repository {
+	t.Helper()
+	r, err := s.Repository(within(t, time.Minute), name, harness.RepositoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(t.Context(), "begin", files); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func manifest(name, repo, path string) string {
+	return fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: %[1]s, namespace: argocd}
+spec:
+  project: default
+  source: {repoURL: %[2]q, path: %[3]q, targetRevision: main}
+  destination: {name: in-cluster, namespace: %[1]s}
+  syncPolicy:
+    automated: {prune: true, selfHeal: true}
+    syncOptions: [CreateNamespace=true]
+---
+`, name, repo, path)
+}
+
+func deploy(t *testing.T, name, repo, path string) {
+	t.Helper()
+	if _, err := s.API.Apply(within(t, time.Minute), manifest(name, repo, path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func settled(t *testing.T, name string) {
+	t.Helper()
+	if _, err := s.API.Wait(within(t, 90*time.Second), name, stack.Settled); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at waits until an application is settled at a revision.
+func at(t *testing.T, name, revision string) {
+	t.Helper()
+	_, err := s.API.Wait(within(t, 90*time.Second), name, func(x stack.App) error {
+		if x.Status.Sync.Revision != revision {
+			return fmt.Errorf("%s is at %s and not at %s", name, x.Status.Sync.Revision, revision)
+		}
+		return stack.Settled(x)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  v: %q\n", name, value)
+}
+
+// ask reads one value from the database.
+func ask[T any](t *testing.T, sql string, args ...any) T {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	conn, err := pgx.Connect(ctx, s.Postgres.Superuser("capstan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var v T
+	if err := conn.QueryRow(ctx, sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// holder is the hub that holds the agent, and one that does not.
+func holder(t *testing.T) (holds, other *harness.Hub) {
+	t.Helper()
+	var name string
+	err := harness.Eventually(within(t, 30*time.Second), func(context.Context) error {
+		name = ask[string](t, `SELECT coalesce(max(replica), '') FROM directory.agent_attachment WHERE session_id IS NOT NULL AND until > now()`)
+		if name == "" {
+			return fmt.Errorf("no replica holds the agent")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(name, "replica-0.") {
+		return s.Hubs[0], s.Hubs[1]
+	}
+	return s.Hubs[1], s.Hubs[0]
+}
+
+// live reads a config map through the hub from its cluster.
+func live(ctx context.Context, a *stack.API, app, name string) error {
+	q := url.Values{"version": {"v1"}, "kind": {"ConfigMap"}, "resourceNamespace": {app}, "resourceName": {name}}
+	return a.Do(ctx, http.MethodGet, "/api/v1/applications/argocd/"+app+"/resource?"+q.Encode(), nil, nil)
+}
+
+// restarted waits until the balancers use a hub again.
+func restarted(t *testing.T, h *harness.Hub) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	if err := s.Front.Healthy(ctx, strings.TrimPrefix(h.URL, "http://")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Gate.Healthy(ctx, h.Link); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,177 @@
+package stories_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+// freeze is a deny window that began with this minute and ends after d: windows
+// begin with minutes, but may end at any second.
+func freeze(d time.Duration) (window map[string]any, end time.Time) {
+	now := time.Now().UTC()
+	begin := now.Truncate(time.Minute)
+	length := (now.Sub(begin) + d).Truncate(time.Second)
+	return map[string]any{
+		"kind": "deny", "schedule": fmt.Sprintf("%d %d * * *", begin.Minute(), begin.Hour()), "duration": length.String(),
+		"applications": []string{"window*"}, "description": "freeze",
+	}, begin.Add(length)
+}
+
+// projectWith applies a project that permits everything, with sync windows.
+func projectWith(t *testing.T, name string, windows ...map[string]any) {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"sourceRepos": []string{"*"}, "destinations": []map[string]string{{"server": "*", "namespace": "*"}},
+			"clusterResourceWhitelist": []map[string]string{{"group": "*", "kind": "*"}}, "syncWindows": windows,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.API.Apply(within(t, time.Minute), string(b)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWindows(t *testing.T) {
+	repo := repository(t, "windows", map[string]string{"app/a.yaml": configMap("a", "one")})
+	projectWith(t, "windows")
+	deploy(t, "windows", repo.URL(), "app", "")
+	manifest := applied(t, "windows")
+	if _, err := s.API.Apply(t.Context(), strings.Replace(manifest, "project: default", "project: windows", 1)); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, "windows")
+	cluster := s.Clusters["in-cluster"]
+	held := func(text string) func(stack.App) error {
+		return func(x stack.App) error {
+			if !strings.Contains(x.Status.Capstan.Hold, text) {
+				return fmt.Errorf("it holds %q", x.Status.Capstan.Hold)
+			}
+			return nil
+		}
+	}
+	long, _ := freeze(time.Hour)
+	projectWith(t, "windows", long)
+	if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("WIN-09 a revision that comes while closed waits, and the application says until when", func(t *testing.T) {
+		x := condition(t, "windows", held("closed by the deny window"))
+		if !strings.Contains(x.Status.Capstan.Hold, "(freeze); next opening 20") || x.Status.Sync.Status != "OutOfSync" {
+			t.Errorf("%+v", x.Status)
+		}
+		o, err := cluster.Dynamic().Resource(configMaps).Namespace("windows").Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil || value("one")(o) != nil {
+			t.Errorf("it was applied: %v %v", o, err)
+		}
+	})
+	t.Run("WIN-09 a person's sync and rollback are refused with the next opening", func(t *testing.T) {
+		for _, args := range [][]string{{"app", "sync", "windows"}, {"app", "rollback", "windows", "1"}} {
+			out, err := s.API.CLI(within(t, time.Minute), "", args...)
+			if err == nil || !strings.Contains(out+err.Error(), "next opening 20") {
+				t.Errorf("%v: %v\n%s", args, err, out)
+			}
+		}
+	})
+	t.Run("WIN-10 the API says which windows are assigned and active, and what they allow", func(t *testing.T) {
+		out, err := s.API.CLI(t.Context(), "", "project", "windows", "list", "windows", "-o", "json")
+		if err != nil || !strings.Contains(out, `"active": true`) || !strings.Contains(out, `"closes"`) {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	t.Run("WIN-09 when it opens, what waited is applied and what drifted is healed, unasked", func(t *testing.T) {
+		short, end := freeze(7 * time.Second)
+		projectWith(t, "windows", short)
+		condition(t, "windows", held(end.Format("next opening 2006-01-02 15:04 MST")))
+		if _, err := cluster.WaitFor(within(t, 40*time.Second), configMaps, "windows", "a", value("two")); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().Before(end) {
+			t.Error("it was applied before the opening")
+		}
+		settled(t, "windows")
+	})
+	t.Run("WIN-06 with manualSync a person's sync goes through", func(t *testing.T) {
+		long["manualSync"] = true
+		projectWith(t, "windows", long)
+		if _, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three")}); err != nil {
+			t.Fatal(err)
+		}
+		condition(t, "windows", held("closed by the deny window"))
+		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", "windows"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cluster.WaitFor(within(t, 20*time.Second), configMaps, "windows", "a", value("three")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("WIN-09 an agent heals again once the window is taken away", func(t *testing.T) {
+		maps := cluster.Dynamic().Resource(configMaps).Namespace("windows")
+		if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"v":"edited"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+			t.Fatal(err)
+		}
+		condition(t, "windows", func(x stack.App) error {
+			for _, c := range x.Status.Conditions {
+				if strings.Contains(c.Message, "self-heal waits: closed by the deny window") && strings.Contains(c.Message, "next opening") {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %v", x.Status.Conditions)
+		})
+		projectWith(t, "windows")
+		if _, err := cluster.WaitFor(within(t, 20*time.Second), configMaps, "windows", "a", value("three")); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "windows")
+	})
+	t.Run("WIN-12 duplicate windows are refused, WIN-01 bad ones too", func(t *testing.T) {
+		for text, extra := range map[string]string{
+			"is the same as": `{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]},{"kind":"deny","schedule":"0 1 * * *","duration":"1h","applications":["*"]}`,
+			"4 fields":       `{"kind":"deny","schedule":"0 1 * *","duration":"1h"}`,
+			"is no duration": `{"kind":"deny","schedule":"0 1 * * *","duration":"soon"}`,
+		} {
+			out, err := s.API.Apply(t.Context(), `{"apiVersion":"argoproj.io/v1alpha1","kind":"AppProject","metadata":{"name":"bad"},"spec":{"syncWindows":[`+extra+`]}}`)
+			if err == nil || !strings.Contains(out+err.Error(), text) {
+				t.Errorf("%s: %v\n%s", text, err, out)
+			}
+		}
+	})
+}
+
+func TestGuideProject(t *testing.T) {
+	t.Run("WIN-01 guide/15 is taken as written, and its window counts", func(t *testing.T) {
+		text, object := guide(t, "15-appproject.yaml", "")
+		if _, err := s.API.Apply(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.API.CLI(t.Context(), "", "project", "windows", "list", "team-backend")
+		if err != nil || !strings.Contains(out, "0 6-22 * * 1-5") || !strings.Contains(out, "JST") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		raw, err := s.API.CLI(t.Context(), "", "project", "get", "team-backend", "-o", "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(raw), &got); err != nil {
+			t.Fatal(err)
+		}
+		want, _, _ := unstructured.NestedSlice(normal(t, object).(map[string]any), "spec", "syncWindows")
+		windows, _, _ := unstructured.NestedSlice(got, "spec", "syncWindows")
+		if fmt.Sprint(windows) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", windows, want)
+		}
+	})
+}

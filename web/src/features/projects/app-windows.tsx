@@ -1,0 +1,48 @@
+import { Badge, Popover, Stack, Text, UnstyledButton } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { exact } from '../../format/format';
+import { type ApplicationWindows, appWindowsQuery } from './api';
+import { clock, WindowTable } from './windows';
+
+/** How the sync windows of an application stand, in one word and one line. */
+export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
+  const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
+  const turns = clock(w.automated.turns, zone);
+  if (w.automated.open) return { word: 'Open', tone: 'teal', line: turns ? `closes ${turns}` : 'stays open' };
+  const hand = w.canSync ? 'by hand only, ' : '';
+  return {
+    word: w.canSync ? 'Closed for automation' : 'Closed',
+    tone: 'yellow',
+    line: turns ? `${hand}opens ${turns}` : `${hand}no opening is in sight`,
+  };
+}
+
+/** The state of an application's sync windows, with all of them on demand. */
+export function AppWindows({ appKey, label }: { appKey: { namespace: string; name: string }; label: string }) {
+  const windows = useQuery(appWindowsQuery(appKey));
+  const w = windows.data;
+  if (!w || w.assignedWindows.length === 0) return null;
+  const s = summary(w);
+  return (
+    <Stack gap={4} role="group" aria-label={label}>
+      <Text size="xs" c="dimmed">
+        {label}
+      </Text>
+      <Popover position="bottom-start" withArrow width="min(60rem, 95vw)">
+        <Popover.Target>
+          <UnstyledButton aria-label={`${label}: ${s.word}, ${s.line}. Show them.`}>
+            <Badge variant="light" color={s.tone} style={{ cursor: 'pointer' }}>
+              {s.word}
+            </Badge>
+          </UnstyledButton>
+        </Popover.Target>
+        <Popover.Dropdown>
+          <WindowTable windows={w.assignedWindows} label="Sync windows of the application" />
+        </Popover.Dropdown>
+      </Popover>
+      <Text size="xs" c="dimmed" title={exact(w.automated.turns)}>
+        {s.line}
+      </Text>
+    </Stack>
+  );
+}
