@@ -77,7 +77,7 @@ func settingsTable(all []client.Setting) table {
 			value = fmt.Sprintf("%s … (%d lines)", first, strings.Count(strings.TrimSuffix(value, "\n"), "\n")+1)
 		}
 		if !s.Used {
-			state = "not used yet"
+			state = "no effect"
 		}
 		t.rows = append(t.rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, ago(&s.UpdatedAt), s.UpdatedBy})
 		t.name = append(t.name, "setting/"+s.Map+"/"+s.Key)
@@ -93,7 +93,7 @@ func knownTable(all []client.KnownSetting) table {
 			key += "GROUP_KIND"
 		}
 		if !k.Used {
-			state = "not used yet"
+			state = "no effect"
 		}
 		t.rows = append(t.rows, []string{k.Map, key, state, k.About})
 		t.name = append(t.name, "setting/"+k.Map+"/"+key)

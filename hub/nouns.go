@@ -219,6 +219,8 @@ const (
 	ImpureWarning    = "ImpureWarning"           // templates use random or time functions
 	RenderWarning    = "RenderWarning"           // what a renderer wants people to know
 	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
+	SharedWarning    = "SharedResourceWarning"   // an object that others track or manage, too
+	OrphanedWarning  = "OrphanedResourceWarning" // objects in its namespace that no application manages
 	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind that the application holds
 )
 
@@ -306,7 +308,8 @@ type Resource struct {
 	Info          []Info        `json:"info,omitempty"` // columns: images, replicas, restarts …
 	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
 	UpdatedAt     time.Time     `json:"updatedAt"`
-	Stamp         []byte        `json:"-"` // the agent's own hash of it; empty: it gives none
+	Orphan        bool          `json:"orphaned,omitempty"` // in the application's namespace, and managed by nobody: neither managed nor a child
+	Stamp         []byte        `json:"-"`                  // the agent's own hash of it; empty: it gives none
 }
 
 // A HistoryEntry is one recorded sync of an application (APP-12).
@@ -434,11 +437,15 @@ type ApplicationObservation struct {
 	HealthCause string
 	ComparedAt  time.Time
 	Warnings    []string
+	Notes       []Note   // of types of their own
 	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
 	Stamp       []byte // the agent's own hash of it; empty: it gives none
 }
+
+// A Note is a condition that an agent reports.
+type Note struct{ Type, Message string }
 
 // A ResourceGone names a resource that an agent no longer sees.
 type ResourceGone struct {

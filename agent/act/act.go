@@ -45,6 +45,7 @@ type Server struct {
 
 	cluster Cluster
 	actions *action.Actions
+	hidden  func() []string // annotations of Secrets that scripts do not see
 	log     *slog.Logger
 
 	mu   sync.Mutex
@@ -59,9 +60,11 @@ type run struct {
 	err    error
 }
 
-// New makes a server. Own gives the actions that users wrote for a kind.
-func New(cluster Cluster, own func(group, kind string) (action.Set, bool), log *slog.Logger) *Server {
-	return &Server{cluster: cluster, actions: action.New(own), log: log, runs: map[string]*run{}}
+// New makes a server. Own gives the actions that users wrote for a kind, and
+// hidden the annotations of Secrets that are as secret as their values; both
+// are asked each time.
+func New(cluster Cluster, own func(group, kind string) (action.Set, bool), hidden func() []string, log *slog.Logger) *Server {
+	return &Server{cluster: cluster, actions: action.New(own), hidden: hidden, log: log, runs: map[string]*run{}}
 }
 
 // ListActions gives the actions that an object offers now.
@@ -74,7 +77,7 @@ func (s *Server) ListActions(ctx context.Context, r *linkv1.ListActionsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.actions.List(ctx, blind(live).Object)
+	all, err := s.actions.List(ctx, blind(live, s.hidden()).Object)
 	if err != nil {
 		return nil, fault.With(err, key.Describe(), "")
 	}
@@ -167,7 +170,7 @@ func (s *Server) once(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.
 	}
 	written, err := s.cluster.Act(ctx, r, key,
 		func(ctx context.Context, live *manifest.Object) ([]action.Change, error) {
-			seen := blind(live)
+			seen := blind(live, s.hidden())
 			changes, err := s.actions.Run(ctx, seen.Object, r.GetAction(), r.GetParams())
 			return sighted(changes, seen, live), err
 		})
@@ -184,9 +187,9 @@ func (s *Server) once(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.
 	return out, nil
 }
 
-// blind gives a script a Secret without its values: what a script returns or
-// complains about is shown to people.
-func blind(o *manifest.Object) *manifest.Object {
+// blind gives a script a Secret without its values and hidden annotations:
+// what a script returns or complains about is shown to people.
+func blind(o *manifest.Object, hidden []string) *manifest.Object {
 	if key := manifest.KeyOf(o); key.Group != "" || key.Kind != "Secret" {
 		return o
 	}
@@ -198,9 +201,13 @@ func blind(o *manifest.Object) *manifest.Object {
 			}
 		}
 	}
-	notes := out.GetAnnotations()
-	delete(notes, "kubectl.kubernetes.io/last-applied-configuration")
-	out.SetAnnotations(notes)
+	if notes := out.GetAnnotations(); len(notes) > 0 {
+		delete(notes, "kubectl.kubernetes.io/last-applied-configuration")
+		for _, name := range hidden {
+			delete(notes, name)
+		}
+		out.SetAnnotations(notes)
+	}
 	return out
 }
 
@@ -222,7 +229,28 @@ func sighted(changes []action.Change, seen, live *manifest.Object) []action.Chan
 				}
 			}
 		}
+		c.Object = unhide(c.Object, seen, live)
 		changes[i] = c
 	}
 	return changes
+}
+
+// unhide gives back the annotations that the script did not see.
+func unhide(changed map[string]any, seen, live *manifest.Object) map[string]any {
+	o := &manifest.Object{Object: changed}
+	shown, notes := seen.GetAnnotations(), o.GetAnnotations()
+	for name, value := range live.GetAnnotations() {
+		_, visible := shown[name]
+		if _, set := notes[name]; visible || set {
+			continue
+		}
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[name] = value
+	}
+	if len(notes) > 0 {
+		o.SetAnnotations(notes)
+	}
+	return o.Object
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,12 +59,12 @@ func newCluster() *cluster {
 	return &cluster{began: make(chan struct{}), objects: map[string]string{
 		"Deployment": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"n","uid":"u"},"spec":{"replicas":1,"template":{"metadata":{}}}}`,
 		"CronJob":    `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web","namespace":"n","uid":"u"},"spec":{"jobTemplate":{"spec":{"x":1}}}}`,
-		"Secret":     `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"n","uid":"u","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"aHVudGVyMg=="}},"data":{"k":"aHVudGVyMg==","l":"eA=="}}`,
+		"Secret":     `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"n","uid":"u","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"aHVudGVyMg==","hide/me":"aHVudGVyMg==","seen":"x","old":"x"}},"data":{"k":"aHVudGVyMg==","l":"eA=="}}`,
 	}}
 }
 
 func server(c *cluster, own func(string, string) (action.Set, bool)) *act.Server {
-	return act.New(c, own, slog.New(slog.DiscardHandler))
+	return act.New(c, own, func() []string { return []string{"hide/me"} }, slog.New(slog.DiscardHandler))
 }
 
 func of(kind string) *linkv1.ActionObject {
@@ -173,8 +174,8 @@ func TestSecretsStayHidden(t *testing.T) {
 		return action.Set{
 			Discovery: `return {tell = {displayName = obj.data.k}, fail = {}, note = {}}`,
 			Scripts: map[string]string{
-				"fail": `error(obj.data.k .. tostring(obj.metadata.annotations and obj.metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]))`,
-				"note": `obj.metadata.labels = {a = "b"} obj.data.l = "bmV3" return obj`,
+				"fail": `local all = obj.data.k for k, v in pairs(obj.metadata.annotations) do all = all .. v end error(all)`,
+				"note": `obj.metadata.labels = {a = "b"} obj.metadata.annotations.old = nil obj.data.l = "bmV3" return obj`,
 			},
 		}, kind == "Secret"
 	}
@@ -194,6 +195,11 @@ func TestSecretsStayHidden(t *testing.T) {
 	data := c.got[0].Object["data"].(map[string]any)
 	if data["k"] != "aHVudGVyMg==" || data["l"] != "bmV3" {
 		t.Errorf("values that the script did not see are to be written as %v", data)
+	}
+	notes := (&manifest.Object{Object: c.got[0].Object}).GetAnnotations()
+	want := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "aHVudGVyMg==", "hide/me": "aHVudGVyMg==", "seen": "x"}
+	if !maps.Equal(notes, want) {
+		t.Errorf("annotations are to be written as %v", notes)
 	}
 }
 

@@ -12,12 +12,13 @@ import (
 // settleWrites is how long a write that is under way may be waited for.
 const settleWrites = 200 * time.Millisecond
 
-// Reconsider takes every application's state again, because other kinds are
-// excluded than before. An operation that is under way ends as it began.
+// Reconsider takes every application's state again, because the settings have
+// changed: other kinds may be excluded, and every object is judged anew. An
+// operation that is under way ends as it began.
 func (e *Engine) Reconsider(ctx context.Context) {
 	for _, a := range e.all() {
 		a.mu.Lock()
-		a.recount = true
+		a.recount, a.recustom = true, true
 		a.mu.Unlock()
 		a.stateChanged(ctx)
 	}

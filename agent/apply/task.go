@@ -335,7 +335,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 // settled says whether an object is as it should be, so that no request is
 // needed. The caller holds mu.
 func (x *object) settled(d *desired) bool {
-	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal {
+	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal || !x.marked() {
 		return false
 	}
 	_, broken := x.app.e.kindState(x)
@@ -438,6 +438,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		s.problem = t.shared(it)
 	}
 	a.mu.Unlock()
+	if x != nil && !it.Hook {
+		if err := a.takeOver(ctx, x, s); err != nil {
+			s.problem = err
+		}
+	}
 	var out *manifest.Object
 	if it.Hook {
 		err = t.tryHook(ctx, it, s)

@@ -201,8 +201,11 @@ func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*m
 }
 
 // Inspect gives desired and live.
-func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
+func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
 	sights, err := c.a.engine.Inspect(ctx, app, all, pick)
+	if err == nil && predict {
+		err = c.a.engine.Predict(ctx, app, sights)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +214,7 @@ func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(ma
 		out[i] = relay.Object{
 			Key: s.Key, Version: s.Version, Sync: s.Sync, Summary: s.Detail, Fields: s.Fields,
 			Desired: s.Desired, Live: s.Live, Applied: s.Applied,
+			Normalized: s.Normalized, Predicted: s.Predicted, Problem: s.Problem,
 		}
 	}
 	return out, nil

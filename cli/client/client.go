@@ -900,6 +900,9 @@ type Node struct {
 	Name      string  `json:"name"`
 	Namespace *string `json:"namespace,omitempty"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned *bool `json:"orphaned,omitempty"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          *string         `json:"parent,omitempty"`
 	RequiresPruning *bool           `json:"requiresPruning,omitempty"`
@@ -924,12 +927,21 @@ type ObjectDiff struct {
 	Kind   string    `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      *AnyObject     `json:"live,omitempty"`
-	Name      string         `json:"name"`
-	Namespace *string        `json:"namespace,omitempty"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   *string        `json:"summary,omitempty"`
-	Version   string         `json:"version"`
+	Live      *AnyObject `json:"live,omitempty"`
+	Name      string     `json:"name"`
+	Namespace *string    `json:"namespace,omitempty"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive *AnyObject `json:"normalizedLive,omitempty"`
+
+	// Predicted A Kubernetes object.
+	Predicted *AnyObject `json:"predicted,omitempty"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem *string        `json:"problem,omitempty"`
+	Status  SyncStatusCode `json:"status"`
+	Summary *string        `json:"summary,omitempty"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1486,6 +1498,9 @@ type DiffApplicationParams struct {
 	Kind              *string `form:"kind,omitempty" json:"kind,omitempty"`
 	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
 	ResourceName      *string `form:"resourceName,omitempty" json:"resourceName,omitempty"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict *bool `form:"predict,omitempty" json:"predict,omitempty"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -5222,6 +5237,18 @@ func NewDiffApplicationRequest(server string, namespace PathNamespace, name Path
 		if params.ResourceName != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", *params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Predict != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "predict", *params.Predict, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

@@ -22,6 +22,9 @@ type Known struct {
 	Sample string // a value that is fine
 	// Used says that something acts on it; otherwise it is checked and kept.
 	Used bool
+	// Instead says what happens instead of a key that changes nothing on
+	// purpose; empty: there is nothing to say.
+	Instead string
 
 	read func(s *set, key string, text text) error
 }
@@ -32,27 +35,37 @@ func Catalogue() []Known {
 	cm := func(key, about, sample string, used bool, read func(*set, string, text) error) Known {
 		return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: used, read: read}
 	}
+	moot := func(key, about, sample, instead string, read func(*set, string, text) error) Known {
+		known := cm(key, about+" It changes nothing: "+instead+".", sample, false, read)
+		known.Instead = instead
+		return known
+	}
 	return []Known{
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
-		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, false, (*set).readAll),
+		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
 		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, false, (*set).readHealth),
 		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", false, (*set).readOpenLibs),
 		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, false, (*set).readActions),
-		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, false, (*set).readIgnore),
-		cm(prefix+"ignoreResourceUpdates.", "Fields of a kind whose changes cause no comparison.", sampleIgnore, false, (*set).readIgnoreUpdates),
-		cm(prefix+"knownTypeFields.", "Fields of a custom kind that hold a type of Kubernetes.", sampleTypes, false, (*set).readTypes),
-		cm("resource.compareoptions", "How live and desired state are compared.", sampleCompare, false, (*set).readCompare),
-		cm("resource.ignoreResourceUpdatesEnabled", "Whether ignoreResourceUpdates counts.", "true", false, (*set).readIgnoreEnabled),
+		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, true, (*set).readIgnore),
+		moot(prefix+"ignoreResourceUpdates.", "Fields of a kind whose changes cause no comparison.", sampleIgnore, noUpdates, (*set).readIgnoreUpdates),
+		moot(prefix+"knownTypeFields.", "Fields of a custom kind that hold a type of Kubernetes.", sampleTypes,
+			"values are compared as the API server stores them, in whatever form they were written", (*set).readTypes),
+		moot("resource.compareoptions", "How live and desired state are compared.", sampleCompare,
+			"status and the rules of aggregated roles are never compared, because an apply does not set them", (*set).readCompare),
+		moot("resource.ignoreResourceUpdatesEnabled", "Whether ignoreResourceUpdates counts.", "true", noUpdates, (*set).readIgnoreEnabled),
 		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", false, (*set).readLabels),
-		cm("resource.sensitive.mask.annotations", "Annotations whose values are masked, separated by commas.", "example.com/token", false, (*set).readMask),
-		cm("application.resourceTrackingMethod", "How objects are marked as an application's: annotation, annotation+label or label.", "annotation", false, (*set).readTracking),
-		cm("application.instanceLabelKey", "The label that names an application, where labels are used.", "app.kubernetes.io/instance", false, (*set).readLabelKey),
-		cm("installationID", "Tells several installations apart that share a cluster.", "prod", false, (*set).readInstallation),
+		cm("resource.sensitive.mask.annotations", "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
+		moot("application.resourceTrackingMethod", "How objects are marked as an application's: annotation, annotation+label or label.", "annotation",
+			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
+		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
+		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 	}
 }
 
 const prefix = "resource.customizations."
+
+const noUpdates = "an update of fields that are not ours changes no result and costs no request"
 
 // Find gives what is known of a key.
 func Find(name, key string) (Known, bool) {
@@ -117,8 +130,12 @@ func Title(name, key string) string {
 
 // Unused says why a key changes nothing yet; empty: something acts on it.
 func Unused(name, key string) string {
-	if k, ok := Find(name, key); ok && k.Used {
+	k, ok := Find(name, key)
+	if ok && k.Used {
 		return ""
+	}
+	if k.Instead != "" {
+		return fmt.Sprintf("the key %s of %s is kept, and changes nothing: %s", short(key), short(name), k.Instead)
 	}
 	return fmt.Sprintf("the key %s of %s is kept, but not used yet", short(key), short(name))
 }

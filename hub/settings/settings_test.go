@@ -149,6 +149,26 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+	t.Run("CFG-03 a key that changes nothing on purpose says what happens instead", func(t *testing.T) {
+		t.Parallel()
+		for key, says := range map[string]string{
+			"resource.exclusions": "", "installationID": "", "resource.customizations.ignoreDifferences.all": "",
+			"resource.compareoptions":                     "changes nothing: status",
+			"application.resourceTrackingMethod":          "changes nothing: objects are marked by annotation",
+			"resource.customizations.knownTypeFields.a_B": "changes nothing: values are compared",
+			"resource.customizations.health.a_B":          "not used yet",
+			"url":                                         "not used yet",
+		} {
+			if got := settings.Unused("argocd-cm", key); !strings.Contains(got, says) || (got == "") != (says == "") {
+				t.Errorf("%s: %q", key, got)
+			}
+		}
+		for _, k := range settings.Catalogue() {
+			if k.Used && k.Instead != "" {
+				t.Errorf("%s acts, and says that it does not", k.Key)
+			}
+		}
+	})
 	t.Run("samples are fine", func(t *testing.T) {
 		t.Parallel()
 		for _, k := range settings.Catalogue() {

@@ -263,6 +263,8 @@ spec:
 		if err := data("color", "red")(w.get(configMaps, "mine")); err != nil {
 			t.Error(err)
 		}
-		e.await("OutOfSync with a warning", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" && len(r.GetWarnings()) == 1 })
+		e.await("OutOfSync with a warning", func(r *linkv1.AppReport) bool {
+			return r.GetSync() == "OutOfSync" && len(r.GetNotes()) == 1 && r.GetNotes()[0].GetType() == "SharedResourceWarning"
+		})
 	})
 }

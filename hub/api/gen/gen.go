@@ -896,6 +896,9 @@ type Node struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned bool `json:"orphaned,omitempty,omitzero"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          string         `json:"parent,omitempty,omitzero"`
 	RequiresPruning bool           `json:"requiresPruning,omitempty,omitzero"`
@@ -920,12 +923,21 @@ type ObjectDiff struct {
 	Kind   string   `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      AnyObject      `json:"live,omitempty,omitzero"`
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace,omitempty,omitzero"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   string         `json:"summary,omitempty,omitzero"`
-	Version   string         `json:"version"`
+	Live      AnyObject `json:"live,omitempty,omitzero"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace,omitempty,omitzero"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive AnyObject `json:"normalizedLive,omitempty,omitzero"`
+
+	// Predicted A Kubernetes object.
+	Predicted AnyObject `json:"predicted,omitempty,omitzero"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem string         `json:"problem,omitempty,omitzero"`
+	Status  SyncStatusCode `json:"status"`
+	Summary string         `json:"summary,omitempty,omitzero"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1482,6 +1494,9 @@ type DiffApplicationParams struct {
 	Kind              string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
 	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
 	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict bool `form:"predict,omitempty" json:"predict,omitempty,omitzero"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -2768,6 +2783,13 @@ func (w *ServerInterfaceWrapper) DiffApplication(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// ------------- Optional query parameter "predict" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "predict", ctx.QueryParams(), &params.Predict, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter predict: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments

@@ -1046,7 +1046,8 @@ type AppState struct {
 	Target           *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with live
 	Accepted         *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is yet
 	Policy           *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
-	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"`                                         // all open ones
+	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
+	Orphans          *Orphans               `protobuf:"bytes,55,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; whole seconds count for the second
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1141,6 +1142,13 @@ func (x *AppState) GetPolicy() *Policy {
 func (x *AppState) GetTombstones() []*Tombstone {
 	if x != nil {
 		return x.Tombstones
+	}
+	return nil
+}
+
+func (x *AppState) GetOrphans() *Orphans {
+	if x != nil {
+		return x.Orphans
 	}
 	return nil
 }
@@ -2244,7 +2252,7 @@ var File_link_v1_desired_proto protoreflect.FileDescriptor
 
 const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
+	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/compare.proto\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
 	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ack\x12#\n" +
@@ -2304,7 +2312,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
 	"\x06app_id\x18\x03 \x01(\tR\x05appId\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"\x86\x03\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"\xb2\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +
@@ -2318,7 +2326,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x06policy\x18\b \x01(\v2\x0f.link.v1.PolicyR\x06policy\x122\n" +
 	"\n" +
 	"tombstones\x18\t \x03(\v2\x12.link.v1.TombstoneR\n" +
-	"tombstones\x12,\n" +
+	"tombstones\x12*\n" +
+	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\x12,\n" +
 	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\"{\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -2484,7 +2493,8 @@ var file_link_v1_desired_proto_goTypes = []any{
 	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
 	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
 	(*Cursor)(nil),       // 31: link.v1.Cursor
-	(*SyncWindow)(nil),   // 32: link.v1.SyncWindow
+	(*Orphans)(nil),      // 32: link.v1.Orphans
+	(*SyncWindow)(nil),   // 33: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
 	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
@@ -2506,30 +2516,31 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	15, // 16: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
 	18, // 17: link.v1.AppState.policy:type_name -> link.v1.Policy
 	22, // 18: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
-	17, // 19: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
-	17, // 20: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
-	19, // 21: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
-	20, // 22: link.v1.Policy.limits:type_name -> link.v1.Limits
-	32, // 23: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
-	21, // 24: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 25: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 27: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 28: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 29: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 30: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 31: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 32: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 33: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 34: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 35: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 36: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 37: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	36, // [36:38] is the sub-list for method output_type
-	34, // [34:36] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	32, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
+	17, // 20: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
+	17, // 21: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
+	19, // 22: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
+	20, // 23: link.v1.Policy.limits:type_name -> link.v1.Limits
+	33, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	21, // 25: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 26: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 27: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 28: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 29: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 30: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 31: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 32: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 33: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 34: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 35: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 36: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 37: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 38: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2537,6 +2548,7 @@ func file_link_v1_desired_proto_init() {
 	if File_link_v1_desired_proto != nil {
 		return
 	}
+	file_link_v1_compare_proto_init()
 	file_link_v1_session_proto_init()
 	file_link_v1_window_proto_init()
 	file_link_v1_desired_proto_msgTypes[0].OneofWrappers = []any{

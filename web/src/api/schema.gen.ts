@@ -1489,6 +1489,8 @@ export interface components {
             syncWave?: number;
             /** @description A few words: which fields differ. */
             diff?: string;
+            /** @description In the application's namespace, and managed by no application. */
+            orphaned?: boolean;
             info?: components["schemas"]["Info"][];
             /** Format: date-time */
             createdAt?: string;
@@ -1508,6 +1510,10 @@ export interface components {
             desired?: components["schemas"]["AnyObject"];
             live?: components["schemas"]["AnyObject"];
             applied?: components["schemas"]["AnyObject"];
+            normalizedLive?: components["schemas"]["AnyObject"];
+            predicted?: components["schemas"]["AnyObject"];
+            /** @description Why an apply would be refused; with predict. */
+            problem?: string;
         };
         /** @description How the last fetch went. */
         Connection: {
@@ -3442,6 +3448,8 @@ export interface operations {
                 kind?: string;
                 resourceNamespace?: string;
                 resourceName?: string;
+                /** @description Ask the cluster's API server what an apply would make of each object that differs; nothing is written. */
+                predict?: boolean;
             };
             header?: never;
             path: {

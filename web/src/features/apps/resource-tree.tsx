@@ -1,4 +1,4 @@
-import { ActionIcon, Group, Paper, Text, useMantineColorScheme } from '@mantine/core';
+import { ActionIcon, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
 import { IconDots } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import {
@@ -42,13 +42,14 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
         {node.kind}
         {node.syncWave ? ` · wave ${node.syncWave}` : ''}
         {node.requiresPruning ? ' · to be pruned' : ''}
+        {node.orphaned ? ' · orphaned' : ''}
         {node.info?.map((i) => ` · ${i.value}`).join('')}
       </Text>
       <Group justify="space-between" wrap="nowrap" gap={4}>
         <Text size="sm" fw={600} truncate>
           {node.name}
         </Text>
-        {!root && (
+        {!root && !node.orphaned && (
           <ActionIcon
             className="nodrag nopan"
             size="xs"
@@ -76,6 +77,7 @@ const nodeTypes = { object: ObjectNode };
 export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: string }) {
   const tree = useQuery(treeQuery(appKey));
   const [shown, show] = useState<Node>();
+  const [orphans, setOrphans] = useState(false);
   return (
     <Open value={show}>
       <Screen
@@ -84,7 +86,23 @@ export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: s
           t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
         }
       >
-        {(t) => <Graph nodes={t.nodes} name={name} />}
+        {(t) => {
+          const count = t.nodes.filter((n) => n.orphaned).length;
+          return (
+            <>
+              {count > 0 && (
+                <Switch
+                  mb="xs"
+                  size="xs"
+                  label={`Show orphaned (${count})`}
+                  checked={orphans}
+                  onChange={(e) => setOrphans(e.currentTarget.checked)}
+                />
+              )}
+              <Graph nodes={orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned)} name={name} />
+            </>
+          );
+        }}
       </Screen>
       {shown && <ObjectActions appKey={appKey} node={shown} close={() => show(undefined)} />}
     </Open>

@@ -93,7 +93,7 @@ function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => 
       <Table.Td>
         {setting ? (
           <Badge variant="light" color={row.used ? 'teal' : 'gray'}>
-            {row.used ? 'In use' : 'Not used yet'}
+            {row.used ? 'In use' : 'No effect'}
           </Badge>
         ) : (
           <Text size="xs" c="dimmed">
