@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // An object is one managed object: what it should be, what was applied, and
@@ -31,6 +32,7 @@ type object struct {
 	hook             string            // of a hook: the operation that made it
 	doomed           bool              // its deletion was asked for
 	live             live
+	calm             calm
 	verdict          diff.Verdict // of live by record
 	expected         expectation
 	failure          string // why the last write of it was refused
@@ -59,10 +61,16 @@ type live struct {
 	created  int64
 	health   string
 	message  string
+	hold     time.Duration // how long it must be bad to count as bad
 	info     []*linkv1.Column
-	instance string // of a hook: the operation and phase that made it
-	tracked  string // tracking id
-	applied  bool   // our manager has an entry
+	instance string         // of a hook: the operation and phase that made it
+	tracked  string         // tracking id
+	foreign  *tracking.Mark // of somebody else; nil: there is none
+	from     string         // installation id
+	argo     bool           // Argo CD has written some of it
+	seenBy   []string       // managers whose fields were noted
+	inherits bool           // others have applied it whole
+	applied  bool           // our manager has an entry
 }
 
 // An expectation is what a dry run of a desired object said.
@@ -104,9 +112,13 @@ func (x *object) observe(o *manifest.Object) {
 	a := x.app
 	if x.live.uid != "" && x.live.uid != string(o.GetUID()) {
 		a.e.Tree.Unroot(x.live.uid)
+		x.calm = calm{}
 	}
 	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.settleHealth(a.e.Clock.Now())
+	x.live.inherits = inherits(o)
 	x.judge(o)
+	x.live.foreign = x.stranger(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }
 
@@ -130,15 +142,15 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 		uid: string(o.GetUID()), version: o.GetResourceVersion(),
 		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o),
 	}
-	l.health, l.message = e.Health(o)
-	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
-		l.health, l.message = "", ""
-	}
+	l.health, l.message = e.judged(o)
 	if held := o.GetFinalizers(); l.deleting && len(held) > 0 {
 		l.message = "being deleted, held by finalizer " + strings.Join(held, ", ")
 	}
+	l.hold = holdOf(o)
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
+	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)
+	l.argo, l.seenBy = tracking.ByArgo(o), managers
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // tellPause is the least time between two looks at a whole application.
@@ -48,12 +49,13 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem,
 	}
 	if why := a.unhealed(); why != "" {
 		r.Warnings = append(r.Warnings, why)
 	}
 	known := a.fold(r)
+	a.awaitHold(now)
 	if !known && a.told == nil {
 		return // the first look is still under way
 	}
@@ -83,7 +85,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	if len(a.conflicts) > 0 && r.Sync == synced {
 		r.Sync = outOfSync
 	}
-	known = true
+	known, a.holds = true, 0
 	var missing, rest int
 	for key, x := range a.objects {
 		if x.hook != "" {
@@ -103,7 +105,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
-		worse(r, x, &missing, &rest)
+		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest))
 	}
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
@@ -111,21 +113,30 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	return known
 }
 
+// hold notes how long something is going to be waited for; 0: nothing.
+func (a *app) hold(wait time.Duration) {
+	if wait > 0 && (a.holds == 0 || wait < a.holds) {
+		a.holds = wait
+	}
+}
+
 // worse folds one object's health in. A missing object alone does not make
-// its application Missing (HLT-04).
-func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
-	state, message := x.wellness()
+// its application Missing (HLT-04). It gives how long the object is held yet.
+func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int) (wait time.Duration) {
+	state, message, wait := x.counts(now)
 	switch {
 	case x.target == nil:
-		return // what waits to be pruned says nothing about the application
+		return 0 // what waits to be pruned says nothing about the application
+	case childApplication(x.key) && (state == health.Missing || state == health.Unknown):
+		return 0
 	case state == health.Missing:
 		*missing++
-		return
+		return 0
 	case x.live.known:
 		*rest++
 	}
 	if state == "" || state == health.Healthy || health.Worst(r.GetHealth(), state) != state {
-		return
+		return wait
 	}
 	cause := x.key.Describe()
 	if message != "" {
@@ -134,6 +145,7 @@ func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
 	if state != r.GetHealth() || cause < r.GetHealthCause() { // of several, always the same one
 		r.Health, r.HealthCause = state, cause
 	}
+	return wait
 }
 
 // extraneous says whether an object that needs pruning must not make its
@@ -144,6 +156,15 @@ func (x *object) extraneous() bool {
 
 // ignoreExtraneous is recorded among an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
+
+// optionsOf gives what a record keeps of an object's own options.
+func optionsOf(o *manifest.Object) []string {
+	out := manifest.Options(o)
+	if hasOption(manifest.CompareOptions(o), ignoreExtraneous, "true") {
+		out = append(out, ignoreExtraneous)
+	}
+	return out
+}
 
 // sentences gives the warnings in a stable order.
 func (a *app) sentences() []string {
@@ -183,10 +204,8 @@ func (a *app) rejudge(ctx context.Context, again bool) {
 		if x == nil {
 			continue
 		}
-		if again && x.live.known {
-			if o := x.live.read(); o != nil {
-				x.judge(o)
-			}
+		if again {
+			x.anew()
 		}
 		if x.live.known && !x.live.found && x.record != nil && x.target == nil && x.accepted == nil && x.hook == "" {
 			a.disown(x)
@@ -198,6 +217,26 @@ func (a *app) rejudge(ctx context.Context, again bool) {
 	}
 }
 
+// anew compares an object by other rules than before, from what is kept of it.
+// What was not kept has to be read. The caller holds mu.
+func (x *object) anew() {
+	a := x.app
+	x.expected = expectation{}
+	if !x.live.known || !x.live.found {
+		return
+	}
+	if x.target != nil && !slices.Equal(x.live.seenBy, a.ignore.Managers(x.key)) {
+		x.live.known, x.live.version = false, ""
+		return
+	}
+	o := x.live.read()
+	if o == nil {
+		return
+	}
+	x.judge(o)
+	x.live.foreign = x.stranger(tracking.WithArgo(o, x.live.argo))
+}
+
 // stones closes the tombstones of objects that are not ours, or not there.
 // The caller holds mu.
 func (a *app) stones() {
@@ -207,6 +246,7 @@ func (a *app) stones() {
 	for _, t := range a.state.GetTombstones() {
 		key := a.stoneKey(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
+			a.excludedStone(key)
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})

@@ -14,17 +14,18 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/capstan-cd/capstan/agent/act"
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/rule"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -101,6 +102,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 type kubernetes struct {
 	http    *http.Client
 	dynamic dynamic.Interface
+	slim    dynamic.Interface // sees metadata alone
 	api     *watch.API
 }
 
@@ -120,11 +122,17 @@ func connect(conf *rest.Config) (kubernetes, error) {
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
+	slim := *client
+	slim.Transport = watch.MetadataOnly(client.Transport)
+	metadata, err := dynamic.NewForConfigAndClient(conf, &slim)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
 	base, _, err := rest.DefaultServerUrlFor(conf)
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	return kubernetes{http: client, dynamic: dyn, api: watch.NewAPI(client, base)}, nil
+	return kubernetes{http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
 }
 
 // agent is the assembled parts.
@@ -139,23 +147,38 @@ type agent struct {
 	tree    *watch.Tree
 	engine  *apply.Engine
 	watcher *watch.Watcher
+	strays  *watch.Watcher
 	lease   *apply.Lease
 	epoch   string
 	link    atomic.Pointer[link.Client]
 	caught  atomic.Bool // the first barrier was reached
+	plain   atomic.Bool // rows could not be unpacked: whole ones are asked for
+
+	settings *settings.Current
+	rules    *rule.Rules
+	actions  *act.Server
+	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
 	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+	a.settings = settings.New(store.Settings())
+	a.rules = rule.New(healthScripts(a.settings))
+	a.actions = act.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
+	a.customize()
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
-	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.tree = watch.NewTree(a.judge, children{a.outbox})
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
-		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
+		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
+		Custom:   func() apply.Custom { return *a.custom.Load() },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
+	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -167,6 +190,8 @@ func (a *agent) parts() []run.Part {
 		{Name: "lease", Run: a.lease.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
+		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Strays().Run(ctx, a.strays) }},
+		{Name: "watches of strays", Run: a.strays.Run},
 		{Name: "first picture", Run: a.firstPicture, Once: true},
 		{Name: "link", Run: a.attach},
 	}
@@ -210,7 +235,8 @@ func (a *agent) attach(ctx context.Context) error {
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
+			linkv1.RegisterActsServer(r, a.actions)
 		},
 	})
 	if err != nil {
@@ -255,15 +281,6 @@ func epoch() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	return hex.EncodeToString(raw[:])
-}
-
-// judge is the health of an object; an empty state means that no rule is for it.
-func judge(o *manifest.Object) (state, message string) {
-	s, ok := health.Of(o)
-	if !ok {
-		return "", ""
-	}
-	return s.State, s.Message
 }
 
 func userAgentVersion() string { return version.Number }

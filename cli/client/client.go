@@ -816,6 +816,19 @@ type InitiatedBy struct {
 	Username  *string `json:"username,omitempty"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   *time.Time   `json:"expiresAt,omitempty"`
@@ -887,6 +900,9 @@ type Node struct {
 	Name      string  `json:"name"`
 	Namespace *string `json:"namespace,omitempty"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned *bool `json:"orphaned,omitempty"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          *string         `json:"parent,omitempty"`
 	RequiresPruning *bool           `json:"requiresPruning,omitempty"`
@@ -911,12 +927,21 @@ type ObjectDiff struct {
 	Kind   string    `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      *AnyObject     `json:"live,omitempty"`
-	Name      string         `json:"name"`
-	Namespace *string        `json:"namespace,omitempty"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   *string        `json:"summary,omitempty"`
-	Version   string         `json:"version"`
+	Live      *AnyObject `json:"live,omitempty"`
+	Name      string     `json:"name"`
+	Namespace *string    `json:"namespace,omitempty"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive *AnyObject `json:"normalizedLive,omitempty"`
+
+	// Predicted A Kubernetes object.
+	Predicted *AnyObject `json:"predicted,omitempty"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem *string        `json:"problem,omitempty"`
+	Status  SyncStatusCode `json:"status"`
+	Summary *string        `json:"summary,omitempty"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1072,6 +1097,56 @@ type RepositoryCredential struct {
 	Username *string `json:"username,omitempty"`
 }
 
+// ResourceAction defines model for ResourceAction.
+type ResourceAction struct {
+	// Disabled It cannot be run as the object is now.
+	Disabled    bool                   `json:"disabled"`
+	DisplayName *string                `json:"displayName,omitempty"`
+	IconClass   *string                `json:"iconClass,omitempty"`
+	Name        string                 `json:"name"`
+	Params      *[]ResourceActionParam `json:"params,omitempty"`
+
+	// Permitted The caller has the right to run it.
+	Permitted bool `json:"permitted"`
+}
+
+// ResourceActionChange defines model for ResourceActionChange.
+type ResourceActionChange struct {
+	Created   bool    `json:"created"`
+	Group     *string `json:"group,omitempty"`
+	Kind      string  `json:"kind"`
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
+	Version   string  `json:"version"`
+}
+
+// ResourceActionParam defines model for ResourceActionParam.
+type ResourceActionParam struct {
+	Default *string `json:"default,omitempty"`
+	Name    string  `json:"name"`
+	Type    *string `json:"type,omitempty"`
+	Value   *string `json:"value,omitempty"`
+}
+
+// ResourceActionResult defines model for ResourceActionResult.
+type ResourceActionResult struct {
+	Changes []ResourceActionChange `json:"changes"`
+}
+
+// ResourceActionRun defines model for ResourceActionRun.
+type ResourceActionRun struct {
+	Action                   string  `json:"action"`
+	Group                    *string `json:"group,omitempty"`
+	Kind                     string  `json:"kind"`
+	ResourceActionParameters *[]struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"resourceActionParameters,omitempty"`
+	ResourceName      string  `json:"resourceName"`
+	ResourceNamespace *string `json:"resourceNamespace,omitempty"`
+	Version           string  `json:"version"`
+}
+
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
 	// Exclude All but this one.
@@ -1099,6 +1174,38 @@ type Rewind struct {
 
 // Roles defines model for Roles.
 type Roles = []string
+
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value *string `json:"value,omitempty"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings *[]string `json:"warnings,omitempty"`
+}
 
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
@@ -1314,6 +1421,9 @@ type ErrorAnswer = Error
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
 
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
+
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
@@ -1388,6 +1498,9 @@ type DiffApplicationParams struct {
 	Kind              *string `form:"kind,omitempty" json:"kind,omitempty"`
 	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
 	ResourceName      *string `form:"resourceName,omitempty" json:"resourceName,omitempty"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict *bool `form:"predict,omitempty" json:"predict,omitempty"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -1422,6 +1535,21 @@ type GetLiveResourceParams struct {
 	Kind              string  `form:"kind" json:"kind"`
 	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
 	ResourceName      string  `form:"resourceName" json:"resourceName"`
+}
+
+// ListResourceActionsParams defines parameters for ListResourceActions.
+type ListResourceActionsParams struct {
+	Group             *string `form:"group,omitempty" json:"group,omitempty"`
+	Version           string  `form:"version" json:"version"`
+	Kind              string  `form:"kind" json:"kind"`
+	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
+	ResourceName      string  `form:"resourceName" json:"resourceName"`
+}
+
+// RunResourceActionParams defines parameters for RunResourceAction.
+type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
@@ -1581,6 +1709,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1685,6 +1828,9 @@ type AbandonApplicationJSONRequestBody = Reason
 // ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
 type ApproveOperationJSONRequestBody = Reason
 
+// RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
+type RunResourceActionJSONRequestBody = ResourceActionRun
+
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
 
@@ -1720,6 +1866,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -2313,6 +2462,29 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+	ListResourceActions(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunResourceActionWithBody Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunResourceAction Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceAction(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DeleteLiveResourceWithBody Deletes one live object of the application
 	//
 	// Takes any type of body and a specified content type.
@@ -2612,6 +2784,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetupWithBody Makes the first account of a tenant with a one-time setup token
 	//
@@ -3059,6 +3250,59 @@ func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 func (c *Client) GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLiveResourceRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListResourceActions Lists the actions that a live object of the application offers now
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+func (c *Client) ListResourceActions(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListResourceActionsRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunResourceActionWithBody Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *Client) RunResourceActionWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunResourceActionRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunResourceAction Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *Client) RunResourceAction(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunResourceActionRequest(c.Server, namespace, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3849,6 +4093,55 @@ func (c *Client) ListRepositoryCredentials(ctx context.Context, reqEditors ...Re
 // Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteRepositoryCredentialRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSettings Gives the settings of the tenant; values of secrets are left out
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSettingsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4953,6 +5246,18 @@ func NewDiffApplicationRequest(server string, namespace PathNamespace, name Path
 
 		}
 
+		if params.Predict != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "predict", *params.Predict, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -5350,6 +5655,179 @@ func NewGetLiveResourceRequest(server string, namespace PathNamespace, name Path
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListResourceActionsRequest constructs an http.Request for the ListResourceActions method
+func NewListResourceActionsRequest(server string, namespace PathNamespace, name PathName, params *ListResourceActionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/actions", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "version", params.Version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.ResourceNamespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", *params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRunResourceActionRequest calls the generic RunResourceAction builder with application/json body
+func NewRunResourceActionRequest(server string, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunResourceActionRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewRunResourceActionRequestWithBody constructs an http.Request for the RunResourceAction method, with any body, and a specified content type
+func NewRunResourceActionRequestWithBody(server string, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/actions", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -6930,6 +7408,115 @@ func NewDeleteRepositoryCredentialRequest(server string, id PathID) (*http.Reque
 	return req, nil
 }
 
+// NewGetSettingsRequest constructs an http.Request for the GetSettings method
+func NewGetSettingsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPatchSettingsRequest calls the generic PatchSettings builder with application/json body
+func NewPatchSettingsRequest(server string, params *PatchSettingsParams, body PatchSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPatchSettingsRequestWithBody constructs an http.Request for the PatchSettings method, with any body, and a specified content type
+func NewPatchSettingsRequestWithBody(server string, params *PatchSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewSetupRequest calls the generic Setup builder with application/json body
 func NewSetupRequest(server string, body SetupJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -7913,6 +8500,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*GetLiveResourceResponse, error)
 
+	// ListResourceActionsWithResponse Lists the actions that a live object of the application offers now
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+	ListResourceActionsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*ListResourceActionsResponse, error)
+
+	// RunResourceActionWithBodyWithResponse Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error)
+
+	// RunResourceActionWithResponse Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error)
+
 	// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -8260,6 +8872,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredentialWithResponse(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*DeleteRepositoryCredentialResponse, error)
+
+	// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
+
+	// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
+
+	// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
 
 	// SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
 	//
@@ -9139,6 +9772,106 @@ func (r GetLiveResourceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListResourceActionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Items []ResourceAction `json:"items"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListResourceActionsResponse) GetJSON200() *struct {
+	Items []ResourceAction `json:"items"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListResourceActionsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListResourceActionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListResourceActionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListResourceActionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListResourceActionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RunResourceActionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ResourceActionResult
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RunResourceActionResponse) GetJSON200() *ResourceActionResult {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RunResourceActionResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RunResourceActionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunResourceActionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunResourceActionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunResourceActionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10965,6 +11698,116 @@ func (r DeleteRepositoryCredentialResponse) ContentType() string {
 	return ""
 }
 
+// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
+type GetSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type GetSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PatchSettingsResponse200Headers the declared response headers of an HTTP 200 response for PatchSettings
+type PatchSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type PatchSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PatchSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PatchSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PatchSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PatchSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PatchSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PatchSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // SetupResponse200Headers the declared response headers of an HTTP 200 response for Setup
 type SetupResponse200Headers struct {
 	SetCookie *string
@@ -12199,6 +13042,49 @@ func (c *ClientWithResponses) GetLiveResourceWithResponse(ctx context.Context, n
 	return ParseGetLiveResourceResponse(rsp)
 }
 
+// ListResourceActionsWithResponse Lists the actions that a live object of the application offers now
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+func (c *ClientWithResponses) ListResourceActionsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*ListResourceActionsResponse, error) {
+	rsp, err := c.ListResourceActions(ctx, namespace, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListResourceActionsResponse(rsp)
+}
+
+// RunResourceActionWithBodyWithResponse Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *ClientWithResponses) RunResourceActionWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error) {
+	rsp, err := c.RunResourceActionWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunResourceActionResponse(rsp)
+}
+
+// RunResourceActionWithResponse Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *ClientWithResponses) RunResourceActionWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error) {
+	rsp, err := c.RunResourceAction(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunResourceActionResponse(rsp)
+}
+
 // DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12839,6 +13725,45 @@ func (c *ClientWithResponses) DeleteRepositoryCredentialWithResponse(ctx context
 		return nil, err
 	}
 	return ParseDeleteRepositoryCredentialResponse(rsp)
+}
+
+// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error) {
+	rsp, err := c.GetSettings(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSettingsResponse(rsp)
+}
+
+// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
+}
+
+// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
 }
 
 // SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
@@ -13705,6 +14630,74 @@ func ParseGetLiveResourceResponse(rsp *http.Response) (*GetLiveResourceResponse,
 			// Live A Kubernetes object.
 			Live AnyObject `json:"live"`
 		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListResourceActionsResponse parses an HTTP response from a ListResourceActionsWithResponse call
+func ParseListResourceActionsResponse(rsp *http.Response) (*ListResourceActionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListResourceActionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Items []ResourceAction `json:"items"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRunResourceActionResponse parses an HTTP response from a RunResourceActionWithResponse call
+func ParseRunResourceActionResponse(rsp *http.Response) (*RunResourceActionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunResourceActionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ResourceActionResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -15013,6 +16006,98 @@ func ParseDeleteRepositoryCredentialResponse(rsp *http.Response) (*DeleteReposit
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
+func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePatchSettingsResponse parses an HTTP response from a PatchSettingsWithResponse call
+func ParsePatchSettingsResponse(rsp *http.Response) (*PatchSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PatchSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -26,6 +26,7 @@ const (
 	Certificates = "certificates"
 	Accounts     = "accounts"
 	Audit        = "audit"
+	Settings     = "settings"
 	// Tenants is the one resource of the platform: no policy of a tenant can
 	// give rights on it, only the role platform-admin of an account.
 	Tenants = "tenants"
@@ -40,6 +41,9 @@ const (
 	Sync     = "sync"
 	Rollback = "rollback"
 	Override = "override"
+	// Action is the right to run actions on live objects; behind it stand
+	// /GROUP/KIND/NAME of the action.
+	Action = "action"
 )
 
 // modelText is Argo CD's model with the tenant as domain.

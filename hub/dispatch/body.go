@@ -36,7 +36,7 @@ func (s state) body() ([]byte, error) {
 		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones),
+		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
 	}
 	if at := s.app.ApprovedAt(); !at.IsZero() {
 		m.ApprovedUnixNano = at.UnixNano()
@@ -79,7 +79,7 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 
 func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
 	p := &linkv1.Policy{
-		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: limitsOf(cluster, project),
+		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, project),
 	}
 	most := app.PruneLimit(spec).And(project.Prunes)
 	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)
@@ -99,41 +99,6 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 		})
 	}
 	return p
-}
-
-// limitsOf reduces the project to what concerns the destination's cluster. A
-// destination that is written by server alone is matched by server, and one
-// by name by name; the application was permitted before by both.
-func limitsOf(cluster hub.Destination, project hub.ProjectSpec) *linkv1.Limits {
-	l := &linkv1.Limits{
-		ClusterAllow: kindRules(project.ClusterResourceWhitelist), ClusterDeny: kindRules(project.ClusterResourceBlacklist),
-		NamespacedAllow: kindRules(project.NamespaceResourceWhitelist), NamespacedAllowSet: project.NamespaceResourceWhitelist != nil,
-		NamespacedDeny: kindRules(project.NamespaceResourceBlacklist),
-	}
-	for _, d := range project.Destinations {
-		if plan.SameCluster(d, cluster) {
-			l.Namespaces = append(l.Namespaces, namespaceRule(d))
-		}
-	}
-	return l
-}
-
-// namespaceRule is the glob of a destination entry; an entry that denies
-// anywhere denies its namespaces.
-func namespaceRule(d hub.Destination) string {
-	deny := strings.HasPrefix(d.Server, "!") || strings.HasPrefix(d.Name, "!") || strings.HasPrefix(d.Namespace, "!")
-	if deny {
-		return "!" + strings.TrimPrefix(d.Namespace, "!")
-	}
-	return d.Namespace
-}
-
-func kindRules(kinds []hub.GroupKind) []*linkv1.KindRule {
-	out := make([]*linkv1.KindRule, len(kinds))
-	for i, k := range kinds {
-		out[i] = &linkv1.KindRule{Group: k.Group, Kind: k.Kind, Name: k.Name}
-	}
-	return out
 }
 
 func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {
@@ -186,6 +151,19 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot
 		m.Options.NamespaceLabels, m.Options.NamespaceAnnotations = meta.Labels, meta.Annotations
 	}
 	return marshal(m)
+}
+
+// orphansOf is what a project asks for; nil if it does not look for orphaned
+// objects.
+func orphansOf(p hub.ProjectSpec) *linkv1.Orphans {
+	if p.OrphanedResources == nil {
+		return nil
+	}
+	out := &linkv1.Orphans{Warn: p.OrphanedResources.Warns()}
+	for _, r := range p.OrphanedResources.Ignore {
+		out.Ignore = append(out.Ignore, &linkv1.OrphanRule{Group: r.Group, Kind: r.Kind, Name: r.Name})
+	}
+	return out
 }
 
 func projectSpec(p hub.Project) (hub.ProjectSpec, error) {

@@ -11,6 +11,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -108,6 +109,7 @@ type desiredLog interface {
 	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
 	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
 	RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error)
+	SettingsRow(ctx context.Context, cluster hub.ClusterID) (row hub.LogRow, found bool, err error)
 	HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error)
 	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
 	Heads(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
@@ -136,6 +138,7 @@ type Dispatcher struct {
 	pages   *gather.Gatherer[bookmark, page]
 	acks    *gather.Gatherer[hub.LogAck, struct{}]
 	recent  *recentBlobs
+	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
 
 	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil

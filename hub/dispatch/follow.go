@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"maps"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -51,8 +52,12 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, carried: s.d.recent.newest(), compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
+	}
+	if start.GetPacks() {
+		f.bases = &bases{used: &s.d.packed}
+		defer f.bases.forget()
 	}
 	go f.receive()
 	return f.run(ctx, start)
@@ -68,6 +73,7 @@ type follower struct {
 	sums     chan *linkv1.Sums
 	key      []byte          // of proofs
 	compares bool            // the agent can say which states it holds
+	settings bool            // the agent keeps settings
 	seq      int64           // last row sent
 	seen     int64           // last row read; what lies between is held by the agent already
 	barrier  *linkv1.Barrier // last one sent
@@ -75,8 +81,9 @@ type follower struct {
 	replays  int             // resets in a row that brought no equal root
 	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until    int64
-	held     bool // the agent was told that nothing may be deleted
-	sent     map[hub.Digest]bool
+	held     bool   // the agent was told that nothing may be deleted
+	carried  uint64 // number of the newest body that this stream has carried, or need not
+	bases    *bases // nil: the agent does not unpack rows
 	head     hub.LogHead
 }
 
@@ -184,7 +191,7 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 			// The next stream is judged by the place of the agent.
 			return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
 		}
-		rows, leaves := p.Rows, p.leaves
+		rows := p.Rows
 		f.head = p.Head
 		if err := f.hold(); err != nil {
 			return err
@@ -195,14 +202,14 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		if p.more {
 			continue
 		}
-		if leaves == nil {
+		if p.leaves == nil {
 			return nil
 		}
 		if err := f.close(); err != nil {
 			return err
 		}
 		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(leaves)}
+		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.known(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
 }
@@ -249,22 +256,31 @@ func (f *follower) send(rows []hub.LogRow) error {
 		defer failpoint.Here(failpoint.HubOrderAfter)
 		return f.stream.Send(down)
 	}
+	page := map[hub.Digest]uint64{}
 	for _, row := range rows {
 		if f.equal(row) {
 			continue
 		}
-		blobs, extra := f.inline(row)
-		if size > 0 && size+len(row.Body)+extra > batchSize {
+		blobs, extra := f.inline(row, page)
+		out := rowOf(row)
+		if f.bases != nil {
+			if err := f.bases.pack(row, out); err != nil {
+				return err
+			}
+		}
+		length := len(out.Body) + len(out.Packed)
+		if size > 0 && size+length+extra > batchSize {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		batch.Rows = append(batch.Rows, &linkv1.Row{
-			Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain,
-		})
+		batch.Rows = append(batch.Rows, out)
 		batch.Blobs = append(batch.Blobs, blobs...)
-		size += len(row.Body) + extra + 64
+		size += length + extra + 64
 		f.seq = row.Seq
+	}
+	for _, number := range page {
+		f.carried = max(f.carried, number)
 	}
 	if len(rows) > 0 {
 		f.seen = rows[len(rows)-1].Seq
@@ -272,29 +288,44 @@ func (f *follower) send(rows []hub.LogRow) error {
 	return flush()
 }
 
-// equal says whether the agent was found to hold the state of a row already.
-func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && row.Kind == hub.RowState && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+func rowOf(row hub.LogRow) *linkv1.Row {
+	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
 }
 
-// inline picks the bodies that go along with a state row: those stored lately
-// by this replica that this stream has not carried yet.
-func (f *follower) inline(row hub.LogRow) (blobs []*linkv1.Blob, size int) {
+// known are those of the states in the log that the agent should hold. One
+// that is too old to know of settings is not asked for them. Other streams may
+// read the same leaves, so they stay as they are.
+func (f *follower) known(leaves map[string][32]byte) map[string][32]byte {
+	if _, there := leaves[string(hub.SettingsRow)]; !there || f.settings {
+		return leaves
+	}
+	leaves = maps.Clone(leaves)
+	delete(leaves, string(hub.SettingsRow))
+	return leaves
+}
+
+// equal says whether the agent was found to hold the state of a row already.
+func (f *follower) equal(row hub.LogRow) bool {
+	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+}
+
+// inline picks the bodies that go along with a state row: those stored since
+// the stream began, or since the last rows that it sent; page has those that
+// went along with other rows of this time. Older ones the agent holds, or
+// fetches.
+func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*linkv1.Blob, size int) {
 	if row.Kind != hub.RowState {
 		return nil, 0
 	}
 	for _, digest := range digestsOf(row.Body) {
-		if f.sent[digest] {
+		sealed, number, ok := f.d.recent.get(f.tenant, digest)
+		if _, went := page[digest]; !ok || went || number <= f.carried {
 			continue
 		}
-		sealed, ok := f.d.recent.get(f.tenant, digest)
-		if !ok || size+len(sealed) > batchSize/2 {
+		page[digest] = number
+		if size+len(sealed) > batchSize/2 {
 			continue
 		}
-		if len(f.sent) > 20_000 {
-			f.sent = map[hub.Digest]bool{}
-		}
-		f.sent[digest] = true
 		blobs = append(blobs, &linkv1.Blob{Digest: digest[:], Sealed: sealed})
 		size += len(sealed) + 40
 	}

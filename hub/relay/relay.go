@@ -49,6 +49,9 @@ type Difference struct {
 	Desired   json.RawMessage
 	Live      json.RawMessage
 	Applied   json.RawMessage
+	Normal    json.RawMessage // of Live what the other two speak of
+	Predicted json.RawMessage // what an apply would leave
+	Problem   string          // why it would be refused
 }
 
 // Get gives one live object of an application.
@@ -68,15 +71,15 @@ func (r *Relay) Get(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 }
 
 // Diff gives what differs in an application, or with all everything. A kind
-// asks for one object alone.
-func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all bool, o hub.ObjectRef) ([]Difference, error) {
+// asks for one object alone; predict asks the API server, too.
+func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all, predict bool, o hub.ObjectRef) ([]Difference, error) {
 	client, ctx, cancel, err := r.client(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
 	reply, err := client.Diff(ctx, &linkv1.DiffRequest{
-		AppId: string(app), All: all, Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		AppId: string(app), All: all, Predict: predict, Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 	}, grpc.MaxCallRecvMsgSize(maxReply))
 	if err != nil {
 		return nil, broken(ctx, err, cluster)
@@ -87,6 +90,7 @@ func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.Applicati
 			Group: d.GetGroup(), Version: d.GetVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(),
 			Sync: hub.SyncStatus(d.GetSync()), Summary: d.GetSummary(), Fields: d.GetFields(),
 			Desired: text(d.GetDesired()), Live: text(d.GetLive()), Applied: text(d.GetApplied()),
+			Normal: text(d.GetNormalized()), Predicted: text(d.GetPredicted()), Problem: d.GetProblem(),
 		}
 	}
 	return out, nil
@@ -124,7 +128,16 @@ func (r *Relay) Delete(ctx context.Context, cluster hub.Cluster, app hub.Applica
 }
 
 func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	conn, ctx, cancel, err := r.conn(ctx, cluster, timeout)
+	if err != nil {
+		return nil, ctx, nil, err
+	}
+	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+}
+
+// conn is the way to the agent of a cluster, and what its calls may take.
+func (r *Relay) conn(ctx context.Context, cluster hub.Cluster, most time.Duration) (grpc.ClientConnInterface, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	conn, err := r.agents.Conn(ctx, cluster)
 	if fault.KindOf(err) == fault.Offline {
 		err = away(cluster)
@@ -133,7 +146,7 @@ func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClie
 		cancel()
 		return nil, ctx, nil, err
 	}
-	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+	return conn, ctx, cancel, nil
 }
 
 func away(cluster hub.Cluster) error {
@@ -141,7 +154,7 @@ func away(cluster hub.Cluster) error {
 	if cluster.AgentID == "" {
 		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
 	}
-	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state cannot be read"), object, "look at the agent in the cluster, or try again")
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "look at the agent in the cluster, or try again")
 }
 
 // broken keeps what the agent classified; anything else means that the

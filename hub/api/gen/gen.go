@@ -812,6 +812,19 @@ type InitiatedBy struct {
 	Username  string `json:"username,omitempty,omitzero"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
@@ -883,6 +896,9 @@ type Node struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned bool `json:"orphaned,omitempty,omitzero"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          string         `json:"parent,omitempty,omitzero"`
 	RequiresPruning bool           `json:"requiresPruning,omitempty,omitzero"`
@@ -907,12 +923,21 @@ type ObjectDiff struct {
 	Kind   string   `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      AnyObject      `json:"live,omitempty,omitzero"`
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace,omitempty,omitzero"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   string         `json:"summary,omitempty,omitzero"`
-	Version   string         `json:"version"`
+	Live      AnyObject `json:"live,omitempty,omitzero"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace,omitempty,omitzero"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive AnyObject `json:"normalizedLive,omitempty,omitzero"`
+
+	// Predicted A Kubernetes object.
+	Predicted AnyObject `json:"predicted,omitempty,omitzero"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem string         `json:"problem,omitempty,omitzero"`
+	Status  SyncStatusCode `json:"status"`
+	Summary string         `json:"summary,omitempty,omitzero"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1068,6 +1093,56 @@ type RepositoryCredential struct {
 	Username string `json:"username,omitempty,omitzero"`
 }
 
+// ResourceAction defines model for ResourceAction.
+type ResourceAction struct {
+	// Disabled It cannot be run as the object is now.
+	Disabled    bool                  `json:"disabled"`
+	DisplayName string                `json:"displayName,omitempty,omitzero"`
+	IconClass   string                `json:"iconClass,omitempty,omitzero"`
+	Name        string                `json:"name"`
+	Params      []ResourceActionParam `json:"params,omitempty,omitzero"`
+
+	// Permitted The caller has the right to run it.
+	Permitted bool `json:"permitted"`
+}
+
+// ResourceActionChange defines model for ResourceActionChange.
+type ResourceActionChange struct {
+	Created   bool   `json:"created"`
+	Group     string `json:"group,omitempty,omitzero"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Version   string `json:"version"`
+}
+
+// ResourceActionParam defines model for ResourceActionParam.
+type ResourceActionParam struct {
+	Default string `json:"default,omitempty,omitzero"`
+	Name    string `json:"name"`
+	Type    string `json:"type,omitempty,omitzero"`
+	Value   string `json:"value,omitempty,omitzero"`
+}
+
+// ResourceActionResult defines model for ResourceActionResult.
+type ResourceActionResult struct {
+	Changes []ResourceActionChange `json:"changes"`
+}
+
+// ResourceActionRun defines model for ResourceActionRun.
+type ResourceActionRun struct {
+	Action                   string `json:"action"`
+	Group                    string `json:"group,omitempty,omitzero"`
+	Kind                     string `json:"kind"`
+	ResourceActionParameters []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"resourceActionParameters,omitempty,omitzero"`
+	ResourceName      string `json:"resourceName"`
+	ResourceNamespace string `json:"resourceNamespace,omitempty,omitzero"`
+	Version           string `json:"version"`
+}
+
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
 	// Exclude All but this one.
@@ -1095,6 +1170,38 @@ type Rewind struct {
 
 // Roles defines model for Roles.
 type Roles = []string
+
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
 
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
@@ -1310,6 +1417,9 @@ type ErrorAnswer = Error
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
 
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
+
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
 	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
@@ -1384,6 +1494,9 @@ type DiffApplicationParams struct {
 	Kind              string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
 	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
 	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict bool `form:"predict,omitempty" json:"predict,omitempty,omitzero"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -1418,6 +1531,21 @@ type GetLiveResourceParams struct {
 	Kind              string `form:"kind" json:"kind"`
 	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
 	ResourceName      string `form:"resourceName" json:"resourceName"`
+}
+
+// ListResourceActionsParams defines parameters for ListResourceActions.
+type ListResourceActionsParams struct {
+	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
+	Version           string `form:"version" json:"version"`
+	Kind              string `form:"kind" json:"kind"`
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	ResourceName      string `form:"resourceName" json:"resourceName"`
+}
+
+// RunResourceActionParams defines parameters for RunResourceAction.
+type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
@@ -1568,6 +1696,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1656,6 +1799,9 @@ type AbandonApplicationJSONRequestBody = Reason
 // ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
 type ApproveOperationJSONRequestBody = Reason
 
+// RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
+type RunResourceActionJSONRequestBody = ResourceActionRun
+
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
 
@@ -1691,6 +1837,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -2126,6 +2275,12 @@ type ServerInterface interface {
 	// GetLiveResource Gives one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params GetLiveResourceParams) error
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	// (GET /api/v1/applications/{namespace}/{name}/resource/actions)
+	ListResourceActions(ctx echo.Context, namespace PathNamespace, name PathName, params ListResourceActionsParams) error
+	// RunResourceAction Runs an action on a live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
+	RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -2234,6 +2389,12 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx echo.Context) error
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -2624,6 +2785,13 @@ func (w *ServerInterfaceWrapper) DiffApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
 	}
 
+	// ------------- Optional query parameter "predict" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "predict", ctx.QueryParams(), &params.Predict, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter predict: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DiffApplication(ctx, namespace, name, params)
 	return err
@@ -2826,6 +2994,111 @@ func (w *ServerInterfaceWrapper) GetLiveResource(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLiveResource(ctx, namespace, name, params)
+	return err
+}
+
+// ListResourceActions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListResourceActions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListResourceActionsParams
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", ctx.QueryParams(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group: %s", err))
+	}
+
+	// ------------- Required query parameter "version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "version", ctx.QueryParams(), &params.Version, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter version: %s", err))
+	}
+
+	// ------------- Required query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "kind", ctx.QueryParams(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter kind: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceNamespace", ctx.QueryParams(), &params.ResourceNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceNamespace: %s", err))
+	}
+
+	// ------------- Required query parameter "resourceName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListResourceActions(ctx, namespace, name, params)
+	return err
+}
+
+// RunResourceAction converts echo context to params.
+func (w *ServerInterfaceWrapper) RunResourceAction(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RunResourceActionParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RunResourceAction(ctx, namespace, name, params)
 	return err
 }
 
@@ -3533,6 +3806,50 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 	return err
 }
 
+// GetSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSettings(ctx)
+	return err
+}
+
+// PatchSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchSettings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchSettingsParams
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchSettings(ctx, params)
+	return err
+}
+
 // Setup converts echo context to params.
 func (w *ServerInterfaceWrapper) Setup(ctx echo.Context) error {
 	var err error
@@ -3909,11 +4226,15 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
+	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
 
 }
 
@@ -3938,6 +4259,15 @@ type ApplicationAnswerJSONResponse struct {
 type ErrorAnswerJSONResponse Error
 
 type OperationAnswerJSONResponse Operation
+
+type SettingsAnswerResponseHeaders struct {
+	ETag string
+}
+type SettingsAnswerJSONResponse struct {
+	Body Settings
+
+	Headers SettingsAnswerResponseHeaders
+}
 
 type SignedInAnswerResponseHeaders struct {
 	SetCookie string
@@ -4513,6 +4843,91 @@ type GetLiveResourcedefaultJSONResponse struct {
 }
 
 func (response GetLiveResourcedefaultJSONResponse) VisitGetLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourceActionsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    ListResourceActionsParams
+}
+
+type ListResourceActionsResponseObject interface {
+	VisitListResourceActionsResponse(w http.ResponseWriter) error
+}
+
+type ListResourceActions200JSONResponse struct {
+	Items []ResourceAction `json:"items"`
+}
+
+func (response ListResourceActions200JSONResponse) VisitListResourceActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourceActionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListResourceActionsdefaultJSONResponse) VisitListResourceActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunResourceActionRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    RunResourceActionParams
+	Body      *RunResourceActionJSONRequestBody
+}
+
+type RunResourceActionResponseObject interface {
+	VisitRunResourceActionResponse(w http.ResponseWriter) error
+}
+
+type RunResourceAction200JSONResponse ResourceActionResult
+
+func (response RunResourceAction200JSONResponse) VisitRunResourceActionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunResourceActiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RunResourceActiondefaultJSONResponse) VisitRunResourceActionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5941,6 +6356,86 @@ func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteReposit
 	return err
 }
 
+type GetSettingsRequestObject struct {
+}
+
+type GetSettingsResponseObject interface {
+	VisitGetSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSettingsdefaultJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsRequestObject struct {
+	Params PatchSettingsParams
+	Body   *PatchSettingsJSONRequestBody
+}
+
+type PatchSettingsResponseObject interface {
+	VisitPatchSettingsResponse(w http.ResponseWriter) error
+}
+
+type PatchSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response PatchSettings200JSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PatchSettingsdefaultJSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SetupRequestObject struct {
 	Body *SetupJSONRequestBody
 }
@@ -6645,6 +7140,12 @@ type StrictServerInterface interface {
 	// GetLiveResource Gives one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx context.Context, request GetLiveResourceRequestObject) (GetLiveResourceResponseObject, error)
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	// (GET /api/v1/applications/{namespace}/{name}/resource/actions)
+	ListResourceActions(ctx context.Context, request ListResourceActionsRequestObject) (ListResourceActionsResponseObject, error)
+	// RunResourceAction Runs an action on a live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
+	RunResourceAction(ctx context.Context, request RunResourceActionRequestObject) (RunResourceActionResponseObject, error)
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx context.Context, request DeleteLiveResourceRequestObject) (DeleteLiveResourceResponseObject, error)
@@ -6753,6 +7254,12 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -7248,6 +7755,83 @@ func (sh *strictHandler) GetLiveResource(ctx echo.Context, namespace PathNamespa
 		return err
 	} else if validResponse, ok := response.(GetLiveResourceResponseObject); ok {
 		return validResponse.VisitGetLiveResourceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListResourceActions operation middleware
+func (sh *strictHandler) ListResourceActions(ctx echo.Context, namespace PathNamespace, name PathName, params ListResourceActionsParams) error {
+	var request ListResourceActionsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListResourceActions(ctx.Request().Context(), request.(ListResourceActionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListResourceActions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListResourceActionsResponseObject); ok {
+		return validResponse.VisitListResourceActionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RunResourceAction operation middleware
+func (sh *strictHandler) RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error {
+	var request RunResourceActionRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body RunResourceActionJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RunResourceAction(ctx.Request().Context(), request.(RunResourceActionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RunResourceAction")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RunResourceActionResponseObject); ok {
+		return validResponse.VisitRunResourceActionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8414,6 +8998,77 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSettings operation middleware
+func (sh *strictHandler) GetSettings(ctx echo.Context) error {
+	var request GetSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSettings(ctx.Request().Context(), request.(GetSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
+		return validResponse.VisitGetSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PatchSettings operation middleware
+func (sh *strictHandler) PatchSettings(ctx echo.Context, params PatchSettingsParams) error {
+	var request PatchSettingsRequestObject
+
+	request.Params = params
+
+	var body PatchSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchSettings(ctx.Request().Context(), request.(PatchSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchSettingsResponseObject); ok {
+		return validResponse.VisitPatchSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

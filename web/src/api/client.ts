@@ -6,6 +6,7 @@ export type Application = components['schemas']['Application'];
 export type Cluster = components['schemas']['Cluster'];
 export type Repository = components['schemas']['Repository'];
 export type Node = components['schemas']['Node'];
+export type ResourceAction = components['schemas']['ResourceAction'];
 export type ObjectDiff = components['schemas']['ObjectDiff'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type OperationState = components['schemas']['OperationState'];
@@ -13,6 +14,8 @@ export type ObjectResult = components['schemas']['ObjectResult'];
 export type Me = components['schemas']['Me'];
 export type Enrolment = components['schemas']['Enrolment'];
 export type StreamEvent = components['schemas']['StreamEvent'];
+export type Setting = components['schemas']['Setting'];
+export type KnownSetting = components['schemas']['KnownSetting'];
 export type SyncRequest = components['schemas']['SyncRequest'];
 
 /** Requests of the console say so; a foreign page cannot set this header. */

@@ -884,6 +884,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives the settings of the tenant; values of secrets are left out */
+        get: operations["getSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets keys, and takes away those whose value is null; all that is not named stays */
+        patch: operations["patchSettings"];
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/approve": {
         parameters: {
             query?: never;
@@ -963,6 +981,27 @@ export interface paths {
         get: operations["getProjectWindows"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/resource/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the actions that a live object of the application offers now */
+        get: operations["listResourceActions"];
+        put?: never;
+        /**
+         * Runs an action on a live object of the application
+         * @description Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+         */
+        post: operations["runResourceAction"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1450,6 +1489,8 @@ export interface components {
             syncWave?: number;
             /** @description A few words: which fields differ. */
             diff?: string;
+            /** @description In the application's namespace, and managed by no application. */
+            orphaned?: boolean;
             info?: components["schemas"]["Info"][];
             /** Format: date-time */
             createdAt?: string;
@@ -1469,6 +1510,10 @@ export interface components {
             desired?: components["schemas"]["AnyObject"];
             live?: components["schemas"]["AnyObject"];
             applied?: components["schemas"]["AnyObject"];
+            normalizedLive?: components["schemas"]["AnyObject"];
+            predicted?: components["schemas"]["AnyObject"];
+            /** @description Why an apply would be refused; with predict. */
+            problem?: string;
         };
         /** @description How the last fetch went. */
         Connection: {
@@ -1698,6 +1743,41 @@ export interface components {
             prev?: string;
             hash: string;
         };
+        Settings: {
+            /**
+             * Format: int64
+             * @description Grows with every change; 0 before the first.
+             */
+            version: number;
+            /** @description In order of map and key. */
+            items: components["schemas"]["Setting"][];
+            /** @description Keys that this release knows. */
+            known: components["schemas"]["KnownSetting"][];
+            /** @description What to know about the change. */
+            warnings?: string[];
+        };
+        Setting: {
+            /** @description The name of the ConfigMap or Secret that Argo CD keeps it in. */
+            map: string;
+            key: string;
+            /** @description Absent for a secret. */
+            value?: string;
+            secret: boolean;
+            /** @description Something acts on it; otherwise it is kept and changes nothing yet. */
+            used: boolean;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string;
+        };
+        KnownSetting: {
+            map: string;
+            /** @description A key, or the beginning of keys if it ends in a dot: `group_Kind` follows. */
+            key: string;
+            about: string;
+            /** @description A value that is fine. */
+            sample: string;
+            used: boolean;
+        };
         /** @enum {string} */
         Propagation: "foreground" | "background" | "orphan";
         Reason: {
@@ -1776,6 +1856,45 @@ export interface components {
              */
             at: string;
         };
+        ResourceAction: {
+            name: string;
+            displayName?: string;
+            iconClass?: string;
+            /** @description It cannot be run as the object is now. */
+            disabled: boolean;
+            /** @description The caller has the right to run it. */
+            permitted: boolean;
+            params?: components["schemas"]["ResourceActionParam"][];
+        };
+        ResourceActionParam: {
+            name: string;
+            value?: string;
+            type?: string;
+            default?: string;
+        };
+        ResourceActionRun: {
+            group?: string;
+            version: string;
+            kind: string;
+            resourceNamespace?: string;
+            resourceName: string;
+            action: string;
+            resourceActionParameters?: {
+                name: string;
+                value: string;
+            }[];
+        };
+        ResourceActionResult: {
+            changes: components["schemas"]["ResourceActionChange"][];
+        };
+        ResourceActionChange: {
+            created: boolean;
+            group?: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+        };
     };
     responses: {
         /** @description What went wrong. */
@@ -1833,6 +1952,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Application"];
+            };
+        };
+        /** @description The settings as they are now. */
+        SettingsAnswer: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Settings"];
             };
         };
         /** @description The operation; it is under way. */
@@ -3319,6 +3448,8 @@ export interface operations {
                 kind?: string;
                 resourceNamespace?: string;
                 resourceName?: string;
+                /** @description Ask the cluster's API server what an apply would make of each object that differs; nothing is written. */
+                predict?: boolean;
             };
             header?: never;
             path: {
@@ -3555,6 +3686,49 @@ export interface operations {
             default: components["responses"]["ErrorAnswer"];
         };
     };
+    getSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchSettings: {
+        parameters: {
+            query?: {
+                /** @description Check everything, change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key. */
+                    values: {
+                        [key: string]: {
+                            [key: string]: string | null;
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
     approveOperation: {
         parameters: {
             query?: never;
@@ -3681,6 +3855,71 @@ export interface operations {
                         windows: components["schemas"]["SyncWindow"][];
                         all: components["schemas"]["SyncWindow"][];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listResourceActions: {
+        parameters: {
+            query: {
+                group?: string;
+                version: string;
+                kind: string;
+                resourceNamespace?: string;
+                resourceName: string;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The actions by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["ResourceAction"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    runResourceAction: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResourceActionRun"];
+            };
+        };
+        responses: {
+            /** @description What the action has written. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResourceActionResult"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];
