@@ -2,7 +2,9 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -86,6 +88,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	}
 	known = true
 	var missing, rest int
+	var why culprits
 	for key, x := range a.objects {
 		if x.hook != "" {
 			continue
@@ -104,8 +107,9 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
-		worse(r, x, &missing, &rest)
+		worse(r, x, &missing, &rest, &why)
 	}
+	r.HealthCause = why.String()
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
 	}
@@ -114,7 +118,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 
 // worse folds one object's health in. A missing object alone does not make
 // its application Missing (HLT-04).
-func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
+func worse(r *linkv1.AppReport, x *object, missing, rest *int, why *culprits) {
 	state, message := x.wellness()
 	switch {
 	case x.target == nil:
@@ -132,9 +136,37 @@ func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
 	if message != "" {
 		cause += ": " + message
 	}
-	if state != r.GetHealth() || cause < r.GetHealthCause() { // of several, always the same one
-		r.Health, r.HealthCause = state, cause
+	if state != r.GetHealth() {
+		r.Health, *why = state, culprits{}
 	}
+	why.add(cause)
+}
+
+// mostCauses is how many objects the health of an application names (HLT-26).
+const mostCauses = 3
+
+// culprits are the objects that make an application as unwell as it is: of many,
+// always the same first ones.
+type culprits struct {
+	first []string // in order
+	more  int
+}
+
+func (c *culprits) add(cause string) {
+	at, _ := slices.BinarySearch(c.first, cause)
+	c.first = slices.Insert(c.first, at, cause)
+	if len(c.first) > mostCauses {
+		c.first = c.first[:mostCauses]
+		c.more++
+	}
+}
+
+func (c *culprits) String() string {
+	out := strings.Join(c.first, "; ")
+	if c.more > 0 {
+		out = fmt.Sprintf("%s; and %d more", out, c.more)
+	}
+	return out
 }
 
 // extraneous says whether an object that needs pruning must not make its
