@@ -242,3 +242,28 @@ func TestTransient(t *testing.T) {
 		}
 	}
 }
+
+func TestCulprits(t *testing.T) {
+	t.Parallel()
+	t.Run("HLT-26 up to three causes are named, always the same ones", func(t *testing.T) {
+		t.Parallel()
+		var c culprits
+		for _, name := range []string{"d", "b", "e", "a", "c"} {
+			c.add(name)
+		}
+		if got := c.String(); got != "a; b; c; and 2 more" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HLT-26 one cause stands alone, and none is empty", func(t *testing.T) {
+		t.Parallel()
+		var c culprits
+		if got := c.String(); got != "" {
+			t.Errorf("%q", got)
+		}
+		c.add("Pod a: CrashLoopBackOff")
+		if got := c.String(); got != "Pod a: CrashLoopBackOff" {
+			t.Errorf("%q", got)
+		}
+	})
+}

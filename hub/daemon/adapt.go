@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -392,8 +394,13 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		if err != nil {
 			return err
 		}
-		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence); err != nil {
+			return err
+		}
 		w.queue.continued(ctx, t)
+		if sentence == "" {
+			next, err = wantedLook(ctx, t, next)
+		}
 		return err
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
@@ -403,6 +410,20 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 	}
 	w.queue.hint(hub.WorkRefresh)
 	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
+}
+
+// wantedLook is when the tenant wants the next look at a repository; otherwise
+// it is when the hub does.
+func wantedLook(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, settings.PollKeys())
+	if err != nil {
+		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)
+	}
+	every, jitter, ok := settings.Polling(values)
+	if !ok {
+		return otherwise, nil
+	}
+	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil //nolint:gosec // jitter
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {

@@ -162,6 +162,37 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 	})
+	t.Run("CMPR-10 the comparison is served: target, live and what differs", func(t *testing.T) {
+		var diff struct {
+			Items []struct {
+				Kind, Status  string
+				Desired, Live map[string]any
+			}
+		}
+		if err := s.API.Do(t.Context(), "GET", "/api/v1/applications/argocd/told/diff?all=true", nil, &diff); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range diff.Items {
+			if d.Status != "Synced" || d.Desired["kind"] != d.Kind || d.Live["kind"] != d.Kind {
+				t.Errorf("%s is %s, desired %v, live %v", d.Kind, d.Status, d.Desired["kind"], d.Live["kind"])
+			}
+		}
+		if len(diff.Items) != 3 || !strings.Contains(nodes(t, "told"), "Pod") {
+			t.Errorf("%d objects compared, tree %s", len(diff.Items), nodes(t, "told"))
+		}
+	})
+	t.Run("CMPR-05 a spec comes back as it was written, whatever Capstan makes of it", func(t *testing.T) {
+		spec, _ := status(t, "told")["spec"].(map[string]any)
+		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\nspec:\n  ignoreDifferences: []\n  someDay: {a: 1}\n", 1)
+		out, err := s.API.Apply(within(t, time.Minute), text)
+		if err != nil || !strings.Contains(out, "spec.someDay is kept but has no effect") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		now, _ := status(t, "told")["spec"].(map[string]any)
+		if now["someDay"] == nil || now["ignoreDifferences"] == nil || now["destination"] == nil || len(now) != len(spec)+2 {
+			t.Errorf("spec is %v", now)
+		}
+	})
 	t.Run("ROLL-06 the history names the commit", func(t *testing.T) {
 		h := printed(t, "told").Status.History
 		if len(h) != 1 || h[0].Commit.Message == "" || h[0].Commit.Author == "" {

@@ -53,7 +53,11 @@ test('APP-26 lists show the icon unless the notice is a banner alone', () => {
 
 test('APP-28 links of an object open beside the console and cannot reach it', () => {
   const node: Node = { group: '', version: 'v1', kind: 'Service', name: 'a', managed: true };
-  show(<NodeLinks node={{ ...node, links: [{ title: 'Docs', url: 'https://docs.example.com' }, { url: 'javascript:x' }] }} />);
+  show(
+    <NodeLinks
+      node={{ ...node, links: [{ title: 'Docs', url: 'https://docs.example.com' }, { url: 'javascript:x' }] }}
+    />,
+  );
   const links = screen.getAllByRole('link');
   expect(links).toHaveLength(1);
   expect(links[0]?.getAttribute('rel')).toBe('noopener noreferrer');

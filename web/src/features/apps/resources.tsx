@@ -4,16 +4,7 @@ import { lazy, useState } from 'react';
 import type { Application, Node } from '../../api/client';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
-import {
-  defaultPodSort,
-  defaultView,
-  linksOf,
-  networkNodes,
-  type PodSort,
-  podGroups,
-  type View,
-  views,
-} from './annotations';
+import { defaultPodSort, defaultView, networkNodes, type PodSort, podGroups, type View, views } from './annotations';
 import { type AppKey, treeQuery } from './api';
 import { NodeLinks } from './links';
 import { nodeId } from './model';
