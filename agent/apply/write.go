@@ -107,7 +107,7 @@ func (s *sending) outcome(out *manifest.Object) written {
 	case s.before == "":
 		w.message = "created"
 	case s.before == out.GetResourceVersion():
-		w.changed, w.message = false, "unchanged"
+		w.changed, w.message = false, unchanged
 	}
 	if s.note != "" {
 		w.message += " (" + s.note + ")"

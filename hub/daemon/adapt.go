@@ -394,14 +394,16 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		if err != nil {
 			return err
 		}
-		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence); err != nil {
+		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence, item.Forced); err != nil {
 			return err
 		}
 		w.queue.continued(ctx, t)
 		if sentence == "" {
-			next, err = wantedLook(ctx, t, next)
+			if next, err = wantedLook(ctx, t, next); err != nil {
+				return err
+			}
 		}
-		return err
+		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
 	if err != nil && fault.KindOf(err) != fault.Missing {
@@ -409,7 +411,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		return err
 	}
 	w.queue.hint(hub.WorkRefresh)
-	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
+	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 
 // wantedLook is when the tenant wants the next look at a repository; otherwise

@@ -51,7 +51,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 	fail := func(at time.Time) {
 		t.Helper()
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			must[bool](t)(tx.Fetched(ctx, w.repository.ID, nil, at, "the host is away"))
+			must[bool](t)(tx.Fetched(ctx, w.repository.ID, nil, at, "the host is away", false))
 			return nil
 		})
 	}
@@ -68,7 +68,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 	})
 	t.Run("CMPR-04 after that its applications say so, and keep what they have", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), ""))
+			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), "", false))
 			return nil
 		})
 		before := status(t, db, w).Status
@@ -85,7 +85,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 	})
 	t.Run("CMPR-04 the end of the trouble is the end of it", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), ""))
+			must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/main", Commit: "c0ffee"}}, now(), "", false))
 			return nil
 		})
 		fail(now())
