@@ -267,3 +267,23 @@ func TestCulprits(t *testing.T) {
 		}
 	})
 }
+
+func TestPhaseOfAFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind fault.Kind
+		want string
+	}{
+		"APP-15 what was asked for cannot be done: Failed":    {fault.Invalid, "Failed"},
+		"APP-15 somebody must not do it: Failed":              {fault.Denied, "Failed"},
+		"APP-15 what is needed could not be reached: Error":   {fault.Offline, "Error"},
+		"APP-15 something broke that should not break: Error": {fault.Internal, "Error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := errored(fault.New(c.kind, "x")); got.phase != c.want {
+				t.Errorf("phase %q", got.phase)
+			}
+		})
+	}
+}

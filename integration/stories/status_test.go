@@ -94,7 +94,7 @@ metadata: {name: goodbye, annotations: {argocd.argoproj.io/hook: PostDelete}}
 func TestStatusOfAnApplication(t *testing.T) {
 	repo := repository(t, "told", map[string]string{"app/web.yaml": web, "app/more.yaml": statusObjects})
 	byHand(t, "told", repo.URL(), "app", "team: told", "")
-	t.Run("APP-14 the field operation starts a sync of a new application, and goes when it is over", func(t *testing.T) {
+	t.Run("APP-14 APP-15 the field operation starts a sync of a new application, and goes when it is over", func(t *testing.T) {
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {initiatedBy: {username: eve}, info: [{name: ticket, value: T-1}], sync: {prune: true}, retry: {limit: 2}}\nspec:\n", 1)
 		if _, err := s.API.Apply(within(t, time.Minute), text); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			t.Errorf("APP-15 operationState is %s", said)
 		}
 	})
-	t.Run("APP-09 every top-level object is listed with what is to be known of it", func(t *testing.T) {
+	t.Run("APP-09 APP-20 APP-21 every top-level object is listed with what is to be known of it", func(t *testing.T) {
 		x := eventually(t, "told", func(x argoApp) error {
 			for _, r := range x.Status.Resources {
 				if r.Kind == "Deployment" && r.Health != nil && r.Health.Status == "Healthy" && len(x.Status.Summary.Images) > 0 {
