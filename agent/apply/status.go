@@ -2,9 +2,7 @@ package apply
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,6 +55,7 @@ func (a *app) sum(now time.Time) {
 		r.Warnings = append(r.Warnings, why)
 	}
 	known := a.fold(r)
+	a.awaitHold(now)
 	if !known && a.told == nil {
 		return // the first look is still under way
 	}
@@ -86,7 +85,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	if len(a.conflicts) > 0 && r.Sync == synced {
 		r.Sync = outOfSync
 	}
-	known = true
+	known, a.holds = true, 0
 	var missing, rest int
 	var why culprits
 	for key, x := range a.objects {
@@ -107,7 +106,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
-		worse(r, x, &missing, &rest, &why)
+		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
 	}
 	r.HealthCause = why.String()
 	if missing > 0 && rest == 0 {
@@ -116,21 +115,30 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	return known
 }
 
+// hold notes how long something is going to be waited for; 0: nothing.
+func (a *app) hold(wait time.Duration) {
+	if wait > 0 && (a.holds == 0 || wait < a.holds) {
+		a.holds = wait
+	}
+}
+
 // worse folds one object's health in. A missing object alone does not make
-// its application Missing (HLT-04).
-func worse(r *linkv1.AppReport, x *object, missing, rest *int, why *culprits) {
-	state, message := x.wellness()
+// its application Missing (HLT-04). It gives how long the object is held yet.
+func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *culprits) (wait time.Duration) {
+	state, message, wait := x.counts(now)
 	switch {
 	case x.target == nil:
-		return // what waits to be pruned says nothing about the application
+		return 0 // what waits to be pruned says nothing about the application
+	case childApplication(x.key) && (state == health.Missing || state == health.Unknown):
+		return 0
 	case state == health.Missing:
 		*missing++
-		return
+		return 0
 	case x.live.known:
 		*rest++
 	}
 	if state == "" || state == health.Healthy || health.Worst(r.GetHealth(), state) != state {
-		return
+		return wait
 	}
 	cause := x.key.Describe()
 	if message != "" {
@@ -140,33 +148,7 @@ func worse(r *linkv1.AppReport, x *object, missing, rest *int, why *culprits) {
 		r.Health, *why = state, culprits{}
 	}
 	why.add(cause)
-}
-
-// mostCauses is how many objects the health of an application names (HLT-26).
-const mostCauses = 3
-
-// culprits are the objects that make an application as unwell as it is: of many,
-// always the same first ones.
-type culprits struct {
-	first []string // in order
-	more  int
-}
-
-func (c *culprits) add(cause string) {
-	at, _ := slices.BinarySearch(c.first, cause)
-	c.first = slices.Insert(c.first, at, cause)
-	if len(c.first) > mostCauses {
-		c.first = c.first[:mostCauses]
-		c.more++
-	}
-}
-
-func (c *culprits) String() string {
-	out := strings.Join(c.first, "; ")
-	if c.more > 0 {
-		out = fmt.Sprintf("%s; and %d more", out, c.more)
-	}
-	return out
+	return wait
 }
 
 // extraneous says whether an object that needs pruning must not make its
