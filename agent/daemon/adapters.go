@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/pack"
 )
 
 // desired gives the link the agent's copy of the desired log.
@@ -32,7 +34,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares, at.Settings = d.a.secret.Highest(), true, true
+	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.plain.Load()
 	return at
 }
 
@@ -42,6 +44,9 @@ func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
+		if errors.Is(err, pack.ErrBase) {
+			d.a.plain.Store(true) // the next stream brings whole rows
+		}
 		return err
 	}
 	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are judged

@@ -145,6 +145,7 @@ type agent struct {
 	epoch   string
 	link    atomic.Pointer[link.Client]
 	caught  atomic.Bool // the first barrier was reached
+	plain   atomic.Bool // rows could not be unpacked: whole ones are asked for
 
 	settings *settings.Current
 	rules    *rule.Rules
