@@ -39,6 +39,7 @@ type Repository struct {
 	FetchedAt     *time.Time   `json:"fetchedAt,omitempty"`
 	Error         string       `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
 	ErrorAt       *time.Time   `json:"errorAt,omitempty"`
+	ErrorSince    *time.Time   `json:"errorSince,omitempty"` // the first of the failures in a row
 	Version       int64        `json:"version"`
 	CreatedAt     time.Time    `json:"createdAt"`
 }
@@ -68,6 +69,11 @@ type Ref struct {
 	Name   string `json:"name"`   // full: refs/heads/main, refs/tags/v1.0.0, HEAD
 	Commit string `json:"commit"` // 40 hex digits; annotated tags are peeled
 }
+
+// ErrorGrace is how long a repository that was there before may be away until
+// its applications say so. What was fetched stays in force all the while
+// (CMPR-04).
+const ErrorGrace = 180 * time.Second
 
 // A Cluster is a Kubernetes cluster that an agent speaks for.
 type Cluster struct {
@@ -201,6 +207,9 @@ type ApplicationStatus struct {
 	PlannedGeneration int64 `json:"plannedGeneration,omitempty"`
 	// PlannedProject is the version of the project that it was planned for.
 	PlannedProject int64 `json:"plannedProject,omitempty"`
+	// DeletionHooks are the types of the target's hooks that run when the
+	// application is deleted.
+	DeletionHooks []string `json:"deletionHooks,omitempty"`
 }
 
 // A Condition is one thing that a person should know about an application.
@@ -304,8 +313,10 @@ type Resource struct {
 	RequiresPrune bool          `json:"requiresPruning,omitempty"`
 	Hook          bool          `json:"hook,omitempty"`
 	Wave          int32         `json:"syncWave,omitempty"`
-	DiffSummary   string        `json:"diff,omitempty"` // few words: which fields differ
-	Info          []Info        `json:"info,omitempty"` // columns: images, replicas, restarts …
+	DiffSummary   string        `json:"diff,omitempty"`    // few words: which fields differ
+	Links         []string      `json:"links,omitempty"`   // "title|URL" or URL, of http or https
+	Confirm       bool          `json:"confirm,omitempty"` // its deletion waits until a person approves
+	Info          []Info        `json:"info,omitempty"`    // columns: images, replicas, restarts …
 	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
 	UpdatedAt     time.Time     `json:"updatedAt"`
 	Orphan        bool          `json:"orphaned,omitempty"` // in the application's namespace, and managed by nobody: neither managed nor a child
@@ -325,6 +336,7 @@ type HistoryEntry struct {
 	Reason      string          `json:"reason,omitempty"`
 	StartedAt   time.Time       `json:"deployStartedAt"`
 	DeployedAt  time.Time       `json:"deployedAt"`
+	Commit      CommitInfo      `json:"commit,omitzero"` // empty where another commit gave the same manifests before
 }
 
 // A Change is one step of the feed of a tenant.

@@ -15,6 +15,9 @@ type Override struct {
 	Source    *Source  `json:"source,omitempty"`
 	Sources   []Source `json:"sources,omitempty"`
 	Local     bool     `json:"local,omitempty"` // the manifests came with the request
+	// Fresh stands for the specification as it is: no target has been worked
+	// out for it yet.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // Apply gives the specification that the operation is rendered by.

@@ -79,8 +79,11 @@ type SetupLink struct {
 
 // A SyncRequest is a person's wish to synchronise an application.
 type SyncRequest struct {
-	Override  *Override // nil: the newest of the target revision
-	Local     *Local    // manifests that came with the request
+	Override *Override // nil: the newest of the target revision
+	Local    *Local    // manifests that came with the request
+	// Present asks for the specification as it is now, where the target was
+	// worked out for an older one.
+	Present   bool
 	Options   OperationOptions
 	Initiator Initiator
 	Reason    string

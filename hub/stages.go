@@ -95,4 +95,14 @@ type TargetChange struct {
 	Generation  int64 // becomes both the generation and the planned generation
 	Project     int64 // version of the project that it was planned for
 	Warnings    []string
+	// DeletionHooks are the types of the target's hooks that run when the
+	// application is deleted.
+	DeletionHooks []string
+}
+
+// A Looked is a look at an application's sources that its annotation asked
+// for and that is done.
+type Looked struct {
+	Application ApplicationID
+	Version     int64 // of the application that was looked at; a newer one may ask again
 }

@@ -85,7 +85,7 @@ func (a Application) ApprovedAt() time.Time {
 // SameSwitches says whether two versions of an application are steered alike
 // by their annotations.
 func SameSwitches(a, b Meta) bool {
-	for _, name := range [...]string{ApprovedAnnotation, FollowAnnotation, KeepAnnotation, PruneLimitAnnotation} {
+	for _, name := range [...]string{ApprovedAnnotation, FollowAnnotation, KeepAnnotation, PruneLimitAnnotation, SkipAnnotation} {
 		x, hasX := a.Annotation(name)
 		y, hasY := b.Annotation(name)
 		if x != y || hasX != hasY {

@@ -78,6 +78,7 @@ type Config struct {
 	Lease     func() error                                   // whether a write may begin now
 	Health    func(*manifest.Object) (state, message string) // empty state: no rule
 	Columns   func(*manifest.Object) []*linkv1.Column
+	Links     func(*manifest.Object) []string // where people reach it
 	Log       *slog.Logger
 
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none

@@ -63,6 +63,7 @@ type live struct {
 	message  string
 	hold     time.Duration // how long it must be bad to count as bad
 	info     []*linkv1.Column
+	links    []string
 	instance string         // of a hook: the operation and phase that made it
 	tracked  string         // tracking id
 	foreign  *tracking.Mark // of somebody else; nil: there is none
@@ -140,7 +141,7 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	l := live{
 		known: true, found: true, deleting: o.GetDeletionTimestamp() != nil,
 		uid: string(o.GetUID()), version: o.GetResourceVersion(),
-		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o),
+		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o), links: e.Links(o),
 	}
 	l.health, l.message = e.judged(o)
 	if held := o.GetFinalizers(); l.deleting && len(held) > 0 {
@@ -305,7 +306,7 @@ func (x *object) report(a *app) *linkv1.Resource {
 	r := &linkv1.Resource{
 		AppId: a.id, Uid: x.live.uid, Group: x.key.Group, Version: x.gvk.Version, Kind: x.key.Kind,
 		Namespace: x.key.Namespace, Name: x.key.Name, Managed: true,
-		CreatedUnix: x.live.created, Info: x.live.info,
+		CreatedUnix: x.live.created, Info: x.live.info, Links: x.live.links,
 	}
 	r.Health, r.Message = x.wellness()
 	if x.hook != "" {
@@ -318,12 +319,22 @@ func (x *object) report(a *app) *linkv1.Resource {
 	} else if why := a.e.Guard.writes(x.key, x.namespaced); why != nil && r.Sync == outOfSync {
 		r.Message = sentence(why)
 	}
+	r.ConfirmDeletion = x.asksBefore(a.state.GetPolicy().GetSyncOptions())
 	if x.target != nil {
 		r.Wave = x.target.wave
 	} else if x.record != nil {
 		r.RequiresPrune, r.Wave = true, x.record.Wave
 	}
 	return r
+}
+
+// asksBefore says whether a person must approve before the object is deleted:
+// its own options say so, or those of its application.
+func (x *object) asksBefore(options []string) bool {
+	if x.record != nil {
+		options = append(slices.Clone(options), x.record.Options...)
+	}
+	return hasOption(options, "Prune", "confirm") || hasOption(options, "Delete", "confirm")
 }
 
 // hasOption says whether one of an object's recorded sync options is set.

@@ -242,3 +242,48 @@ func TestTransient(t *testing.T) {
 		}
 	}
 }
+
+func TestCulprits(t *testing.T) {
+	t.Parallel()
+	t.Run("HLT-26 up to three causes are named, always the same ones", func(t *testing.T) {
+		t.Parallel()
+		var c culprits
+		for _, name := range []string{"d", "b", "e", "a", "c"} {
+			c.add(name)
+		}
+		if got := c.String(); got != "a; b; c; and 2 more" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("HLT-26 one cause stands alone, and none is empty", func(t *testing.T) {
+		t.Parallel()
+		var c culprits
+		if got := c.String(); got != "" {
+			t.Errorf("%q", got)
+		}
+		c.add("Pod a: CrashLoopBackOff")
+		if got := c.String(); got != "Pod a: CrashLoopBackOff" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestPhaseOfAFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind fault.Kind
+		want string
+	}{
+		"APP-15 what was asked for cannot be done: Failed":    {fault.Invalid, "Failed"},
+		"APP-15 somebody must not do it: Failed":              {fault.Denied, "Failed"},
+		"APP-15 what is needed could not be reached: Error":   {fault.Offline, "Error"},
+		"APP-15 something broke that should not break: Error": {fault.Internal, "Error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := errored(fault.New(c.kind, "x")); got.phase != c.want {
+				t.Errorf("phase %q", got.phase)
+			}
+		})
+	}
+}

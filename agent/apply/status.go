@@ -87,6 +87,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	}
 	known, a.holds = true, 0
 	var missing, rest int
+	var why culprits
 	for key, x := range a.objects {
 		if x.hook != "" {
 			continue
@@ -105,8 +106,9 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
-		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest))
+		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
 	}
+	r.HealthCause = why.String()
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
 	}
@@ -122,7 +124,7 @@ func (a *app) hold(wait time.Duration) {
 
 // worse folds one object's health in. A missing object alone does not make
 // its application Missing (HLT-04). It gives how long the object is held yet.
-func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int) (wait time.Duration) {
+func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *culprits) (wait time.Duration) {
 	state, message, wait := x.counts(now)
 	switch {
 	case x.target == nil:
@@ -142,9 +144,10 @@ func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int) (w
 	if message != "" {
 		cause += ": " + message
 	}
-	if state != r.GetHealth() || cause < r.GetHealthCause() { // of several, always the same one
-		r.Health, r.HealthCause = state, cause
+	if state != r.GetHealth() {
+		r.Health, *why = state, culprits{}
 	}
+	why.add(cause)
 	return wait
 }
 

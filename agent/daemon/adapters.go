@@ -174,7 +174,7 @@ func childOf(app string, r watch.Record) *linkv1.Resource {
 	return &linkv1.Resource{
 		AppId: app, Uid: r.UID, Parent: r.Parent, Group: r.Group, Version: r.Version, Kind: r.Kind,
 		Namespace: r.Namespace, Name: r.Name, Health: r.Health, Message: r.Message, CreatedUnix: r.Created,
-		Info: columnsOf(r.Info),
+		Info: columnsOf(r.Info), Links: r.Links,
 	}
 }
 

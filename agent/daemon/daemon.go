@@ -172,7 +172,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
-		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Log: c.Log,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
 		Custom:   func() apply.Custom { return *a.custom.Load() },

@@ -17,13 +17,14 @@ type Record struct {
 	Health, Message                       string
 	Created                               int64 // Unix seconds
 	Info                                  []Column
+	Links                                 []string // "title|URL" or URL
 }
 
 // A Column is one fact for people, such as "ready" and "1/2".
 type Column struct{ Name, Value string }
 
 func (r Record) equal(o Record) bool {
-	return r.UID == o.UID && r.Parent == o.Parent && r.Health == o.Health && r.Message == o.Message && slices.Equal(r.Info, o.Info)
+	return r.UID == o.UID && r.Parent == o.Parent && r.Health == o.Health && r.Message == o.Message && slices.Equal(r.Info, o.Info) && slices.Equal(r.Links, o.Links)
 }
 
 // reduce keeps of a child what is shown of it.
@@ -32,7 +33,7 @@ func reduce(o *manifest.Object, health func(*manifest.Object) (string, string)) 
 	r := Record{
 		UID: string(o.GetUID()), Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
 		Namespace: o.GetNamespace(), Name: o.GetName(),
-		Created: o.GetCreationTimestamp().Unix(), Info: Columns(o),
+		Created: o.GetCreationTimestamp().Unix(), Info: Columns(o), Links: Links(o),
 	}
 	r.Health, r.Message = health(o)
 	return r
@@ -82,7 +83,7 @@ func podColumns(o *manifest.Object) []Column {
 		count = fmt.Sprint(restarts)
 	}
 	return columns("phase", phase, "ready", fmt.Sprintf("%d/%d", ready, len(containers)), "restarts", count,
-		"node", node, "images", images(o, "spec", "containers"))
+		"node", node, "images", allImages(o))
 }
 
 func replicaColumns(o *manifest.Object) []Column {
@@ -105,6 +106,17 @@ func ratio(o *manifest.Object, have, want string) string {
 	a, _, _ := unstructured.NestedInt64(o.Object, "status", have)
 	b, _, _ := unstructured.NestedInt64(o.Object, "status", want)
 	return fmt.Sprintf("%d/%d", a, b)
+}
+
+// allImages joins the images of all containers of a pod.
+func allImages(o *manifest.Object) string {
+	out := strings.Fields(images(o, "spec", "containers"))
+	for _, image := range strings.Fields(images(o, "spec", "initContainers")) {
+		if !slices.Contains(out, image) {
+			out = append(out, image)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // images joins the images of a list of containers.

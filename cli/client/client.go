@@ -429,6 +429,10 @@ type Application struct {
 	// Metadata Metadata of an object. uid, resourceVersion, generation, creationTimestamp and deletionTimestamp are the hub's.
 	Metadata Metadata `json:"metadata"`
 
+	// Operation Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
+	// progress; a second one is refused. Who started it is the caller. With the `id` of an operation it is what was read, and asks for nothing.
+	Operation *RequestedOperation `json:"operation,omitempty"`
+
 	// Spec As given; fields that are not listed here come back unchanged.
 	Spec ApplicationSpec `json:"spec"`
 
@@ -461,7 +465,10 @@ type ApplicationStatus struct {
 	// Capstan What Capstan knows beyond Argo CD's status.
 	Capstan    *HubStatus   `json:"capstan,omitempty"`
 	Conditions *[]Condition `json:"conditions,omitempty"`
-	Health     *struct {
+
+	// ControllerNamespace The namespace that stands for this hub.
+	ControllerNamespace *string `json:"controllerNamespace,omitempty"`
+	Health              *struct {
 		LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
 
 		// Message The worst child and why.
@@ -477,12 +484,33 @@ type ApplicationStatus struct {
 
 	// ReconciledAt When target and cluster were last compared.
 	ReconciledAt *time.Time `json:"reconciledAt,omitempty"`
-	SourceType   *string    `json:"sourceType,omitempty"`
-	Sync         *struct {
+
+	// ResourceHealthSource appTree: the health of objects is read from the tree.
+	ResourceHealthSource *string `json:"resourceHealthSource,omitempty"`
+
+	// Resources The objects of the target and those that wait to be pruned; not in lists.
+	Resources  *[]TopResource `json:"resources,omitempty"`
+	SourceType *string        `json:"sourceType,omitempty"`
+
+	// Summary Of all objects of the application and what they own; not in lists.
+	Summary *ApplicationSummary `json:"summary,omitempty"`
+	Sync    *struct {
 		Revision  *string        `json:"revision,omitempty"`
 		Revisions *[]string      `json:"revisions,omitempty"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty"`
+}
+
+// ApplicationSummary Of all objects of the application and what they own; not in lists.
+type ApplicationSummary struct {
+	// ExternalURLs Addresses of http and https at which people reach it; one from an annotation may have a title before it, as title|URL.
+	ExternalURLs *[]string `json:"externalURLs,omitempty"`
+
+	// Images Images of its pods.
+	Images *[]string `json:"images,omitempty"`
+
+	// IsAppOfApps Some of its objects are Applications.
+	IsAppOfApps *bool `json:"isAppOfApps,omitempty"`
 }
 
 // ApplicationWindows defines model for ApplicationWindows.
@@ -637,6 +665,15 @@ type Cluster struct {
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
 
+// Commit The commit that was applied; absent where another commit gave the same manifests before.
+type Commit struct {
+	At     *time.Time `json:"at,omitempty"`
+	Author *string    `json:"author,omitempty"`
+
+	// Message Its first 500 characters.
+	Message *string `json:"message,omitempty"`
+}
+
 // Condition defines model for Condition.
 type Condition struct {
 	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
@@ -743,6 +780,8 @@ type HealthStatusCode string
 
 // HistoryEntry defines model for HistoryEntry.
 type HistoryEntry struct {
+	// Commit The commit that was applied; absent where another commit gave the same manifests before.
+	Commit          *Commit      `json:"commit,omitempty"`
 	DeployStartedAt *time.Time   `json:"deployStartedAt,omitempty"`
 	DeployedAt      time.Time    `json:"deployedAt"`
 	Id              int64        `json:"id"`
@@ -829,6 +868,14 @@ type KnownSetting struct {
 	Used   bool   `json:"used"`
 }
 
+// Link defines model for Link.
+type Link struct {
+	Title *string `json:"title,omitempty"`
+
+	// Url Of http or https.
+	Url string `json:"url"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   *time.Time   `json:"expiresAt,omitempty"`
@@ -893,6 +940,7 @@ type Node struct {
 	Hook   *bool             `json:"hook,omitempty"`
 	Info   *[]Info           `json:"info,omitempty"`
 	Kind   string            `json:"kind"`
+	Links  *[]Link           `json:"links,omitempty"`
 
 	// Managed In the target or to be pruned, as opposed to a child.
 	Managed   bool    `json:"managed"`
@@ -904,13 +952,16 @@ type Node struct {
 	Orphaned *bool `json:"orphaned,omitempty"`
 
 	// Parent The uid of the owner; absent: managed directly.
-	Parent          *string         `json:"parent,omitempty"`
-	RequiresPruning *bool           `json:"requiresPruning,omitempty"`
-	Status          *SyncStatusCode `json:"status,omitempty"`
-	SyncWave        *int32          `json:"syncWave,omitempty"`
-	Uid             *string         `json:"uid,omitempty"`
-	UpdatedAt       *time.Time      `json:"updatedAt,omitempty"`
-	Version         string          `json:"version"`
+	Parent *string `json:"parent,omitempty"`
+
+	// RequiresDeletionConfirmation Its deletion waits until a person approves.
+	RequiresDeletionConfirmation *bool           `json:"requiresDeletionConfirmation,omitempty"`
+	RequiresPruning              *bool           `json:"requiresPruning,omitempty"`
+	Status                       *SyncStatusCode `json:"status,omitempty"`
+	SyncWave                     *int32          `json:"syncWave,omitempty"`
+	Uid                          *string         `json:"uid,omitempty"`
+	UpdatedAt                    *time.Time      `json:"updatedAt,omitempty"`
+	Version                      string          `json:"version"`
 }
 
 // ObjectDiff defines model for ObjectDiff.
@@ -1096,6 +1147,10 @@ type RepositoryCredential struct {
 	Url      string  `json:"url"`
 	Username *string `json:"username,omitempty"`
 }
+
+// RequestedOperation Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
+// progress; a second one is refused. Who started it is the caller. With the `id` of an operation it is what was read, and asks for nothing.
+type RequestedOperation = json.RawMessage
 
 // ResourceAction defines model for ResourceAction.
 type ResourceAction struct {
@@ -1356,6 +1411,24 @@ type Token struct {
 	// Prefix First characters, to find it again.
 	Prefix string     `json:"prefix"`
 	UsedAt *time.Time `json:"usedAt,omitempty"`
+}
+
+// TopResource defines model for TopResource.
+type TopResource struct {
+	Group  *string `json:"group,omitempty"`
+	Health *struct {
+		Message *string          `json:"message,omitempty"`
+		Status  HealthStatusCode `json:"status"`
+	} `json:"health,omitempty"`
+	Hook                         *bool           `json:"hook,omitempty"`
+	Kind                         string          `json:"kind"`
+	Name                         string          `json:"name"`
+	Namespace                    *string         `json:"namespace,omitempty"`
+	RequiresDeletionConfirmation *bool           `json:"requiresDeletionConfirmation,omitempty"`
+	RequiresPruning              *bool           `json:"requiresPruning,omitempty"`
+	Status                       *SyncStatusCode `json:"status,omitempty"`
+	SyncWave                     *int64          `json:"syncWave,omitempty"`
+	Version                      string          `json:"version"`
 }
 
 // Tree defines model for Tree.

@@ -127,6 +127,7 @@ func (s *Server) putApplication(ctx context.Context, a gen.Application, o catalo
 	if err := checkType(a.ApiVersion, a.Kind, catalog.KindApplication); err != nil {
 		return gen.ApplicationAnswerJSONResponse{}, err
 	}
+	o.Operation = a.Operation
 	v, _, warnings, err := s.Catalog.PutApplication(ctx, callerOf(ctx), hub.Application{Meta: given(a.Metadata), Spec: a.Spec}, o)
 	if err != nil {
 		return gen.ApplicationAnswerJSONResponse{}, err
@@ -164,7 +165,12 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 	if err != nil {
 		return nil, err
 	}
+	tree, err := s.Catalog.Tree(ctx, callerOf(ctx), r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
 	answer := applicationAnswer(v)
+	addResources(&answer.Body.Status, tree.Resources)
 	for i := len(history) - 1; i >= 0; i-- {
 		answer.Body.Status.History = append(answer.Body.Status.History, presentHistory(history[i]))
 	}

@@ -199,7 +199,12 @@ func TestApplyBadInput(t *testing.T) {
 			app(""):            "no spec",
 			app("spec: hello"): "",
 			app("spec: {source: {repoURL: 3}, destination: {name: a}}"): "repoURL",
-			app("operation: {sync: {}}\nspec: {}"):                      "cannot be started by writing it",
+			app("operation: {sync: {}}\nspec: {}"):                      "neither server nor name",
+			app("operation: {sync: {manifests: ['{}']}}\nspec: {source: {repoURL: 'https://x.example.com/y'}, destination: {name: a}}"):                                                       "cannot bring manifests", // SEC-D4
+			app("operation: {info: []}\nspec: {source: {repoURL: 'https://x.example.com/y'}, destination: {name: a}}"):                                                                        "asks for nothing",
+			app("operation: {sync: {revision: 3}}\nspec: {source: {repoURL: 'https://x.example.com/y'}, destination: {name: a}}"):                                                             "cannot be read",
+			app("operation: {sync: {syncStrategy: {apply: {}, hook: {}}}}\nspec: {source: {repoURL: 'https://x.example.com/y'}, destination: {name: a}}"):                                     "both apply and hook",
+			app("spec: {sourceHydrator: {drySource: {repoURL: 'https://x.example.com/y', path: a, targetRevision: main}, syncSource: {targetBranch: env, path: a}}, destination: {name: a}}"): "does not write to repositories", // APP-23
 		} {
 			var out applied
 			w.call(admin, "POST", "/api/v1/apply", text).ok(200).into(&out)

@@ -60,14 +60,13 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.
 func presentApplication(v catalog.View, list bool) gen.Application {
 	return gen.Application{
 		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication,
-		Metadata: metadata(string(v.ID), v.Meta, v.Generation, v.DeletingAt),
-		Spec:     v.Spec, Status: presentStatus(v, list),
+		Metadata: applicationMetadata(v), Spec: v.Spec, Status: presentStatus(v, list), Operation: presentRequested(v),
 	}
 }
 
 func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	st := v.Status
-	out := gen.ApplicationStatus{SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v)}
+	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v)}
 	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(st.Sync), st.Revision, st.Revisions
 	if out.Sync.Status == "" {
 		out.Sync.Status = gen.SyncStatusCode(hub.SyncUnknown)
@@ -209,6 +208,7 @@ func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
 		Operation: string(h.Operation), Snapshot: string(h.Snapshot),
 		InitiatedBy:     gen.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
 		DeployStartedAt: h.StartedAt.UTC(), DeployedAt: h.DeployedAt.UTC(),
+		Commit: gen.Commit{Author: h.Commit.Author, Message: h.Commit.Message, At: h.Commit.At},
 	}
 }
 
@@ -277,6 +277,7 @@ func presentNode(r hub.Resource) gen.Node {
 		Managed: r.Managed, Status: gen.SyncStatusCode(r.Sync), Health: gen.HealthStatusCode(r.Health), Message: r.Message,
 		RequiresPruning: r.RequiresPrune, Hook: r.Hook, SyncWave: r.Wave, Diff: r.DiffSummary, Orphaned: r.Orphan, CreatedAt: at(r.CreatedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
+	out.RequiresDeletionConfirmation, out.Links = r.Confirm, presentLinks(r.Links)
 	for _, i := range r.Info {
 		out.Info = append(out.Info, gen.Info(i))
 	}

@@ -245,6 +245,9 @@ type PutOptions struct {
 	Update bool  // change it if it is there
 	Expect int64 // version that the caller read; 0: any
 	DryRun bool
+	// Operation is the field operation of the object: what it asks for begins
+	// with the write.
+	Operation json.RawMessage
 }
 
 // PutApplication makes or changes an application. Its namespace and project
@@ -254,6 +257,10 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	if err != nil {
 		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, short(a.Name)), "")
 	}
+	asked, err := readRequested(o.Operation)
+	if err != nil {
+		return View{}, "", nil, fault.With(err, "application "+title(a.Namespace, a.Name), "")
+	}
 	var v View
 	var out Outcome
 	var judged []string
@@ -261,6 +268,17 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		stored, on, outcome, err := w.putApplication(ctx, a, spec, o)
 		if err != nil {
 			return err
+		}
+		if err := w.lookedAt(ctx, stored); err != nil {
+			return err
+		}
+		if asked != nil {
+			if err := c.start(ctx, w, by, stored, *asked); err != nil {
+				return err
+			}
+			if stored, err = w.ApplicationByID(ctx, stored.ID); err != nil {
+				return err
+			}
 		}
 		v, out = View{stored, on}, outcome
 		judged, err = c.judge(ctx, w, stored, on, spec)
@@ -297,6 +315,16 @@ func (w *writer) putApplication(ctx context.Context, a hub.Application, spec hub
 		w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
 	}
 	return stored, on, Created, err
+}
+
+// lookedAt has the sources of an application fetched if its annotation asks for
+// it, and everything rendered anew if it says hard.
+func (w *writer) lookedAt(ctx context.Context, a hub.Application) error {
+	asked, hard := a.AsksRefresh()
+	if !asked {
+		return nil
+	}
+	return w.refresh(ctx, a, hard)
 }
 
 // changeApplication updates what is there. Rights are asked on the

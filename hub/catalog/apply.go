@@ -83,6 +83,9 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 	switch {
 	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == KindApplication:
 		meta, spec, warnings, err := read(o)
+		if err == nil {
+			put.Operation, err = operationOf(o)
+		}
 		if err != nil {
 			return "", nil, err
 		}
@@ -121,7 +124,7 @@ func notServed(o *manifest.Object) error {
 }
 
 // read takes metadata and spec of one of Argo CD's objects. What the hub or
-// a cluster writes is left out; a smuggled operation is refused (SEC-D4).
+// a cluster writes is left out.
 func read(o *manifest.Object) (hub.Meta, json.RawMessage, []string, error) {
 	object := manifest.KeyOf(o).Describe()
 	meta := hub.Meta{
@@ -137,8 +140,9 @@ func read(o *manifest.Object) (hub.Meta, json.RawMessage, []string, error) {
 		switch key {
 		case "apiVersion", "kind", "metadata", "spec", "status":
 		case "operation":
-			return meta, nil, nil, fault.With(fault.New(fault.Denied, "an operation cannot be started by writing it into the object"), object,
-				"leave out the field operation, and start it with capstan app sync")
+			if o.GetKind() != KindApplication {
+				return meta, nil, nil, fault.With(fault.New(fault.Invalid, "it has a field operation, which Applications alone can have"), object, "leave it out")
+			}
 		default:
 			warnings = append(warnings, fmt.Sprintf("the field %s is dropped: there is none of that name", short(key)))
 		}
@@ -152,6 +156,19 @@ func read(o *manifest.Object) (hub.Meta, json.RawMessage, []string, error) {
 		return meta, nil, nil, fault.With(fault.New(fault.Invalid, "its spec cannot be written as JSON"), object, "")
 	}
 	return meta, raw, warnings, nil
+}
+
+// operationOf is the field operation of an Application.
+func operationOf(o *manifest.Object) (json.RawMessage, error) {
+	v, there := o.Object["operation"]
+	if !there {
+		return nil, nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, fault.With(fault.New(fault.Invalid, "its field operation cannot be written as JSON"), manifest.KeyOf(o).Describe(), "")
+	}
+	return raw, nil
 }
 
 // applySecret takes the Secrets with which Argo CD declares repositories,

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -39,9 +40,13 @@ func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error)
 	if err := checkDestination(spec.Destination); err != nil {
 		return spec, nil, err
 	}
+	if err := checkHydrator(a.Spec); err != nil {
+		return spec, nil, err
+	}
 	if err := checkSources(spec); err != nil {
 		return spec, nil, err
 	}
+	a.Finalizers = hub.OwnFinalizers(a.Finalizers)
 	if err := hub.CheckSwitches(a.Meta); err != nil {
 		return spec, nil, err
 	}
@@ -49,7 +54,21 @@ func checkApplication(a *hub.Application) (hub.ApplicationSpec, []string, error)
 	if err != nil {
 		return spec, nil, err
 	}
+	warnings = append(warnings, hub.CheckNotices(a.Meta)...)
 	return spec, append(unknown(a.Spec, spec), warnings...), nil
+}
+
+// checkHydrator refuses a source that is to be hydrated first: nothing would do
+// that, so the application would stand still without a word (APP-23).
+func checkHydrator(raw json.RawMessage) error {
+	var s struct {
+		SourceHydrator json.RawMessage `json:"sourceHydrator"`
+	}
+	if json.Unmarshal(raw, &s) != nil || len(s.SourceHydrator) == 0 || string(s.SourceHydrator) == "null" {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "spec.sourceHydrator is not served: Capstan does not write to repositories"), "",
+		"set spec.source to the dry source, which is rendered here, or to the branch that something else hydrates")
 }
 
 func checkDestination(d hub.Destination) error {

@@ -196,6 +196,11 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 		return cl, "", err
 	}
 	w.note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
+	if old.Skips() != stored.Skips() {
+		if err := w.lookOn(ctx, stored.ID); err != nil {
+			return cl, "", err
+		}
+	}
 	if old.Server == stored.Server {
 		return stored, Configured, nil
 	}
@@ -203,6 +208,27 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 		return cl, "", err
 	}
 	return stored, Configured, w.resettle(ctx)
+}
+
+// lookOn has all applications on a cluster looked at anew.
+func (w *writer) lookOn(ctx context.Context, cluster hub.ClusterID) error {
+	f := hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{cluster}, Limit: 500}
+	w.due = append(w.due, hub.WorkRefresh)
+	for {
+		apps, err := w.Tx.Applications(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, a := range apps {
+			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
+			if err := w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), w.now, false); err != nil {
+				return err
+			}
+		}
+		if len(apps) < f.Limit {
+			return nil
+		}
+	}
 }
 
 // clusterText is what a person wrote of a cluster.

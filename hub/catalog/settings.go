@@ -96,11 +96,29 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
 		return version, "", err
 	}
+	if slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return slices.Contains(settings.PollKeys(), c.Key) }) {
+		if err := w.lookAround(ctx); err != nil {
+			return version, "", err
+		}
+	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
 		return version, "", err
 	}
 	return version + 1, outcome, w.deliver(ctx, place{before, clusters}, place{after, clusters}, version+1)
+}
+
+// lookAround has all repositories looked at now, so that how long they are
+// left alone from then on is as it is set.
+func (w *writer) lookAround(ctx context.Context) error {
+	all, err := w.Repositories(ctx)
+	for _, r := range all {
+		if err == nil {
+			err = w.Fetch(ctx, r.ID)
+		}
+	}
+	w.due = append(w.due, hub.WorkFetch)
+	return err
 }
 
 // applySettings finds out what changes in fact.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/gather"
 	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -396,6 +398,11 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 			return err
 		}
 		w.queue.continued(ctx, t)
+		if sentence == "" {
+			if next, err = wantedLook(ctx, t, next); err != nil {
+				return err
+			}
+		}
 		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
@@ -405,6 +412,20 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 	}
 	w.queue.hint(hub.WorkRefresh)
 	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
+}
+
+// wantedLook is when the tenant wants the next look at a repository; otherwise
+// it is when the hub does.
+func wantedLook(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, settings.PollKeys())
+	if err != nil {
+		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)
+	}
+	every, jitter, ok := settings.Polling(values)
+	if !ok {
+		return otherwise, nil
+	}
+	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil //nolint:gosec // jitter
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {

@@ -41,6 +41,13 @@ func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures [
 	})
 }
 
+// Looked takes the annotations away that asked for looks which are done.
+func (d *Dispatcher) Looked(ctx context.Context, tenant hub.TenantID, done []hub.Looked) error {
+	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		return nil, tx.Looked(ctx, done)
+	})
+}
+
 // commit runs a transaction and then gives the hints that it earned.
 func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, error)) error {
 	var clusters []hub.ClusterID
@@ -351,6 +358,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
 		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
+		DeletionHooks: target.DeletionHooks(),
 	}
 	if m.accept {
 		change.Accepted = accepted
@@ -390,7 +398,7 @@ func (c *change) state(app hub.Application, spec hub.ApplicationSpec, generation
 	if spec.Destination.Server != "" {
 		cluster.Server = spec.Destination.Server
 	}
-	return state{app: app, spec: spec, project: c.projects[app.Project], cluster: cluster, generation: generation}
+	return state{app: app, still: c.skipped(app) != "", spec: spec, project: c.projects[app.Project], cluster: cluster, generation: generation}
 }
 
 func ordinary(s hub.Snapshot) int {

@@ -28,6 +28,7 @@ type state struct {
 	target     *hub.Snapshot
 	accepted   *hub.Snapshot
 	tombstones []hub.Tombstone
+	still      bool // nothing is to be done by itself
 }
 
 // body serialises a state. Equal states give equal bytes.
@@ -37,6 +38,9 @@ func (s state) body() ([]byte, error) {
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
 		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
+	}
+	if s.still {
+		m.Policy.Automated, m.Policy.SelfHeal = false, false
 	}
 	if at := s.app.ApprovedAt(); !at.IsZero() {
 		m.ApprovedUnixNano = at.UnixNano()

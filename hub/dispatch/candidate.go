@@ -26,6 +26,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	if err != nil {
 		return err
 	}
+	if c.skipped(app) != "" {
+		return c.leaveBe(ctx, app)
+	}
 	candidate := c.snaps[r.Snapshot.ID]
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
 	s := plan.Situation{

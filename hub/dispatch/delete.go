@@ -25,6 +25,9 @@ func Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, b
 	if !there {
 		return nil, fault.New(fault.Missing, "no such application")
 	}
+	if err := c.mayAct(a); err != nil && d.Cascade {
+		return nil, err
+	}
 	clusters, err := tx.DesiredClusters(ctx, app)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	c.moved = append(c.moved, moved{st, opened, op, nil})
 	c.targets = append(c.targets, hub.TargetChange{
 		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,
-		SourceType: a.Status.SourceType, Resources: a.Status.Resources, Generation: generation, Project: c.versions[a.Project], Unpin: a.Pin != nil,
+		SourceType: a.Status.SourceType, DeletionHooks: a.Status.DeletionHooks, Resources: a.Status.Resources, Generation: generation, Project: c.versions[a.Project], Unpin: a.Pin != nil,
 	})
 	return nil
 }

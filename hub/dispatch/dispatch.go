@@ -73,6 +73,7 @@ type applications interface {
 	SetTargets(ctx context.Context, changes []hub.TargetChange) error
 	SetFailures(ctx context.Context, failures []hub.RefreshFailure) error
 	Unchanged(ctx context.Context, apps []hub.Unchanged) error
+	Looked(ctx context.Context, done []hub.Looked) error
 	SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error
 	MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error

@@ -254,6 +254,13 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
+	if c.skipped(app) != "" {
+		at := c.now.Add(time.Minute)
+		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
+			return err
+		}
+		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
+	}
 	target := op.Snapshot
 	if op.Kind == hub.SyncOperation && op.Options.Override == nil {
 		target = app.Status.Target

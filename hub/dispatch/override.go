@@ -56,6 +56,9 @@ func (c *change) awaited(ctx context.Context, app hub.Application, r hub.Rendere
 	if app.Cluster == "" || app.Cluster != op.Cluster {
 		return c.tx.EndOperation(ctx, op.ID, hub.Failed, "its destination was changed before it could begin")
 	}
+	if why := c.skipped(app); why != "" {
+		return c.tx.EndOperation(ctx, op.ID, hub.Failed, why)
+	}
 	spec, err := hub.DecodeSpec(app.Spec)
 	if err != nil {
 		return err

@@ -24,6 +24,10 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	if a.Pin != nil {
 		target = a.Pin.Bad
 	}
+	if req.Present && req.Override == nil && (target == "" || a.Status.PlannedGeneration != a.Generation) {
+		req.Override = &hub.Override{Fresh: true}
+		return c.await(ctx, a, spec, req)
+	}
 	if req.Override != nil && !c.stands(a, target, *req.Override) {
 		if a.Follows(spec) && !req.Options.DryRun {
 			return hub.Operation{}, fault.With(fault.New(fault.Conflict, "it follows its revision by itself and would undo what you apply"), object,
@@ -161,6 +165,9 @@ func (c *change) one(ctx context.Context, id hub.ApplicationID) (hub.Application
 		running = &op
 	}
 	spec, err := hub.DecodeSpec(a.Spec)
+	if err == nil {
+		err = c.mayAct(a)
+	}
 	if err != nil {
 		return a, spec, err
 	}

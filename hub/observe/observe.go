@@ -179,11 +179,25 @@ func notes(in []*linkv1.Note) []hub.Note {
 	return out
 }
 
+// linksOf keeps links that a browser may follow: an agent is believed about
+// its cluster, not about what is put into pages.
+func linksOf(in []string) []string {
+	const most, longest = 20, 2048
+	var out []string
+	for _, l := range in {
+		if _, _, ok := hub.SplitLink(l); ok && len(l) <= longest && len(out) < most {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {
 	out := hub.Resource{
 		Cluster: cluster, Application: hub.ApplicationID(r.AppId), UID: r.Uid, Parent: r.Parent,
 		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
 		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Orphan: r.Orphan, Stamp: r.Stamp,
+		Confirm: r.ConfirmDeletion, Links: linksOf(r.Links),
 	}
 	if r.Sync != "" {
 		out.Sync = syncOf(r.Sync)

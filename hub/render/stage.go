@@ -41,6 +41,10 @@ type Sink interface {
 	Unchanged(ctx context.Context, tenant hub.TenantID, apps []hub.Unchanged) error
 	Rendered(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) error
 	Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error
+	// Skipped says that applications are to be left as they are.
+	Skipped(ctx context.Context, tenant hub.TenantID, apps []hub.ApplicationID) error
+	// Looked says that looks which were asked for are done.
+	Looked(ctx context.Context, tenant hub.TenantID, done []hub.Looked) error
 }
 
 // Renderer is the pool, as the stage needs it.
@@ -214,6 +218,9 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	if err == nil {
 		err = aside
 	}
+	if err == nil && len(r.looked) > 0 {
+		err = r.sink.Looked(ctx, tenant, r.looked)
+	}
 	return r.passing, err
 }
 
@@ -226,6 +233,11 @@ func (r *round) store(ctx context.Context) error {
 	if len(r.failures) > 0 {
 		if err := r.sink.Failed(ctx, r.tenant, r.failures); err != nil {
 			return fmt.Errorf("store %d failures: %w", len(r.failures), err)
+		}
+	}
+	if len(r.skipped) > 0 {
+		if err := r.sink.Skipped(ctx, r.tenant, r.skipped); err != nil {
+			return fmt.Errorf("store %d applications that are skipped: %w", len(r.skipped), err)
 		}
 	}
 	return nil
@@ -242,6 +254,8 @@ type round struct {
 	shared    shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
+	skipped   []hub.ApplicationID
+	looked    []hub.Looked               // by request
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
 }
 
@@ -270,6 +284,13 @@ type job struct {
 // can. Nil means that nothing has to be rendered.
 func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 	j := &job{refresh: f}
+	if skipped(f) {
+		r.skipped = append(r.skipped, f.Application.ID)
+		return nil
+	}
+	if looksNow(f) {
+		r.looked = append(r.looked, hub.Looked{Application: f.Application.ID, Version: f.Application.Version})
+	}
 	var err error
 	if j.spec, err = hub.DecodeSpec(f.Application.Spec); err == nil {
 		err = r.order(j)
@@ -403,7 +424,7 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 
 func (r *round) fail(j *job, condition string, err error) {
 	f := j.refresh
-	if err == errNotFetched && j.asked == "" {
+	if err == errNotFetched {
 		return
 	}
 	if fault.KindOf(err) == fault.Internal {

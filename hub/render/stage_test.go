@@ -37,6 +37,8 @@ type stageWorld struct {
 	rendered  []hub.Rendered
 	unchanged []hub.Unchanged
 	failed    []hub.RefreshFailure
+	skipped   []hub.ApplicationID
+	looked    []hub.Looked
 	renders   int
 	permits   error
 	resolves  error
@@ -198,6 +200,20 @@ func (w *stageWorld) Rendered(_ context.Context, _ hub.TenantID, results []hub.R
 		w.rendered = append(w.rendered, r)
 	}
 	return nil
+}
+
+func (w *stageWorld) Skipped(_ context.Context, _ hub.TenantID, apps []hub.ApplicationID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skipped = append(w.skipped, apps...)
+	return w.storeErr
+}
+
+func (w *stageWorld) Looked(_ context.Context, _ hub.TenantID, done []hub.Looked) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looked = append(w.looked, done...)
+	return w.storeErr
 }
 
 func (w *stageWorld) Failed(_ context.Context, _ hub.TenantID, failures []hub.RefreshFailure) error {

@@ -42,3 +42,28 @@ func hasProblem(app hub.Application) bool {
 	}
 	return false
 }
+
+// skipped says whether an application is to be left as it is. One that waits
+// for manifests of its own is not: its operation must end.
+func skipped(f hub.Refresh) bool {
+	var cluster hub.Meta
+	if f.Cluster != nil {
+		cluster = f.Cluster.Meta
+	}
+	return hub.Skipped(f.Application.Meta, cluster) != "" && f.Application.Awaited() == nil
+}
+
+// looksNow says whether this is the look that the application's annotation
+// asks for: all of its repositories have been tried since it was set.
+func looksNow(f hub.Refresh) bool {
+	if asked, _ := f.Application.AsksRefresh(); !asked {
+		return false
+	}
+	for _, s := range f.Sources {
+		fetched, failed := s.Repository.FetchedAt, s.Repository.ErrorAt
+		if (fetched == nil || fetched.Before(f.Application.UpdatedAt)) && (failed == nil || failed.Before(f.Application.UpdatedAt)) {
+			return false
+		}
+	}
+	return true
+}

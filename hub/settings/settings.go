@@ -40,7 +40,7 @@ func Catalogue() []Known {
 		known.Instead = instead
 		return known
 	}
-	return []Known{
+	return append([]Known{
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
 		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
@@ -60,7 +60,7 @@ func Catalogue() []Known {
 			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
-	}
+	}, timers()...)
 }
 
 const prefix = "resource.customizations."

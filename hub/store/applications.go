@@ -23,10 +23,16 @@ const (
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
 		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
-		       s.resources, s.compared_at, s.refreshed_at, s.hold,
+		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
-		        FROM   condition c
-		        WHERE  c.tenant_id = a.tenant_id AND c.application_id = a.id),
+		        FROM   (SELECT c.type, c.message, c.since FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id
+		                UNION
+		                SELECT 'ComparisonError', r.error, r.error_since
+		                FROM   app_source u
+		                JOIN   repository r ON r.tenant_id = u.tenant_id AND r.id = u.repository_id
+		                WHERE  u.tenant_id = a.tenant_id AND u.application_id = a.id AND r.error <> ''
+		                  AND  r.fetched_at IS NOT NULL AND r.error_since <= now() - interval '180 seconds' -- hub.ErrorGrace
+		               ) c),
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
 		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline
 		FROM   application a
@@ -82,6 +88,12 @@ const (
 		UPDATE application
 		SET    deleting_at = coalesce(deleting_at, $3), cascade = $4, version = version + 1, updated_at = $3
 		WHERE  tenant_id = $1 AND id = $2`
+	takeRefresh = `
+		UPDATE application a
+		SET    annotations = a.annotations - $4::text[], version = a.version + 1, updated_at = $5
+		FROM   unnest($2::uuid[], $3::bigint[]) AS u (app, version)
+		WHERE  a.tenant_id = $1 AND a.id = u.app AND a.version = u.version AND a.annotations ?| $4
+		RETURNING a.id`
 	deleteApplication = `DELETE FROM application WHERE tenant_id = $1 AND id = $2`
 	selectOrphans     = `
 		DELETE FROM repository r
@@ -107,7 +119,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 		&a.Project, (*rawJSON)(&a.Spec), &cluster, &a.DeletingAt, &a.Cascade,
 		&a.Generation, &s.PlannedGeneration, &s.PlannedProject, &pin, &s.Revision, &s.Revisions, &s.SourceType,
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
-		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &conditions,
+		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &s.DeletionHooks, &conditions,
 	}
 	if err := row.Scan(append(dest, op.dest()...)...); err != nil {
 		return a, err
@@ -392,6 +404,26 @@ func sameJSON(a, b json.RawMessage) bool {
 		return false
 	}
 	return bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// Looked takes the annotation that asked for a look away from applications
+// that nobody has changed since they were looked at.
+func (t *Tenant) Looked(ctx context.Context, done []hub.Looked) error {
+	var apps []string
+	var versions []int64
+	for _, d := range done {
+		if hub.ValidID(string(d.Application)) {
+			apps, versions = append(apps, string(d.Application)), append(versions, d.Version)
+		}
+	}
+	if len(apps) == 0 {
+		return nil
+	}
+	found, err := list(ctx, t.tx, "take refresh annotations", pgx.RowTo[string], takeRefresh, t.id, apps, versions, hub.RefreshAnnotations(), micro(time.Now()))
+	for _, id := range found {
+		t.appChanged(hub.ApplicationID(id))
+	}
+	return err
 }
 
 // MarkDeleting notes that an application is to go, with its objects if

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -16,19 +17,22 @@ const (
 		INSERT INTO history (tenant_id, application_id, id, operation_id, snapshot_id, revision, revisions, source, initiator, reason, started_at, deployed_at)
 		VALUES ($1, $2, $3, nullif($4, '')::uuid, nullif($5, '')::uuid, $6, $7, $8, $9, $10, $11, $12)`
 	selectHistory = `
-		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at
-		FROM   history
+		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at,
+		       (SELECT s.commit FROM snapshot s WHERE s.tenant_id = h.tenant_id AND s.id = h.snapshot_id AND s.revision = h.revision)
+		FROM   history h
 		WHERE  tenant_id = $1 AND application_id = $2
 		ORDER  BY id DESC`
 	selectHistoryPage = `
-		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at
-		FROM   history
+		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at,
+		       (SELECT s.commit FROM snapshot s WHERE s.tenant_id = h.tenant_id AND s.id = h.snapshot_id AND s.revision = h.revision)
+		FROM   history h
 		WHERE  tenant_id = $1 AND application_id = $2 AND id < $3
 		ORDER  BY id DESC
 		LIMIT  $4`
 	selectHistoryEntry = `
-		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at
-		FROM   history
+		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at,
+		       (SELECT s.commit FROM snapshot s WHERE s.tenant_id = h.tenant_id AND s.id = h.snapshot_id AND s.revision = h.revision)
+		FROM   history h
 		WHERE  tenant_id = $1 AND application_id = $2 AND id = $3`
 	// An operation is recorded once, however often its outcome is settled.
 	selectRecorded = `SELECT EXISTS (SELECT FROM history WHERE tenant_id = $1 AND application_id = $2 AND operation_id = nullif($3, '')::uuid)`
@@ -65,8 +69,12 @@ func (t *Tenant) AppendHistory(ctx context.Context, e hub.HistoryEntry) error {
 }
 
 func scanHistory(row pgx.CollectableRow) (e hub.HistoryEntry, err error) {
+	var commit []byte
 	err = row.Scan(&e.ID, &e.Application, &e.Operation, &e.Snapshot, &e.Revision, &e.Revisions, (*rawJSON)(&e.Source), &e.Initiator, &e.Reason,
-		&e.StartedAt, &e.DeployedAt)
+		&e.StartedAt, &e.DeployedAt, &commit)
+	if err == nil && commit != nil {
+		err = json.Unmarshal(commit, &e.Commit)
+	}
 	return e, err
 }
 

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -102,28 +100,21 @@ const (
 		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> $3`
 	upsertResources = `
 		INSERT INTO resource AS r (tenant_id, cluster_id, mark, updated_at, application_id, api_group, kind, namespace, name, hash,
-		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
+		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
 		SELECT $1, $2, $3, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
-		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf
+		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf, u.links::json, u.confirm
 		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
-		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[])
-		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf)
+		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[], $26::text[], $27::boolean[])
+		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
 		ON CONFLICT (tenant_id, application_id, cluster_id, kind, namespace, name, api_group) DO UPDATE
 		SET    mark = excluded.mark, updated_at = excluded.updated_at, hash = excluded.hash, version = excluded.version, uid = excluded.uid,
 		       parent = excluded.parent, managed = excluded.managed, sync = excluded.sync, health = excluded.health, message = excluded.message,
 		       requires_prune = excluded.requires_prune, hook = excluded.hook, wave = excluded.wave, diff = excluded.diff, info = excluded.info,
-		       born_at = excluded.born_at, bucket = excluded.bucket, leaf = excluded.leaf
+		       born_at = excluded.born_at, bucket = excluded.bucket, leaf = excluded.leaf, links = excluded.links, confirm = excluded.confirm
 		WHERE  r.hash <> excluded.hash OR r.leaf <> excluded.leaf
 		RETURNING r.application_id`
 	sweepResources = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 RETURNING application_id`
 	sweepBuckets   = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 AND bucket = ANY ($4::integer[]) RETURNING application_id`
-
-	selectResources = `
-		SELECT cluster_id, application_id, uid, parent, api_group, version, kind, namespace, name, managed, sync, health, message,
-		       requires_prune, hook, wave, diff, info, born_at, updated_at
-		FROM   resource
-		WHERE  tenant_id = $1 AND application_id = $2
-		ORDER  BY kind, api_group, namespace, name, cluster_id`
 )
 
 // PutObservation stores one report of an agent: the newest values of what it
@@ -410,12 +401,17 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 	managed, prune, hook := make([]bool, n), make([]bool, n), make([]bool, n)
 	wave, born, hash := make([]int32, n), make([]*time.Time, n), make([][]byte, n)
 	bucket, leaf := make([]int32, n), make([]int64, n)
+	links, confirm := make([]*string, n), make([]bool, n)
 	for i := range resources {
 		r := &resources[i]
 		text, sum, err := fingerprint(*r)
 		if err != nil {
 			return err
 		}
+		if links[i], err = listText(r.Links); err != nil {
+			return err
+		}
+		confirm[i] = r.Confirm
 		app[i], group[i], kind[i], namespace[i], name[i] = string(r.Application), r.Group, r.Kind, r.Namespace, r.Name
 		version[i], uid[i], parent[i], sync[i], health[i] = r.Version, r.UID, r.Parent, string(r.Sync), string(r.Health)
 		message[i], diff[i], info[i] = clean(r.Message), clean(r.DiffSummary), text
@@ -425,27 +421,8 @@ func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources [
 	}
 	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, leaf)
 	b.Queue(upsertResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, micro(time.Now()),
-		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born, bucket, leaf).Query(t.touchApps(changeResources))
+		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born, bucket, leaf, links, confirm).Query(t.touchApps(changeResources))
 	return nil
-}
-
-// fingerprint gives the columns of a resource as text and a hash of all that
-// people see of it; equal hashes cost no write.
-func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
-	if len(r.Info) > 0 {
-		text, err := jsonText(r.Info)
-		if err != nil {
-			return nil, nil, err
-		}
-		info = &text
-	}
-	r.UpdatedAt, r.Stamp = time.Time{}, nil
-	all, err := json.Marshal(r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("hash resource: %w", err)
-	}
-	sum := sha256.Sum256(all)
-	return info, sum[:16], nil
 }
 
 // agentConditions replaces what the agent says about applications.
@@ -472,21 +449,4 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 	}
 	types := []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning, hub.ExcludedWarning}
 	return t.replaceConditions(ctx, byAgent, types, all, now)
-}
-
-// Resources gives the tree of an application as its agents last saw it.
-func (t *Tenant) Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error) {
-	if !hub.ValidID(string(app)) {
-		return nil, noApp()
-	}
-	return list(ctx, t.tx, "resources", func(row pgx.CollectableRow) (r hub.Resource, err error) {
-		var info []byte
-		err = row.Scan(&r.Cluster, &r.Application, &r.UID, &r.Parent, &r.Group, &r.Version, &r.Kind, &r.Namespace, &r.Name, &r.Managed,
-			&r.Sync, &r.Health, &r.Message, &r.RequiresPrune, &r.Hook, &r.Wave, &r.DiffSummary, &info, &r.CreatedAt, &r.UpdatedAt)
-		r.Orphan = !r.Managed && r.Parent == "" && !r.Hook // what is neither managed nor owned by anything
-		if err == nil && info != nil {
-			err = json.Unmarshal(info, &r.Info)
-		}
-		return r, err
-	}, selectResources, t.id, app)
 }

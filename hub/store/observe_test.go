@@ -61,7 +61,7 @@ func TestObservedResources(t *testing.T) {
 	full := hub.Resource{
 		Cluster: w.cluster.ID, Application: w.app.ID, UID: "u", Parent: "p", Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Managed: true,
 		Sync: hub.OutOfSync, Health: hub.Degraded, Message: "nul \x00 byte", RequiresPrune: true, Hook: true, Wave: -3, DiffSummary: "spec.replicas",
-		Info: []hub.Info{{Name: "Images", Value: "a:1"}}, CreatedAt: &born,
+		Info: []hub.Info{{Name: "Images", Value: "a:1"}}, CreatedAt: &born, Confirm: true, Links: []string{"Docs|https://docs.example.com", "http://web"},
 	}
 	t.Run("a resource comes back whole", func(t *testing.T) {
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: 2, Resources: []hub.Resource{{Application: full.Application, Group: full.Group, Kind: full.Kind, Namespace: full.Namespace, Name: full.Name, UID: "old"}, full}})

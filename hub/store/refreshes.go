@@ -12,7 +12,7 @@ import (
 const (
 	selectAppSources = `
 		SELECT s.application_id, s.idx, r.id, r.tenant_id, r.url, r.type, r.name, r.project, r.username, r.credential IS NOT NULL,
-		       r.insecure, r.registered, r.fetched_at, r.error, r.error_at, r.version, r.created_at
+		       r.insecure, r.registered, r.fetched_at, r.error, r.error_at, r.error_since, r.version, r.created_at
 		FROM   app_source s
 		JOIN   repository r ON r.tenant_id = s.tenant_id AND r.id = s.repository_id
 		WHERE  s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[])
@@ -80,7 +80,7 @@ func (t *Tenant) sourceStates(ctx context.Context, apps []hub.ApplicationID) (ma
 		var idx int
 		var r hub.Repository
 		err = row.Scan(&app, &idx, &r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential,
-			&r.Insecure, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.Version, &r.CreatedAt)
+			&r.Insecure, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
 		for len(out[app]) < idx {
 			out[app] = append(out[app], hub.SourceState{})
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	lockRepository = `SELECT error FROM repository WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE`
-	failFetch      = `UPDATE repository SET error = $3, error_at = $4 WHERE tenant_id = $1 AND id = $2`
-	finishFetch    = `UPDATE repository SET fetched_at = $3, error = '', error_at = NULL WHERE tenant_id = $1 AND id = $2`
+	lockRepository = `SELECT error, error_at, error_since FROM repository WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE`
+	failFetch      = `UPDATE repository SET error = $3, error_at = $4, error_since = coalesce(error_since, $4) WHERE tenant_id = $1 AND id = $2`
+	finishFetch    = `UPDATE repository SET fetched_at = $3, error = '', error_at = NULL, error_since = NULL WHERE tenant_id = $1 AND id = $2`
 	deleteRefs     = `DELETE FROM ref WHERE tenant_id = $1 AND repository_id = $2 AND NOT name = ANY ($3)`
 	upsertRefs     = `
 		INSERT INTO ref AS r (tenant_id, repository_id, name, commit)
@@ -25,6 +25,13 @@ const (
 		FROM   ref
 		WHERE  tenant_id = $1 AND repository_id = $2
 		ORDER  BY name`
+	// Those whose annotation asks for a look wait for the end of the fetch,
+	// whatever it brought.
+	selectAskingApps = `
+		SELECT DISTINCT s.application_id
+		FROM   app_source s
+		JOIN   application a ON a.tenant_id = s.tenant_id AND a.id = s.application_id
+		WHERE  s.tenant_id = $1 AND s.repository_id = $2 AND a.annotations ?| $3`
 	selectRepositoryApps = `SELECT DISTINCT application_id FROM app_source WHERE tenant_id = $1 AND repository_id = $2`
 )
 
@@ -37,7 +44,8 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 		return false, noRepository()
 	}
 	var before string
-	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before); err != nil {
+	var last, since *time.Time
+	if err := t.tx.QueryRow(ctx, lockRepository, t.id, id).Scan(&before, &last, &since); err != nil {
 		return false, missing(err, "there is no such repository")
 	}
 	if sentence = clean(sentence); sentence != "" {
@@ -45,7 +53,10 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 			return false, err
 		}
 		if before == sentence && !asked {
-			return false, nil
+			if since != nil && last != nil && last.Before(since.Add(hub.ErrorGrace)) && !at.Before(since.Add(hub.ErrorGrace)) {
+				return false, t.repositoryMoved(ctx, id, at) // its applications say so from now on
+			}
+			return false, t.askedAgain(ctx, id, at)
 		}
 		return false, t.repositoryMoved(ctx, id, at)
 	}
@@ -57,7 +68,7 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 		return false, err
 	}
 	if !changed && before == "" && !asked {
-		return false, nil
+		return false, t.askedAgain(ctx, id, at)
 	}
 	return changed, t.repositoryMoved(ctx, id, at)
 }
@@ -95,9 +106,20 @@ func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at ti
 	}
 	for _, app := range apps {
 		t.enqueue(hub.WorkRefresh, app, at, false)
+		t.changed(changeApplication, app)
 	}
 	t.changed(changeRepository, string(id))
 	return nil
+}
+
+// askedAgain refreshes the applications of the repository whose annotation
+// asks for a look.
+func (t *Tenant) askedAgain(ctx context.Context, id hub.RepositoryID, at time.Time) error {
+	apps, err := list(ctx, t.tx, "applications that ask for a look", pgx.RowTo[string], selectAskingApps, t.id, id, hub.RefreshAnnotations())
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, at, false)
+	}
+	return err
 }
 
 // Refs gives the refs of a repository in order of name.

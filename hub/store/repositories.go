@@ -15,16 +15,16 @@ import (
 
 const (
 	selectRepositories = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1
 		ORDER  BY url`
 	selectRepository = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND id = $2`
 	selectRepositoryByURL = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, version, created_at
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND url = $2`
 	upsertRepository = `
@@ -79,7 +79,7 @@ const (
 
 func scanRepository(row pgx.CollectableRow) (r hub.Repository, err error) {
 	err = row.Scan(&r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential, &r.Insecure,
-		&r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.Version, &r.CreatedAt)
+		&r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
 	return r, err
 }
 

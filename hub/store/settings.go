@@ -17,7 +17,8 @@ const (
 		FROM   setting
 		WHERE  tenant_id = $1
 		ORDER  BY map, key`
-	upsertSetting = `
+	selectSettingValues = `SELECT key, value FROM setting WHERE tenant_id = $1 AND map = $2 AND key = ANY ($3) AND sealed IS NULL`
+	upsertSetting       = `
 		INSERT INTO setting (tenant_id, map, key, value, sealed, updated_at, updated_by)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (tenant_id, map, key) DO UPDATE
@@ -42,6 +43,18 @@ func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
 		return s, err
 	}, selectSettings, t.id)
 	return all, version, err
+}
+
+// SettingValues gives those of some keys of a map that are set and no secrets.
+func (t *Tenant) SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error) {
+	out := map[string]string{}
+	_, err := list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var key, value string
+		err = row.Scan(&key, &value)
+		out[key] = value
+		return none, err
+	}, selectSettingValues, t.id, name, keys)
+	return out, err
 }
 
 // LockSettings keeps everyone else from changing the settings until the

@@ -29,14 +29,14 @@ const (
 		       revision = u.revision, revisions = ARRAY(SELECT json_array_elements_text(u.revisions::json)),
 		       source_type = u.source_type, resources = u.resources,
 		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
-		       hold = u.hold,
+		       hold = u.hold, deletion_hooks = ARRAY(SELECT json_array_elements_text(u.hooks::json)),
 		       generation = u.generation, planned_generation = u.generation, planned_project = u.project,
 		       refreshed_at = $12,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
 		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
 		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[])
-		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project)
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[])
+		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
@@ -115,6 +115,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	}
 	var apps, target, accepted, revision, revisions, sourceType, hold []string
 	var pin []*string
+	var hooks []string
 	var unpin []bool
 	var resources []int32
 	var generation, project []int64
@@ -126,6 +127,11 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		if err != nil {
 			return err
 		}
+		deletion, err := jsonText(nonNil(c.DeletionHooks))
+		if err != nil {
+			return err
+		}
+		hooks = append(hooks, deletion)
 		var p *string
 		if c.Pin != nil {
 			text, err := jsonText(c.Pin)
@@ -146,7 +152,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		t.appChanged(c.Application)
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation, project)
+		micro(time.Now()), generation, project, hooks)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
 	}

@@ -425,6 +425,10 @@ type Application struct {
 	// Metadata Metadata of an object. uid, resourceVersion, generation, creationTimestamp and deletionTimestamp are the hub's.
 	Metadata Metadata `json:"metadata"`
 
+	// Operation Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
+	// progress; a second one is refused. Who started it is the caller. With the `id` of an operation it is what was read, and asks for nothing.
+	Operation RequestedOperation `json:"operation,omitempty,omitzero"`
+
 	// Spec As given; fields that are not listed here come back unchanged.
 	Spec ApplicationSpec `json:"spec"`
 
@@ -457,7 +461,10 @@ type ApplicationStatus struct {
 	// Capstan What Capstan knows beyond Argo CD's status.
 	Capstan    HubStatus   `json:"capstan,omitempty,omitzero"`
 	Conditions []Condition `json:"conditions,omitempty,omitzero"`
-	Health     struct {
+
+	// ControllerNamespace The namespace that stands for this hub.
+	ControllerNamespace string `json:"controllerNamespace,omitempty,omitzero"`
+	Health              struct {
 		LastTransitionTime time.Time `json:"lastTransitionTime,omitempty,omitzero"`
 
 		// Message The worst child and why.
@@ -473,12 +480,33 @@ type ApplicationStatus struct {
 
 	// ReconciledAt When target and cluster were last compared.
 	ReconciledAt time.Time `json:"reconciledAt,omitempty,omitzero"`
-	SourceType   string    `json:"sourceType,omitempty,omitzero"`
-	Sync         struct {
+
+	// ResourceHealthSource appTree: the health of objects is read from the tree.
+	ResourceHealthSource string `json:"resourceHealthSource,omitempty,omitzero"`
+
+	// Resources The objects of the target and those that wait to be pruned; not in lists.
+	Resources  []TopResource `json:"resources,omitempty,omitzero"`
+	SourceType string        `json:"sourceType,omitempty,omitzero"`
+
+	// Summary Of all objects of the application and what they own; not in lists.
+	Summary ApplicationSummary `json:"summary,omitempty,omitzero"`
+	Sync    struct {
 		Revision  string         `json:"revision,omitempty,omitzero"`
 		Revisions []string       `json:"revisions,omitempty,omitzero"`
 		Status    SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty,omitzero"`
+}
+
+// ApplicationSummary Of all objects of the application and what they own; not in lists.
+type ApplicationSummary struct {
+	// ExternalURLs Addresses of http and https at which people reach it; one from an annotation may have a title before it, as title|URL.
+	ExternalURLs []string `json:"externalURLs,omitempty,omitzero"`
+
+	// Images Images of its pods.
+	Images []string `json:"images,omitempty,omitzero"`
+
+	// IsAppOfApps Some of its objects are Applications.
+	IsAppOfApps bool `json:"isAppOfApps,omitempty,omitzero"`
 }
 
 // ApplicationWindows defines model for ApplicationWindows.
@@ -633,6 +661,15 @@ type Cluster struct {
 // ClusterConnection defines model for Cluster.Connection.
 type ClusterConnection string
 
+// Commit The commit that was applied; absent where another commit gave the same manifests before.
+type Commit struct {
+	At     time.Time `json:"at,omitempty,omitzero"`
+	Author string    `json:"author,omitempty,omitzero"`
+
+	// Message Its first 500 characters.
+	Message string `json:"message,omitempty,omitzero"`
+}
+
 // Condition defines model for Condition.
 type Condition struct {
 	LastTransitionTime time.Time `json:"lastTransitionTime,omitempty,omitzero"`
@@ -739,6 +776,8 @@ type HealthStatusCode string
 
 // HistoryEntry defines model for HistoryEntry.
 type HistoryEntry struct {
+	// Commit The commit that was applied; absent where another commit gave the same manifests before.
+	Commit          Commit      `json:"commit,omitempty,omitzero"`
 	DeployStartedAt time.Time   `json:"deployStartedAt,omitempty,omitzero"`
 	DeployedAt      time.Time   `json:"deployedAt"`
 	Id              int64       `json:"id"`
@@ -825,6 +864,14 @@ type KnownSetting struct {
 	Used   bool   `json:"used"`
 }
 
+// Link defines model for Link.
+type Link struct {
+	Title string `json:"title,omitempty,omitzero"`
+
+	// Url Of http or https.
+	Url string `json:"url"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
@@ -889,6 +936,7 @@ type Node struct {
 	Hook   bool             `json:"hook,omitempty,omitzero"`
 	Info   []Info           `json:"info,omitempty,omitzero"`
 	Kind   string           `json:"kind"`
+	Links  []Link           `json:"links,omitempty,omitzero"`
 
 	// Managed In the target or to be pruned, as opposed to a child.
 	Managed   bool   `json:"managed"`
@@ -900,13 +948,16 @@ type Node struct {
 	Orphaned bool `json:"orphaned,omitempty,omitzero"`
 
 	// Parent The uid of the owner; absent: managed directly.
-	Parent          string         `json:"parent,omitempty,omitzero"`
-	RequiresPruning bool           `json:"requiresPruning,omitempty,omitzero"`
-	Status          SyncStatusCode `json:"status,omitempty,omitzero"`
-	SyncWave        int32          `json:"syncWave,omitempty,omitzero"`
-	Uid             string         `json:"uid,omitempty,omitzero"`
-	UpdatedAt       time.Time      `json:"updatedAt,omitempty,omitzero"`
-	Version         string         `json:"version"`
+	Parent string `json:"parent,omitempty,omitzero"`
+
+	// RequiresDeletionConfirmation Its deletion waits until a person approves.
+	RequiresDeletionConfirmation bool           `json:"requiresDeletionConfirmation,omitempty,omitzero"`
+	RequiresPruning              bool           `json:"requiresPruning,omitempty,omitzero"`
+	Status                       SyncStatusCode `json:"status,omitempty,omitzero"`
+	SyncWave                     int32          `json:"syncWave,omitempty,omitzero"`
+	Uid                          string         `json:"uid,omitempty,omitzero"`
+	UpdatedAt                    time.Time      `json:"updatedAt,omitempty,omitzero"`
+	Version                      string         `json:"version"`
 }
 
 // ObjectDiff defines model for ObjectDiff.
@@ -1092,6 +1143,10 @@ type RepositoryCredential struct {
 	Url      string `json:"url"`
 	Username string `json:"username,omitempty,omitzero"`
 }
+
+// RequestedOperation Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
+// progress; a second one is refused. Who started it is the caller. With the `id` of an operation it is what was read, and asks for nothing.
+type RequestedOperation = json.RawMessage
 
 // ResourceAction defines model for ResourceAction.
 type ResourceAction struct {
@@ -1352,6 +1407,24 @@ type Token struct {
 	// Prefix First characters, to find it again.
 	Prefix string    `json:"prefix"`
 	UsedAt time.Time `json:"usedAt,omitempty,omitzero"`
+}
+
+// TopResource defines model for TopResource.
+type TopResource struct {
+	Group  string `json:"group,omitempty,omitzero"`
+	Health struct {
+		Message string           `json:"message,omitempty,omitzero"`
+		Status  HealthStatusCode `json:"status"`
+	} `json:"health,omitempty,omitzero"`
+	Hook                         bool           `json:"hook,omitempty,omitzero"`
+	Kind                         string         `json:"kind"`
+	Name                         string         `json:"name"`
+	Namespace                    string         `json:"namespace,omitempty,omitzero"`
+	RequiresDeletionConfirmation bool           `json:"requiresDeletionConfirmation,omitempty,omitzero"`
+	RequiresPruning              bool           `json:"requiresPruning,omitempty,omitzero"`
+	Status                       SyncStatusCode `json:"status,omitempty,omitzero"`
+	SyncWave                     int64          `json:"syncWave,omitempty,omitzero"`
+	Version                      string         `json:"version"`
 }
 
 // Tree defines model for Tree.

@@ -417,29 +417,31 @@ func (x *AppReport) GetNotes() []*Note {
 }
 
 type Resource struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
-	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	Parent        string                 `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
-	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
-	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	Kind          string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
-	Namespace     string                 `protobuf:"bytes,7,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
-	Managed       bool                   `protobuf:"varint,9,opt,name=managed,proto3" json:"managed,omitempty"`
-	Sync          string                 `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
-	Health        string                 `protobuf:"bytes,11,opt,name=health,proto3" json:"health,omitempty"`
-	Message       string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
-	RequiresPrune bool                   `protobuf:"varint,13,opt,name=requires_prune,json=requiresPrune,proto3" json:"requires_prune,omitempty"`
-	Hook          bool                   `protobuf:"varint,14,opt,name=hook,proto3" json:"hook,omitempty"`
-	Wave          int32                  `protobuf:"zigzag32,15,opt,name=wave,proto3" json:"wave,omitempty"`
-	Diff          string                 `protobuf:"bytes,16,opt,name=diff,proto3" json:"diff,omitempty"`
-	Info          []*Column              `protobuf:"bytes,17,rep,name=info,proto3" json:"info,omitempty"`
-	CreatedUnix   int64                  `protobuf:"varint,18,opt,name=created_unix,json=createdUnix,proto3" json:"created_unix,omitempty"`
-	Stamp         []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"`    // the agent's hash of this resource; empty: it gives none
-	Orphan        bool                   `protobuf:"varint,55,opt,name=orphan,proto3" json:"orphan,omitempty"` // in the application's namespace, and managed by no application
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	AppId           string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	Uid             string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Parent          string                 `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
+	Group           string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	Version         string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Kind            string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace       string                 `protobuf:"bytes,7,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name            string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Managed         bool                   `protobuf:"varint,9,opt,name=managed,proto3" json:"managed,omitempty"`
+	Sync            string                 `protobuf:"bytes,10,opt,name=sync,proto3" json:"sync,omitempty"`
+	Health          string                 `protobuf:"bytes,11,opt,name=health,proto3" json:"health,omitempty"`
+	Message         string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	RequiresPrune   bool                   `protobuf:"varint,13,opt,name=requires_prune,json=requiresPrune,proto3" json:"requires_prune,omitempty"`
+	Hook            bool                   `protobuf:"varint,14,opt,name=hook,proto3" json:"hook,omitempty"`
+	Wave            int32                  `protobuf:"zigzag32,15,opt,name=wave,proto3" json:"wave,omitempty"`
+	Diff            string                 `protobuf:"bytes,16,opt,name=diff,proto3" json:"diff,omitempty"`
+	Info            []*Column              `protobuf:"bytes,17,rep,name=info,proto3" json:"info,omitempty"`
+	CreatedUnix     int64                  `protobuf:"varint,18,opt,name=created_unix,json=createdUnix,proto3" json:"created_unix,omitempty"`
+	Stamp           []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"`                                             // the agent's hash of this resource; empty: it gives none
+	Orphan          bool                   `protobuf:"varint,55,opt,name=orphan,proto3" json:"orphan,omitempty"`                                          // in the application's namespace, and managed by no application
+	Links           []string               `protobuf:"bytes,80,rep,name=links,proto3" json:"links,omitempty"`                                             // "title|url" or a URL, of http or https: addresses and links of people
+	ConfirmDeletion bool                   `protobuf:"varint,81,opt,name=confirm_deletion,json=confirmDeletion,proto3" json:"confirm_deletion,omitempty"` // its deletion waits until a person approves
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Resource) Reset() {
@@ -608,6 +610,20 @@ func (x *Resource) GetStamp() []byte {
 func (x *Resource) GetOrphan() bool {
 	if x != nil {
 		return x.Orphan
+	}
+	return false
+}
+
+func (x *Resource) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Resource) GetConfirmDeletion() bool {
+	if x != nil {
+		return x.ConfirmDeletion
 	}
 	return false
 }
@@ -1105,7 +1121,7 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	" \x01(\bR\x04gone\x12\x14\n" +
 	"\x05stamp\x18\v \x01(\fR\x05stamp\x12\x1a\n" +
 	"\bexcluded\x18( \x03(\tR\bexcluded\x12#\n" +
-	"\x05notes\x187 \x03(\v2\r.link.v1.NoteR\x05notes\"\xfa\x03\n" +
+	"\x05notes\x187 \x03(\v2\r.link.v1.NoteR\x05notes\"\xbb\x04\n" +
 	"\bResource\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1127,7 +1143,9 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x04info\x18\x11 \x03(\v2\x0f.link.v1.ColumnR\x04info\x12!\n" +
 	"\fcreated_unix\x18\x12 \x01(\x03R\vcreatedUnix\x12\x14\n" +
 	"\x05stamp\x18\x13 \x01(\fR\x05stamp\x12\x16\n" +
-	"\x06orphan\x187 \x01(\bR\x06orphan\"2\n" +
+	"\x06orphan\x187 \x01(\bR\x06orphan\x12\x14\n" +
+	"\x05links\x18P \x03(\tR\x05links\x12)\n" +
+	"\x10confirm_deletion\x18Q \x01(\bR\x0fconfirmDeletion\"2\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x93\x01\n" +

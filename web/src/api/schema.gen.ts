@@ -1244,6 +1244,7 @@ export interface components {
             kind: string;
             metadata: components["schemas"]["Metadata"];
             spec: components["schemas"]["ApplicationSpec"];
+            operation?: components["schemas"]["RequestedOperation"];
             status?: components["schemas"]["ApplicationStatus"];
             /** @description Of the write that answered this. */
             warnings?: string[];
@@ -1263,6 +1264,13 @@ export interface components {
                 lastTransitionTime?: string;
             };
             sourceType?: string;
+            /** @description The namespace that stands for this hub. */
+            controllerNamespace?: string;
+            /** @description The objects of the target and those that wait to be pruned; not in lists. */
+            resources?: components["schemas"]["TopResource"][];
+            /** @description appTree: the health of objects is read from the tree. */
+            resourceHealthSource?: string;
+            summary?: components["schemas"]["ApplicationSummary"];
             /**
              * Format: date-time
              * @description When target and cluster were last compared.
@@ -1458,6 +1466,7 @@ export interface components {
             deployStartedAt?: string;
             /** Format: date-time */
             deployedAt: string;
+            commit?: components["schemas"]["Commit"];
         };
         Tree: {
             nodes: components["schemas"]["Node"][];
@@ -1491,6 +1500,9 @@ export interface components {
             diff?: string;
             /** @description In the application's namespace, and managed by no application. */
             orphaned?: boolean;
+            /** @description Its deletion waits until a person approves. */
+            requiresDeletionConfirmation?: boolean;
+            links?: components["schemas"]["Link"][];
             info?: components["schemas"]["Info"][];
             /** Format: date-time */
             createdAt?: string;
@@ -1894,6 +1906,52 @@ export interface components {
             kind: string;
             namespace?: string;
             name: string;
+        };
+        /**
+         * @description Writing it starts an operation, with the right to sync: `sync`, `info`, `retry` as in Argo CD. It is there while an operation is in
+         *     progress; a second one is refused. Who started it is the caller. With the `id` of an operation it is what was read, and asks for nothing.
+         */
+        RequestedOperation: {
+            [key: string]: unknown;
+        };
+        TopResource: {
+            group?: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
+            status?: components["schemas"]["SyncStatusCode"];
+            health?: {
+                status: components["schemas"]["HealthStatusCode"];
+                message?: string;
+            };
+            hook?: boolean;
+            requiresPruning?: boolean;
+            requiresDeletionConfirmation?: boolean;
+            /** Format: int64 */
+            syncWave?: number;
+        };
+        /** @description Of all objects of the application and what they own; not in lists. */
+        ApplicationSummary: {
+            /** @description Addresses of http and https at which people reach it; one from an annotation may have a title before it, as title|URL. */
+            externalURLs?: string[];
+            /** @description Images of its pods. */
+            images?: string[];
+            /** @description Some of its objects are Applications. */
+            isAppOfApps?: boolean;
+        };
+        Link: {
+            title?: string;
+            /** @description Of http or https. */
+            url: string;
+        };
+        /** @description The commit that was applied; absent where another commit gave the same manifests before. */
+        Commit: {
+            author?: string;
+            /** @description Its first 500 characters. */
+            message?: string;
+            /** Format: date-time */
+            at?: string;
         };
     };
     responses: {

@@ -66,7 +66,7 @@ export function makeRouter(queries: QueryClient) {
   const app = createRoute({
     getParentRoute: () => shell,
     path: '/applications/$namespace/$name',
-    validateSearch: (s: Record<string, unknown>): { tab?: string } => words(s, ['tab']),
+    validateSearch: (s: Record<string, unknown>): { tab?: string; view?: string } => words(s, ['tab', 'view']),
     component: AppPage,
   });
   const clusters = createRoute({ getParentRoute: () => shell, path: '/clusters', component: ClusterList });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ago, exact, shortRevision } from './format';
+import { ago, exact, shortRevision, took } from './format';
 
 const now = Date.parse('2026-03-01T12:00:00Z');
 
@@ -21,4 +21,13 @@ test('a revision is shortened, and none is a dash', () => {
 test('an absolute time names its zone', () => {
   expect(exact('2026-03-01T12:00:00Z')).toMatch(/2026.*(UTC|GMT|[A-Z]{2,5})/);
   expect(exact(undefined)).toBe('');
+});
+
+test('ROLL-06 how long a deployment took is said in two units', () => {
+  const at = (s: number) => new Date(Date.UTC(2026, 0, 1) + s * 1000).toISOString();
+  expect(took(at(0), at(5))).toBe('5 s');
+  expect(took(at(0), at(125))).toBe('2 min 5 s');
+  expect(took(at(0), at(7300))).toBe('2 h 1 min');
+  expect(took(undefined, at(1))).toBe('');
+  expect(took(at(9), at(1))).toBe('');
 });

@@ -26,3 +26,12 @@ export function ago(at: string | undefined, now: number): string {
 export function exact(at: string | undefined): string {
   return at ? new Date(at).toLocaleString('en-GB', { timeZoneName: 'short' }) : '';
 }
+
+/** How long something took, in its two largest units; empty: it is not known. */
+export function took(from: string | undefined, to: string | undefined): string {
+  const seconds = Math.round((Date.parse(to ?? '') - Date.parse(from ?? '')) / 1000);
+  if (!Number.isFinite(seconds) || seconds < 0) return '';
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}

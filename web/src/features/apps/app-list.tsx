@@ -10,6 +10,7 @@ import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { appsQuery } from './api';
 import { type Filter, filtered, isStale, keyOf, operationWord, tally } from './model';
+import { NoticeIcon } from './notice';
 
 const rowHeight = 44;
 
@@ -136,7 +137,8 @@ function AppRow({ app }: { app: Application }) {
           )}
         >
           {app.metadata.name}
-        </Anchor>
+        </Anchor>{' '}
+        <NoticeIcon app={app} />
       </Table.Td>
       <Table.Td>{app.spec.project || 'default'}</Table.Td>
       <Table.Td>

@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
+import { Alert, Anchor, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import {
   IconAlertTriangle,
@@ -18,15 +18,17 @@ import { ago, exact, shortRevision } from '../../format/format';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Screen } from '../../ui/states';
 import { AppWindows } from '../projects/app-windows';
+import { externalLinks, managedBy } from './annotations';
 import { appQuery, useRefresh, useTerminate } from './api';
 import { ApproveButton } from './approve';
 import { History } from './history';
 import { busy, conditionWords, isStale, operationWord } from './model';
+import { NoticeBanner } from './notice';
 import { Operation } from './operation';
+import { Resources } from './resources';
 import { SyncDialog } from './sync-dialog';
 
-// The graph and the diff are large; they are loaded when they are looked at.
-const Tree = lazy(() => import('./resource-tree'));
+// The diff is large; it is loaded when it is looked at.
 const Diff = lazy(() => import('./diff'));
 
 const tabs = ['tree', 'diff', 'operation', 'history'] as const;
@@ -35,7 +37,7 @@ const tabs = ['tree', 'diff', 'operation', 'history'] as const;
 export function AppPage() {
   const key = useParams({ from: '/shell/applications/$namespace/$name' });
   const app = useQuery(appQuery(key));
-  const { tab } = useSearch({ from: '/shell/applications/$namespace/$name' });
+  const { tab, view } = useSearch({ from: '/shell/applications/$namespace/$name' });
   const navigate = useNavigate({ from: '/applications/$namespace/$name' });
   const shown = tabs.find((t) => t === tab) ?? 'tree';
   return (
@@ -44,6 +46,7 @@ export function AppPage() {
         <Stack>
           <Head app={a} />
           <Facts app={a} />
+          <NoticeBanner app={a} />
           <Notices app={a} />
           <Tabs
             value={shown}
@@ -58,7 +61,12 @@ export function AppPage() {
             </Tabs.List>
             <Suspense fallback={<Text p="md">Loading…</Text>}>
               <Tabs.Panel value="tree" pt="sm">
-                <Tree appKey={key} name={a.metadata.name} />
+                <Resources
+                  appKey={key}
+                  app={a}
+                  view={view}
+                  choose={(v) => navigate({ search: { view: v }, replace: true })}
+                />
               </Tabs.Panel>
               <Tabs.Panel value="diff" pt="sm">
                 <Diff appKey={key} />
@@ -96,7 +104,9 @@ function Head({ app }: { app: Application }) {
       : '';
   return (
     <Group justify="space-between">
-      <Title order={2}>{app.metadata.name}</Title>
+      <Title order={2}>
+        {app.metadata.name} <ManagedBy app={app} />
+      </Title>
       <Group gap="xs">
         <Button
           variant="default"
@@ -132,6 +142,32 @@ function Head({ app }: { app: Application }) {
       </Group>
       <SyncDialog appKey={key} app={app} opened={open} close={() => setOpen(false)} />
     </Group>
+  );
+}
+
+/** Where the application is managed, if another installation does that. */
+function ManagedBy({ app }: { app: Application }) {
+  const url = managedBy(app);
+  if (!url) return null;
+  return (
+    <Anchor href={url} target="_blank" rel="noopener noreferrer" size="sm">
+      managed at {new URL(url).host}
+    </Anchor>
+  );
+}
+
+/** Where people reach the application. */
+function Links({ app }: { app: Application }) {
+  const links = externalLinks(app);
+  if (links.length === 0) return null;
+  return (
+    <Fact label="Links">
+      {links.map((l) => (
+        <Anchor key={l.title + l.url} href={l.url} target="_blank" rel="noopener noreferrer" size="sm" mr="xs">
+          {l.title}
+        </Anchor>
+      ))}
+    </Fact>
   );
 }
 
@@ -197,6 +233,7 @@ function Facts({ app }: { app: Application }) {
             <code>{app.spec.source?.path}</code> {app.spec.source?.targetRevision ?? 'HEAD'}
           </Text>
         </Fact>
+        <Links app={app} />
       </Group>
     </Paper>
   );

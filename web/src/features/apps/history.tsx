@@ -1,8 +1,9 @@
-import { Button, Group, Modal, Stack, Table, Text, TextInput } from '@mantine/core';
+import { Button, Code, Group, Modal, Stack, Table, Text, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { stringify } from 'yaml';
 import type { Application, HistoryEntry } from '../../api/client';
-import { exact, shortRevision } from '../../format/format';
+import { exact, shortRevision, took } from '../../format/format';
 import { Nothing, Problem, Screen } from '../../ui/states';
 import { type AppKey, historyQuery, useRollback } from './api';
 import { busy } from './model';
@@ -23,7 +24,9 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
               <Table.Tr>
                 <Table.Th>#</Table.Th>
                 <Table.Th>Revision</Table.Th>
+                <Table.Th>Commit</Table.Th>
                 <Table.Th>Deployed</Table.Th>
+                <Table.Th>Took</Table.Th>
                 <Table.Th>By</Table.Th>
                 <Table.Th>Reason</Table.Th>
                 <Table.Th>Action</Table.Th>
@@ -36,7 +39,17 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
                   <Table.Td>
                     <code>{shortRevision(h.revision)}</code>
                   </Table.Td>
+                  <Table.Td maw={320}>
+                    <Text size="sm" lineClamp={2} title={h.commit?.message}>
+                      {h.commit?.message?.split('\n')[0]}
+                    </Text>
+                    <Text size="xs" c="dimmed">
+                      {h.commit?.author}
+                    </Text>
+                    <Parameters entry={h} />
+                  </Table.Td>
                   <Table.Td>{exact(h.deployedAt)}</Table.Td>
+                  <Table.Td>{took(h.deployStartedAt, h.deployedAt)}</Table.Td>
                   <Table.Td>{h.initiatedBy?.automated ? 'automation' : h.initiatedBy?.username}</Table.Td>
                   <Table.Td>{h.reason}</Table.Td>
                   <Table.Td>
@@ -54,6 +67,17 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
         </>
       )}
     </Screen>
+  );
+}
+
+/** The sources as they were, with their parameters. */
+function Parameters({ entry }: { entry: HistoryEntry }) {
+  if (!entry.source) return null;
+  return (
+    <details>
+      <summary>Parameters</summary>
+      <Code block>{stringify(entry.source)}</Code>
+    </details>
   );
 }
 

@@ -17,6 +17,7 @@ import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, treeQuery } from './api';
+import { NodeLinks } from './links';
 import { nodeId } from './model';
 import { ObjectActions } from './object-actions';
 
@@ -65,6 +66,7 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
       <Group gap={4}>
         {node.health && <HealthBadge status={node.health} cause={node.message} />}
         {node.managed && node.status && <DriftBadge status={node.status} />}
+        <NodeLinks node={node} />
       </Group>
       <Handle type="source" position={Position.Right} isConnectable={false} />
     </Paper>

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/catalog"
+)
+
+// healthInTree says that the health of objects is read from the tree, as Argo
+// CD's API does where it is not kept in the Application (APP-21).
+const healthInTree = "appTree"
+
+// addResources adds what an application consists of to its status (APP-09,
+// APP-18).
+func addResources(st *gen.ApplicationStatus, resources []hub.Resource) {
+	st.ResourceHealthSource = healthInTree
+	images, addresses := map[string]bool{}, map[string]bool{}
+	for _, r := range resources {
+		if r.Orphan {
+			continue
+		}
+		if r.Managed {
+			st.Resources = append(st.Resources, presentTop(r))
+			st.Summary.IsAppOfApps = st.Summary.IsAppOfApps || r.Group == "argoproj.io" && r.Kind == catalog.KindApplication
+		}
+		for _, l := range r.Links {
+			addresses[l] = true
+		}
+		if r.Kind != "Pod" || r.Group != "" {
+			continue
+		}
+		for _, column := range r.Info {
+			if column.Name == "images" {
+				for image := range strings.FieldsSeq(column.Value) {
+					images[image] = true
+				}
+			}
+		}
+	}
+	st.Summary.Images = slices.Sorted(maps.Keys(images))
+	st.Summary.ExternalURLs = slices.Sorted(maps.Keys(addresses))
+}
+
+func presentTop(r hub.Resource) gen.TopResource {
+	out := gen.TopResource{
+		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Status: gen.SyncStatusCode(r.Sync),
+		Hook: r.Hook, RequiresPruning: r.RequiresPrune, RequiresDeletionConfirmation: r.Confirm, SyncWave: int64(r.Wave),
+	}
+	if r.Health != "" {
+		out.Health.Status, out.Health.Message = gen.HealthStatusCode(r.Health), r.Message
+	}
+	return out
+}
+
+func presentLinks(links []string) []gen.Link {
+	var out []gen.Link
+	for _, l := range links {
+		if title, address, ok := hub.SplitLink(l); ok {
+			out = append(out, gen.Link{Title: title, Url: address})
+		}
+	}
+	return out
+}
+
+// applicationMetadata adds the finalizers that the hooks of its deletion stand
+// for (APP-30).
+func applicationMetadata(v catalog.View) gen.Metadata {
+	m := v.Meta
+	m.Finalizers = append(slices.Clone(m.Finalizers), hub.HookFinalizers(v.Status.DeletionHooks)...)
+	return metadata(string(v.ID), m, v.Generation, v.DeletingAt)
+}
+
+// presentRequested is the field operation while an operation is in progress
+// (APP-14). Its id tells what was read from what is asked for.
+func presentRequested(v catalog.View) json.RawMessage {
+	op := v.Status.Operation
+	if op == nil || op.Phase.Over() || op.Kind == hub.DeleteOperation {
+		return nil
+	}
+	said := presentOperation(*op, true).Operation
+	out := map[string]any{"id": op.ID, "initiatedBy": said.InitiatedBy, "sync": said.Sync}
+	if len(said.Info) > 0 {
+		out["info"] = said.Info
+	}
+	if op.Options.Retry != nil {
+		out["retry"] = op.Options.Retry
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return nil // it has no part that JSON does not have
+	}
+	return raw
+}

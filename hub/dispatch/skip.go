@@ -1,0 +1,65 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// skipped says why nothing is to be done to an application; empty: something
+// is (APP-24).
+func (c *change) skipped(a hub.Application) string {
+	return hub.Skipped(a.Meta, c.clusters[a.Cluster].Meta)
+}
+
+// mayAct refuses what a person asks for while the application is left as it is.
+func (c *change) mayAct(a hub.Application) error {
+	why := c.skipped(a)
+	if why == "" {
+		return nil
+	}
+	return fault.With(fault.New(fault.Conflict, "%s", why), "application "+a.Name, "remove the annotation first")
+}
+
+// Skipped tells the clusters of applications that nothing is to be done to
+// them by itself, once. What is desired stays as it was.
+func (d *Dispatcher) Skipped(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) error {
+	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+		c := &change{tx: tx, now: time.Now()}
+		if err := c.load(ctx, ids); err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			a, there := c.apps[id]
+			if !there {
+				continue
+			}
+			if err := c.leaveBe(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.write(ctx); err != nil {
+			return nil, err
+		}
+		return c.touched(), nil
+	})
+}
+
+// leaveBe notes that an application is left as it is, if it is.
+func (c *change) leaveBe(ctx context.Context, a hub.Application) error {
+	why := c.skipped(a)
+	_, permitted := c.projects[a.Project]
+	if why == "" || a.DeletingAt != nil || a.Status.Target == "" || !permitted || a.Status.Hold == why && a.Status.PlannedGeneration == a.Generation {
+		return nil
+	}
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	return c.move(ctx, move{
+		app: a, spec: spec, target: a.Status.Target, hold: why,
+		revision: a.Status.Revision, revisions: a.Status.Revisions, sourceType: a.Status.SourceType,
+	})
+}

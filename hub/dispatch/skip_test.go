@@ -1,0 +1,135 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// annotate changes the application as a person does.
+func (w *world) annotate(key, value string) {
+	w.t.Helper()
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		a := w.app
+		a.Annotations = map[string]string{key: value}
+		_, err := tx.UpdateApplication(ctx, a, 0)
+		return err
+	})
+	w.reload()
+}
+
+func TestSkipReconcile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	skip := func() {
+		t.Helper()
+		if err := w.d.Skipped(t.Context(), w.tenant, []hub.ApplicationID{w.app.ID}); err != nil {
+			t.Fatal(err)
+		}
+		w.reload()
+	}
+	if p := w.state().GetPolicy(); !p.GetSelfHeal() || !p.GetAutomated() {
+		t.Fatalf("policy %v", p)
+	}
+	w.annotate("argocd.argoproj.io/skip-reconcile", "true")
+	skip()
+	t.Run("APP-24 the agent heals no more, and keeps what it has", func(t *testing.T) {
+		s := w.state()
+		if s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetTarget().GetRevision() != "r1" || len(s.GetTombstones()) != 0 {
+			t.Errorf("state %v", s)
+		}
+		if !strings.Contains(w.app.Status.Hold, "skip-reconcile") {
+			t.Errorf("hold %q", w.app.Status.Hold)
+		}
+	})
+	t.Run("APP-24 it is told once", func(t *testing.T) {
+		rows := len(w.rows())
+		if skip(); len(w.rows()) != rows {
+			t.Errorf("%d rows more", len(w.rows())-rows)
+		}
+	})
+	t.Run("APP-24 what was rendered before it is left as it is", func(t *testing.T) {
+		w.render("r2", "a", "b")
+		if w.state().GetTarget().GetRevision() != "r1" {
+			t.Errorf("target %v", w.state().GetTarget())
+		}
+	})
+	t.Run("APP-24 nobody syncs or deletes it with its objects", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "skip-reconcile") {
+			t.Errorf("sync: %v", err)
+		}
+		err := w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+			return err
+		})
+		if fault.KindOf(err) != fault.Conflict {
+			t.Errorf("delete: %v", err)
+		}
+	})
+	t.Run("APP-24 without it all goes on", func(t *testing.T) {
+		w.annotate("argocd.argoproj.io/skip-reconcile", "false")
+		w.render("r2", "a", "b")
+		s := w.state()
+		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.app.Status.Hold != "" {
+			t.Errorf("state %v, hold %q", s, w.app.Status.Hold)
+		}
+	})
+	w.end(hub.Succeeded, "")
+	t.Run("APP-24 the annotation of a cluster does it for all on it", func(t *testing.T) {
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.app.Cluster)
+			if err != nil {
+				return err
+			}
+			c.Annotations = map[string]string{"argocd.argoproj.io/skip-reconcile": "true"}
+			_, err = tx.UpdateCluster(ctx, c, 0)
+			return err
+		})
+		skip()
+		if w.state().GetPolicy().GetSelfHeal() || !strings.Contains(w.app.Status.Hold, "of cluster") {
+			t.Errorf("state %v, hold %q", w.state(), w.app.Status.Hold)
+		}
+	})
+}
+
+func TestPresentSync(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, strings.Replace(automated, `,"syncPolicy":{"automated":{"prune":true,"selfHeal":true}}`, "", 1))
+	t.Run("APP-14 an operation on a new application waits for its first manifests", func(t *testing.T) {
+		op, err := w.sync(hub.SyncRequest{Present: true})
+		if err != nil || op.Snapshot != "" || op.Options.Override == nil || !op.Options.Override.Fresh {
+			t.Fatalf("%+v: %v", op, err)
+		}
+		if w.app.Awaited() == nil {
+			t.Error("nothing waits")
+		}
+		r := rendered(w.app, "r1", "a")
+		r.Operation = op.ID
+		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+			t.Fatal(err)
+		}
+		if now := w.newest(); now.ID != op.ID || now.Revision != "r1" || now.Snapshot == "" {
+			t.Errorf("operation %+v", now)
+		}
+	})
+	t.Run("APP-14 a second one is refused while it is there", func(t *testing.T) {
+		if _, err := w.sync(hub.SyncRequest{Present: true}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("error %v", err)
+		}
+	})
+	w.end(hub.Succeeded, "")
+	w.render("r1", "a")
+	t.Run("APP-14 on what is worked out already it begins at once", func(t *testing.T) {
+		op, err := w.sync(hub.SyncRequest{Present: true})
+		if err != nil || op.Snapshot == "" || op.Options.Override != nil {
+			t.Errorf("%+v: %v", op, err)
+		}
+	})
+}

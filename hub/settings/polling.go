@@ -1,0 +1,90 @@
+package settings
+
+import (
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The keys that say how often repositories are looked at (CMPR-03).
+const (
+	pollEvery  = "timeout.reconciliation"
+	pollJitter = "timeout.reconciliation.jitter"
+)
+
+const (
+	leastPoll   = 30 * time.Second // what a tenant asks for below that, it gets this
+	mostPoll    = 24 * time.Hour   // also where it wants none at all
+	usualJitter = 60 * time.Second
+)
+
+// PollKeys are the keys that Polling reads, all of the map hub.SettingsMap.
+func PollKeys() []string { return []string{pollEvery, pollJitter} }
+
+// Polling is how long a repository is left alone after a look, and how much at
+// random is added; ok is false where the tenant leaves it to the hub.
+func Polling(values map[string]string) (every, jitter time.Duration, ok bool) {
+	text, set := values[pollEvery]
+	if !set || strings.TrimSpace(text) == "" {
+		return 0, 0, false
+	}
+	every, err := duration(text)
+	if err != nil {
+		return 0, 0, false
+	}
+	jitter = usualJitter
+	if j, err := duration(values[pollJitter]); err == nil && strings.TrimSpace(values[pollJitter]) != "" {
+		jitter = min(j, mostPoll)
+	}
+	if every == 0 {
+		return mostPoll, jitter, true
+	}
+	return min(max(every, leastPoll), mostPoll), jitter, true
+}
+
+func duration(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || text == "0" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fault.With(fault.New(fault.Invalid, "%q is no duration", short(text)), "", "write it like 120s or 3m, or 0 for none")
+	}
+	return d, nil
+}
+
+func (s *set) readDuration(_ string, t text) error {
+	_, err := duration(t.value)
+	return err
+}
+
+func (s *set) readSeconds(_ string, t text) error {
+	_, err := duration(strings.TrimSpace(t.value) + "s")
+	return err
+}
+
+func (s *set) readSwitch(_ string, t text) error {
+	_, err := t.truth()
+	return err
+}
+
+// timers are the keys about looking and telling.
+func timers() []Known {
+	return []Known{
+		{Map: hub.SettingsMap, Key: pollEvery, About: "How long a repository is left alone after a look, at least 30s; 0 leaves it to webhooks and a look a day.", Sample: "120s", Used: true, read: (*set).readDuration},
+		{Map: hub.SettingsMap, Key: pollJitter, About: "What is added to timeout.reconciliation at random, at most.", Sample: "60s", Used: true, read: (*set).readDuration},
+		{Map: hub.SettingsMap, Key: "timeout.hard.reconciliation", About: "How often everything is rendered anew. It changes nothing: " + noHard + ".", Sample: "0s", Instead: noHard, read: (*set).readDuration},
+		{Map: paramsMap, Key: "controller.repo.error.grace.period.seconds", About: "How long a repository may be away until its applications say so. It changes nothing: " + noGrace + ".", Sample: "180", Instead: noGrace, read: (*set).readSeconds},
+		{Map: paramsMap, Key: "controller.resource.health.persist", About: "Whether the health of objects is kept in the Application. It changes nothing: " + noPersist + ".", Sample: "false", Instead: noPersist, read: (*set).readSwitch},
+	}
+}
+
+const (
+	paramsMap = "argocd-cmd-params-cm"
+	noHard    = "whatever a render reads is recorded and looked at again, so an old result is never kept; a hard refresh renders anew"
+	noGrace   = "180 seconds always, and what was fetched stays in force even after that"
+	noPersist = "the health of objects is put into the Application whenever it is read"
+)

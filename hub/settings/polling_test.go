@@ -1,0 +1,54 @@
+package settings_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub/settings"
+)
+
+func TestPolling(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		every, jitter  string
+		want, atRandom time.Duration
+		unset          bool
+	}{
+		"CMPR-03 what is not set is the hub's":             {unset: true},
+		"CMPR-03 Argo CD's defaults":                       {"120s", "", 2 * time.Minute, time.Minute, false},
+		"CMPR-03 without jitter":                           {"5m", "0", 5 * time.Minute, 0, false},
+		"CMPR-03 one tenant cannot wear the hub out":       {"1s", "1s", 30 * time.Second, time.Second, false},
+		"CMPR-03 0 leaves it to webhooks and a daily look": {"0", "60s", 24 * time.Hour, time.Minute, false},
+		"CMPR-03 so does a very long time":                 {"9000h", "9000h", 24 * time.Hour, 24 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			every, jitter, ok := settings.Polling(map[string]string{"timeout.reconciliation": c.every, "timeout.reconciliation.jitter": c.jitter})
+			if every != c.want || jitter != c.atRandom || ok == c.unset {
+				t.Errorf("%v, %v, %v", every, jitter, ok)
+			}
+		})
+	}
+	t.Run("CMPR-03 what is no duration is refused", func(t *testing.T) {
+		t.Parallel()
+		for _, bad := range []string{"soon", "-3m", "5"} {
+			if err := settings.Check("argocd-cm", "timeout.reconciliation", bad); err == nil {
+				t.Errorf("%q is taken", bad)
+			}
+		}
+	})
+	t.Run("CMPR-03 CMPR-04 APP-21 what changes nothing says what happens instead", func(t *testing.T) {
+		t.Parallel()
+		for key, want := range map[string]string{
+			"argocd-cm timeout.hard.reconciliation":                           "is recorded",
+			"argocd-cmd-params-cm controller.repo.error.grace.period.seconds": "180 seconds",
+			"argocd-cmd-params-cm controller.resource.health.persist":         "whenever it is read",
+		} {
+			name, key, _ := strings.Cut(key, " ")
+			if got := settings.Unused(name, key); !strings.Contains(got, want) {
+				t.Errorf("%s: %q", key, got)
+			}
+		}
+	})
+}
