@@ -45,8 +45,12 @@ const (
 	selectClusters     = `SELECT` + allClusters + ` ORDER BY c.name`
 	selectClusterNamed = `SELECT` + someClusters + ` AND c.name = $2`
 	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
-	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
-	insertCluster      = `
+	// What planning and rendering need to know of clusters, for very many
+	// applications at once.
+	selectClusterPlaces    = `SELECT id, name, server, updated_at FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlatforms = `SELECT id, name, server, updated_at, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
+	insertCluster          = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
@@ -137,6 +141,31 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 	for _, c := range found {
 		out[c.ID] = c
 	}
+	return out, err
+}
+
+// ClusterPlaces gives those of the clusters that there are, with their names,
+// servers and the time of their last change alone.
+func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	out := make(map[hub.ClusterID]hub.Cluster, len(want))
+	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
+		c := hub.Cluster{Tenant: t.id}
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt)
+		out[c.ID] = c
+		return none, err
+	}, selectClusterPlaces, t.id, ids(want))
+	return out, err
+}
+
+// clusterPlatforms gives places with what templates may ask for.
+func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	out := make(map[hub.ClusterID]hub.Cluster, len(want))
+	_, err := list(ctx, t.tx, "platforms of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
+		c := hub.Cluster{Tenant: t.id}
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt, &c.KubeVersion, &c.APIVersions)
+		out[c.ID] = c
+		return none, err
+	}, selectClusterPlatforms, t.id, ids(want))
 	return out, err
 }
 
