@@ -83,7 +83,7 @@ const (
 	collectCertificates = `DELETE FROM directory.certificate WHERE not_after < $1`
 	collectRevocations  = `DELETE FROM directory.revocation WHERE until < $1`
 
-	refreshStatistics = `SELECT directory.refresh_statistics()`
+	refreshStatistics = `SELECT work.refresh_statistics()`
 )
 
 // Collect removes what nothing needs any more, a bounded part at a time. The

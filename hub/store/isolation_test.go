@@ -56,8 +56,8 @@ var definers = []string{
 	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence",
 	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held",
 	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
-	"directory.refresh_statistics", "directory.revoke_agent",
-	"directory.token_uses", "work.enqueue", "work.held",
+	"directory.revoke_agent",
+	"directory.token_uses", "work.enqueue", "work.held", "work.refresh_statistics",
 }
 
 type relation struct {

@@ -43,7 +43,7 @@ func TestStatistics(t *testing.T) {
 		}
 	})
 	t.Run("ISO-1 whoever serves tenants may not ask for it", func(t *testing.T) {
-		if _, err := storetest.Connect(t, urls.App).Exec(t.Context(), `SELECT directory.refresh_statistics()`); err == nil {
+		if _, err := storetest.Connect(t, urls.App).Exec(t.Context(), `SELECT work.refresh_statistics()`); err == nil {
 			t.Error("the role of tenants' transactions may refresh statistics")
 		}
 	})

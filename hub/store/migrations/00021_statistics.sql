@@ -8,7 +8,7 @@
 -- Looks anew at tables whose size is far from what the planner believes, and
 -- says at how many. Large tables are left to the server: they change slowly
 -- against what they hold.
-CREATE FUNCTION directory.refresh_statistics() RETURNS integer
+CREATE FUNCTION work.refresh_statistics() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     grown  regclass;
@@ -32,5 +32,5 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION directory.refresh_statistics FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION directory.refresh_statistics TO capstan_system;
+REVOKE ALL ON FUNCTION work.refresh_statistics FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION work.refresh_statistics TO capstan_system;
