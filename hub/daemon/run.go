@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addThrift} {
 		if err := add(ctx); err != nil {
 			return err
 		}

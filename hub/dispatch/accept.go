@@ -204,7 +204,7 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	for _, id := range sortedKeys(homes) {
 		clusters = append(clusters, hub.ClusterID(id))
 	}
-	if c.clusters, err = c.tx.ClustersByID(ctx, clusters); err != nil {
+	if c.clusters, err = c.tx.ClusterPlaces(ctx, clusters); err != nil {
 		return err
 	}
 	projects, err := c.tx.ProjectSpecs(ctx, sortedKeys(names))

@@ -69,6 +69,8 @@ type Tx interface {
 type applications interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	// ClusterPlaces gives names, servers and times of change.
+	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	SetTargets(ctx context.Context, changes []hub.TargetChange) error
 	SetFailures(ctx context.Context, failures []hub.RefreshFailure) error
@@ -153,6 +155,14 @@ func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *
 	return d
 }
 
+const (
+	claimed = 64 // items of work at once
+	// breath is how long more work is waited for once some was done: what ends
+	// one by one, such as the operations of many agents, is cheaper taken
+	// together.
+	breath = 40 * time.Millisecond
+)
+
 // loopLimit is how long a loop may show no sign of life.
 const loopLimit = 90 * time.Second
 
@@ -170,7 +180,7 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 	ctx, done := run.Watch(ctx, kind, loopLimit)
 	defer done()
 	for ctx.Err() == nil {
-		items, err := d.work.Claim(ctx, kind, 64)
+		items, err := d.work.Claim(ctx, kind, claimed)
 		if err != nil {
 			if ctx.Err() == nil {
 				d.log.ErrorContext(ctx, "work cannot be claimed", "kind", kind, "error", err)
@@ -178,11 +188,15 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 			}
 			continue
 		}
+		few := len(items) < claimed
 		if kind == WorkOutcome {
 			items = d.together(ctx, items)
 		}
 		for _, item := range items {
 			d.one(ctx, item, handle)
+		}
+		if few {
+			pause(ctx, breath)
 		}
 	}
 }

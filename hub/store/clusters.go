@@ -20,7 +20,8 @@ const (
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
 		       c.refusal, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
 		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
-		       q.since, q.known, q.other, q.address
+		       q.since, q.known, q.other, q.address`
+	allClusters = clusterColumns + `
 		FROM   cluster c
 		LEFT   JOIN directory.my_presence p ON p.cluster_id = c.id
 		LEFT   JOIN directory.my_rewind r ON r.cluster_id = c.id
@@ -28,13 +29,28 @@ const (
 		LEFT   JOIN log_head h ON h.tenant_id = c.tenant_id AND h.cluster_id = c.id
 		LEFT   JOIN log_ack a ON a.tenant_id = c.tenant_id AND a.cluster_id = c.id
 		WHERE  c.tenant_id = $1`
+	// What belongs to some clusters is looked up for each of them. Tables that
+	// have just been filled look small to the planner, and joined it would read
+	// all of them for every cluster.
+	someClusters = clusterColumns + `
+		FROM   cluster c
+		LEFT   JOIN LATERAL (SELECT * FROM directory.my_presence x WHERE x.cluster_id = c.id LIMIT 1) p ON true
+		LEFT   JOIN LATERAL (SELECT * FROM directory.my_rewind x WHERE x.cluster_id = c.id LIMIT 1) r ON true
+		LEFT   JOIN LATERAL (SELECT * FROM directory.my_quarantine x WHERE x.cluster_id = c.id LIMIT 1) q ON true
+		LEFT   JOIN LATERAL (SELECT * FROM log_head x WHERE x.tenant_id = $1 AND x.cluster_id = c.id LIMIT 1) h ON true
+		LEFT   JOIN LATERAL (SELECT * FROM log_ack x WHERE x.tenant_id = $1 AND x.cluster_id = c.id LIMIT 1) a ON true
+		WHERE  c.tenant_id = $1`
 	// Three statements and not one with conditions that may be empty: the
 	// database plans each for what it is, with its index.
-	selectClusters     = `SELECT` + clusterColumns + ` ORDER BY c.name`
-	selectClusterNamed = `SELECT` + clusterColumns + ` AND c.name = $2`
-	selectClustersByID = `SELECT` + clusterColumns + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
-	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
-	insertCluster      = `
+	selectClusters     = `SELECT` + allClusters + ` ORDER BY c.name`
+	selectClusterNamed = `SELECT` + someClusters + ` AND c.name = $2`
+	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
+	// What planning and rendering need to know of clusters, for very many
+	// applications at once.
+	selectClusterPlaces    = `SELECT id, name, server, updated_at FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlatforms = `SELECT id, name, server, updated_at, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
+	insertCluster          = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
@@ -125,6 +141,31 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 	for _, c := range found {
 		out[c.ID] = c
 	}
+	return out, err
+}
+
+// ClusterPlaces gives those of the clusters that there are, with their names,
+// servers and the time of their last change alone.
+func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	out := make(map[hub.ClusterID]hub.Cluster, len(want))
+	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
+		c := hub.Cluster{Tenant: t.id}
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt)
+		out[c.ID] = c
+		return none, err
+	}, selectClusterPlaces, t.id, ids(want))
+	return out, err
+}
+
+// clusterPlatforms gives places with what templates may ask for.
+func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
+	out := make(map[hub.ClusterID]hub.Cluster, len(want))
+	_, err := list(ctx, t.tx, "platforms of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
+		c := hub.Cluster{Tenant: t.id}
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt, &c.KubeVersion, &c.APIVersions)
+		out[c.ID] = c
+		return none, err
+	}, selectClusterPlatforms, t.id, ids(want))
 	return out, err
 }
 

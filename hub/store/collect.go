@@ -82,6 +82,8 @@ const (
 	collectJoinTokens   = `DELETE FROM directory.join_token WHERE expires_at < $1`
 	collectCertificates = `DELETE FROM directory.certificate WHERE not_after < $1`
 	collectRevocations  = `DELETE FROM directory.revocation WHERE until < $1`
+
+	refreshStatistics = `SELECT work.refresh_statistics()`
 )
 
 // Collect removes what nothing needs any more, a bounded part at a time. The
@@ -114,4 +116,14 @@ func (s *System) Collect(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	})
+}
+
+// RefreshStatistics lets the database look anew at tables that have grown much
+// since it did, and gives their number. Until then it would read them whole
+// where an index is meant.
+func (s *System) RefreshStatistics(ctx context.Context) (tables int, err error) {
+	if err := s.db.system.QueryRow(ctx, refreshStatistics).Scan(&tables); err != nil {
+		return 0, classify(fmt.Errorf("refresh statistics: %w", err))
+	}
+	return tables, nil
 }

@@ -44,7 +44,7 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	if err != nil {
 		return nil, err
 	}
-	found, err := t.ClustersByID(ctx, clusters)
+	found, err := t.clusterPlatforms(ctx, clusters)
 	if err != nil {
 		return nil, err
 	}

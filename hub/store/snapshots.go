@@ -20,12 +20,20 @@ const (
 )
 
 const (
-	// The row is locked even where nothing is written, so that a collection
-	// that runs at the same moment cannot take it.
+	// Rows that are there are locked as well, so that a collection that runs at
+	// the same moment cannot take them. Transactions share that lock: nearly
+	// always many use the same objects at once.
 	putObjects = `
+		WITH held AS MATERIALIZED (
+			SELECT digest FROM object
+			WHERE  tenant_id = $1 AND digest = ANY ($2::bytea[]) AND kept_until >= $6
+			ORDER  BY digest
+			FOR    KEY SHARE
+		)
 		INSERT INTO object AS o (tenant_id, digest, sealed, size, kept_until)
 		SELECT $1, u.digest, u.sealed, u.size, $5
 		FROM   unnest($2::bytea[], $3::bytea[], $4::integer[]) AS u (digest, sealed, size)
+		WHERE  NOT EXISTS (SELECT FROM held WHERE held.digest = u.digest)
 		ORDER  BY u.digest
 		ON CONFLICT (tenant_id, digest) DO UPDATE SET kept_until = excluded.kept_until
 		WHERE  o.kept_until < $6`

@@ -32,6 +32,7 @@ func main() {
 	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
 	parts := flag.Int("parts", 5000, "objects of the application of B21")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
+	profiles := flag.String("profiles", "", "folder for profiles of the hub: goroutines and memory while B14 and MANY are idle, CPU during the first rounds of B24")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -42,7 +43,10 @@ func main() {
 		}
 		return
 	}
-	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, parts: *parts, rest: *rest, only: map[string]bool{}}
+	b := &bench{
+		apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, parts: *parts, rest: *rest,
+		profiles: *profiles, only: map[string]bool{},
+	}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
 			b.only[strings.ToUpper(name)] = true
@@ -66,6 +70,8 @@ type bench struct {
 	parts   int           // of B21
 	rest    time.Duration // before memory is read
 	only    map[string]bool
+
+	profiles string // folder; empty: none are taken
 
 	s     *stack.Stack
 	table []row

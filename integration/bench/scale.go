@@ -31,7 +31,7 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 		return err
 	}
 	s, err := stack.Start(ctx, stack.Options{
-		Bin: bin, Dir: filepath.Join(dir, "scale"), Durable: true,
+		Bin: bin, Dir: filepath.Join(dir, "scale"), Durable: true, Settings: b.profiled(), Postgres: b.explained(),
 		Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 	})
 	if err != nil {
@@ -134,6 +134,9 @@ func (x *scale) idle(ctx context.Context, id string) error {
 	}
 	n, d, t := float64(len(x.f.agents)), after.at.Sub(before.at).Seconds(), after.since(before)
 	used := x.f.memory() - x.f.bare
+	if err := x.idleProfiles(ctx, fmt.Sprintf("%s-%d", id, len(x.f.agents))); err != nil {
+		return err
+	}
 	p := point{n: n, memory: used * 1024 / n, cpu: t.hub / d}
 	x.at = append(x.at, p)
 	x.add(id, fmt.Sprintf("%d agents connected and idle", len(x.f.agents)),
@@ -247,6 +250,10 @@ func (x *scale) change(ctx context.Context) error {
 		if _, err := x.repo.Commit(ctx, value, map[string]string{"web/one.yaml": configMap("one-web", value)}); err != nil {
 			return err
 		}
+		if err := x.statements(ctx, fmt.Sprintf("B24-%d-before-statements.txt", round+1)); err != nil {
+			return err
+		}
+		busy := x.busyProfile(ctx, fmt.Sprintf("B24-%d", round+1))
 		pushed := time.Now()
 		wait := time.Minute
 		if err := x.f.all(ctx, wait, "at the new revision", func(a *sim) bool { return a.rows.Load() > rows[a] }); err != nil {
@@ -261,11 +268,14 @@ func (x *scale) change(ctx context.Context) error {
 		}
 		synced := time.Since(pushed)
 		cancel()
-		if err != nil {
+		if err = errors.Join(err, busy()); err != nil {
 			return err
 		}
 		after, err := x.f.gauge(ctx)
 		if err != nil {
+			return err
+		}
+		if err := x.statements(ctx, fmt.Sprintf("B24-%d-statements.txt", round+1)); err != nil {
 			return err
 		}
 		t := after.since(before)

@@ -34,11 +34,12 @@ type Options struct {
 	Nodes    bool     // with fake nodes, so that Deployments become available
 	Durable  bool     // Postgres waits for the disk
 	Say      func(format string, args ...any)
-	Settings map[string]any // merged into the hub's configuration
-	Replicas int            // hubs behind a balancer; 0 or 1: one hub without
-	Faulty   bool           // with a ledger, and wires that can fail, between the parts
-	HubEnv   []string       // added to the hub's environment
-	AgentEnv []string       // added to that of the agents
+	Postgres map[string]string // settings of the server
+	Settings map[string]any    // merged into the hub's configuration
+	Replicas int               // hubs behind a balancer; 0 or 1: one hub without
+	Faulty   bool              // with a ledger, and wires that can fail, between the parts
+	HubEnv   []string          // added to the hub's environment
+	AgentEnv []string          // added to that of the agents
 }
 
 // A Stack is a running installation and a signed-in admin.
@@ -109,7 +110,7 @@ func (s *Stack) file(parts ...string) string {
 
 func (s *Stack) startPostgres(ctx context.Context) error {
 	var err error
-	s.Postgres, err = harness.StartPostgres(ctx, harness.PostgresOptions{Durable: s.options.Durable})
+	s.Postgres, err = harness.StartPostgres(ctx, harness.PostgresOptions{Durable: s.options.Durable, Settings: s.options.Postgres})
 	if err != nil {
 		return err
 	}

@@ -42,8 +42,9 @@ func (s *Session) dialOptions() []grpc.DialOption {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
-		grpc.WithReadBufferSize(smallBuffer),
+		grpc.WithReadBufferSize(0), // a stream has its own
 		grpc.WithWriteBufferSize(s.lane.WriteBuffer),
+		grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(s.lane.CallWindow),
 		grpc.WithStaticConnWindowSize(s.lane.ConnWindow),
 		grpc.WithMaxHeaderListSize(maxHeaderList),

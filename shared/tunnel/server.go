@@ -41,8 +41,11 @@ func NewServer(cfg ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(cfg.Lane.MaxMessage),
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.ReadBufferSize(smallBuffer),
+		// A stream keeps what came in memory of its own until it is read, so
+		// gRPC needs none; what it gathers before a write is shared by all.
+		grpc.ReadBufferSize(0),
 		grpc.WriteBufferSize(cfg.Lane.WriteBuffer),
+		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(cfg.Lane.CallWindow),
 		grpc.StaticConnWindowSize(cfg.Lane.ConnWindow),
 		grpc.ConnectionTimeout(greeting),

@@ -206,6 +206,18 @@ type stream struct {
 	release func() // nil for streams that this side opened
 }
 
+// Read gives what came. A stream that has nothing keeps no memory for what came
+// before: most wait nearly always.
+func (c *stream) Read(b []byte) (int, error) {
+	if s, ok := c.Conn.(shrinker); ok {
+		s.Shrink()
+	}
+	return c.Conn.Read(b)
+}
+
+// A shrinker is a stream that can let go of its memory while it has no data.
+type shrinker interface{ Shrink() }
+
 // Write sends in chunks. A chunk that cannot be sent in time ends the
 // session: the other side's view of the stream is broken then.
 func (c *stream) Write(b []byte) (int, error) {

@@ -30,7 +30,7 @@ const (
 	maxHeaderList = 16 << 10         // bytes of headers of one call
 	minWindow     = 256 << 10        // the least that yamux knows
 	greeting      = 20 * time.Second // an HTTP/2 preface must come within this
-	smallBuffer   = 4 << 10          // gRPC's read buffer for each connection; most never need more
+	smallBuffer   = 4 << 10          // for what is read before a session begins
 )
 
 // A Lane is one kind of connection of an attachment, with the settings that

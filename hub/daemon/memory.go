@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// A hub with many idle agents holds much and makes little garbage. How far the
+// heap may grow between two collections follows what the hub does: far while
+// it works, and while it rests only so far that collections stay rare.
+const (
+	memoryEvery  = 10 * time.Second // between looks
+	restEvery    = 15 * time.Second // between collections while the hub rests
+	hasty        = 4 * time.Second  // two collections within this: the hub works
+	workPercent  = 100
+	leastPercent = 10
+	leastGrowth  = 4 << 20 // bytes between two collections, whatever is made
+)
+
+// restPercent is how far the heap may grow, in percent of what a collection
+// has to look through, so that garbage that comes at a rate is collected each
+// restEvery.
+func restPercent(rate float64, held uint64) int {
+	if held == 0 {
+		return workPercent
+	}
+	growth := max(leastGrowth, rate*restEvery.Seconds())
+	return int(min(workPercent, max(leastPercent, 100*growth/float64(held))))
+}
+
+// A thrift sets the collector of the process.
+type thrift struct {
+	set    func(percent int)
+	giveUp func() // returns free memory to the system
+
+	mu       sync.Mutex
+	percent  int
+	calm     int       // looks in a row that found the hub at rest
+	last     time.Time // newest collection
+	made     uint64    // bytes made up to the last look
+	looked   time.Time
+	finished bool
+}
+
+// collected hears of each collection. Two close to each other mean that the
+// hub works: room is made at once.
+func (t *thrift) collected(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.last) < hasty {
+		t.work()
+	}
+	t.last = now
+}
+
+// work gives the heap its usual room.
+func (t *thrift) work() {
+	t.calm = 0
+	if t.percent != workPercent {
+		t.percent = workPercent
+		t.set(workPercent)
+	}
+}
+
+// look adapts the room to what was made since the last look. It takes two calm
+// looks in a row to make it small.
+func (t *thrift) look(now time.Time, made, held uint64) {
+	t.mu.Lock()
+	since, bytes := now.Sub(t.looked).Seconds(), made-t.made
+	first := t.looked.IsZero()
+	t.looked, t.made = now, made
+	if first || since <= 0 {
+		t.mu.Unlock()
+		return
+	}
+	percent := restPercent(float64(bytes)/since, held)
+	if percent >= workPercent {
+		t.work()
+		t.mu.Unlock()
+		return
+	}
+	t.calm++
+	rests := t.calm == 2 && t.percent == workPercent
+	if t.calm >= 2 && (rests || percent < t.percent*3/4 || percent > t.percent*5/4) {
+		t.percent = percent
+		t.set(percent)
+	}
+	if rests {
+		t.last = time.Time{} // the next collection is asked for
+	}
+	t.mu.Unlock()
+	if rests {
+		t.giveUp()
+	}
+}
+
+// watch calls collected after each collection.
+func (t *thrift) watch() {
+	type mark struct{ _ *mark }
+	runtime.AddCleanup(new(mark), func(t *thrift) {
+		t.collected(time.Now())
+		t.mu.Lock()
+		finished := t.finished
+		t.mu.Unlock()
+		if !finished {
+			t.watch()
+		}
+	}, t)
+}
+
+func (t *thrift) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.finished = true
+	t.work()
+}
+
+// addThrift keeps memory small while the hub rests, unless the environment
+// says how the collector shall work.
+func (p *parts) addThrift(context.Context) error {
+	if os.Getenv("GOGC") != "" {
+		return nil
+	}
+	p.add("memory", func(ctx context.Context) error {
+		t := &thrift{percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory}
+		t.watch()
+		defer t.finish()
+		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+		return run.Every(ctx, p.clock, memoryEvery, 0, nil, func(context.Context) error {
+			metrics.Read(sample)
+			t.look(p.clock.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64()+sample[2].Value.Uint64()+sample[3].Value.Uint64())
+			return nil
+		})
+	})
+	return nil
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestThrift(t *testing.T) {
+	t.Parallel()
+	const mb = 1 << 20
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fresh := func() (*thrift, *[]int, *int) {
+		var set []int
+		returned := 0
+		return &thrift{percent: workPercent, set: func(p int) { set = append(set, p) }, giveUp: func() { returned++ }}, &set, &returned
+	}
+	t.Run("the heap of a hub that rests may grow as far as it does in a while", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct {
+			rate float64
+			held uint64
+			want int
+		}{
+			{0, 0, workPercent},             // nothing is known
+			{0, 1 << 40, leastPercent},      // never less
+			{mb, 300 * mb, 10},              // 30 MiB in a while
+			{4 * mb, 200 * mb, 30},          // 60 MiB
+			{0, 20 * mb, 20},                // the least that it may grow
+			{1000 * mb, 300 * mb, 100},      // it works
+			{0, mb, workPercent},            // small as it is
+			{1 << 60, 1 << 62, workPercent}, // no overflow
+		} {
+			if got := restPercent(c.rate, c.held); got != c.want {
+				t.Errorf("restPercent(%v, %d) = %d, want %d", c.rate, c.held, got, c.want)
+			}
+		}
+	})
+	t.Run("room is taken back after two calm looks and memory goes back once", func(t *testing.T) {
+		t.Parallel()
+		h, set, returned := fresh()
+		for i := range 5 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*20*mb, 200*mb)
+		}
+		if !slices.Equal(*set, []int{15}) || *returned != 1 {
+			t.Errorf("set to %v, memory returned %d times", *set, *returned)
+		}
+	})
+	t.Run("two collections close to each other make room at once", func(t *testing.T) {
+		t.Parallel()
+		h, set, _ := fresh()
+		for i := range 4 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
+		}
+		at := begin.Add(time.Minute)
+		h.collected(at)
+		if len(*set) != 1 {
+			t.Fatalf("set to %v after one collection", *set)
+		}
+		h.collected(at.Add(time.Second))
+		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {
+			t.Errorf("set to %v, want %v", *set, want)
+		}
+		h.look(at.Add(2*time.Second), 0, 200*mb)
+		if len(*set) != 2 {
+			t.Error("one calm look made the room small")
+		}
+	})
+	t.Run("a hub that works keeps its room", func(t *testing.T) {
+		t.Parallel()
+		h, set, returned := fresh()
+		for i := range 6 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*1000*mb, 200*mb)
+		}
+		if len(*set) != 0 || *returned != 0 {
+			t.Errorf("set to %v, memory returned %d times", *set, *returned)
+		}
+	})
+	t.Run("the end restores what was there before", func(t *testing.T) {
+		t.Parallel()
+		h, set, _ := fresh()
+		for i := range 4 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
+		}
+		h.finish()
+		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {
+			t.Errorf("set to %v, want %v", *set, want)
+		}
+	})
+}
