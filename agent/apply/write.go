@@ -97,7 +97,9 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 			s.uid = x.live.uid
 		}
 	}
-	s.problem = a.permits(x.key, d.namespaced)
+	if s.problem = a.permits(x.key, d.namespaced); s.problem == nil {
+		s.problem = x.surrendered(w.options)
+	}
 	return s
 }
 
