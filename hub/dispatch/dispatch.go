@@ -77,6 +77,9 @@ type applications interface {
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
 	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+	// Undecided names an application of the same cluster and repository that is
+	// still to be looked at, besides some; empty: there is none.
+	Undecided(ctx context.Context, app hub.Application, revision string, besides []hub.ApplicationID) (string, error)
 	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
 	Fetch(ctx context.Context, id hub.RepositoryID) error
 }

@@ -48,6 +48,7 @@ type world struct {
 	scope     []string // its namespaces
 	guard     string   // contents of its guard file
 	account   *rest.Config
+	marker    *application // by which it is known that the agent has seen what there is
 }
 
 // newWorld starts an agent and waits until it is attached.
