@@ -336,9 +336,11 @@ func TestResults(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("APP-16 (-want +got):\n%s", diff)
 		}
-		if !w.released[obj("0 Job h").Key] {
-			t.Error("HOOK-09: the finalizer of a hook that stays is not removed")
-		}
+		t.Run("HOOK-09 the finalizer of a hook that stays is removed when it is over", func(t *testing.T) {
+			if !w.released[obj("0 Job h").Key] {
+				t.Error("it is still held")
+			}
+		})
 	})
 }
 
