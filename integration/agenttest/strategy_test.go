@@ -60,26 +60,6 @@ func TestStrategies(t *testing.T) {
 		a.deploy(strings.Replace(webDeployment, "spec:\n", "status: {replicas: 7}\nspec:\n", 1))
 		a.synced()
 	})
-	t.Run("DIFF-05 a comparison writes nothing, so it needs no account but the agent's", func(t *testing.T) {
-		a := w.application()
-		a.policy = &linkv1.Policy{}
-		a.deploy(configMap("dry", "red"))
-		before := w.get(configMaps, "dry").GetResourceVersion()
-		var impersonated atomic.Int32
-		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			if r.Header.Get("Impersonate-User") != "" {
-				impersonated.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
-		defer w.faults.set(nil)
-		a.target = a.snapshot(configMap("dry", "blue"))
-		w.append(a.stateRow())
-		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
-		if w.get(configMaps, "dry").GetResourceVersion() != before || impersonated.Load() != 0 {
-			t.Errorf("it was written, or compared as somebody else (%d requests)", impersonated.Load())
-		}
-	})
 }
 
 // admission is a webhook that paints the ConfigMaps of one namespace.
