@@ -118,7 +118,7 @@ func TestAdmissionThatChangesObjects(t *testing.T) {
 		a.synced()
 		version := w.get(configMaps, "painted").GetResourceVersion()
 		b := w.application()
-		b.deploy("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: later, namespace: NS}\ndata: {x: y}\n") // its events come after those of the other
+		b.deploy("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: later, namespace: NS}\ndata: {x: one}\n") // its events come after those of the other
 		b.synced()
 		a.synced()
 		if got := w.get(configMaps, "painted").GetResourceVersion(); got != version || first != version {
