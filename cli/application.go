@@ -160,8 +160,14 @@ func qualified(m client.Metadata) string {
 }
 
 func (a *app) appGet() *cobra.Command {
-	return a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml",
+	var refresh, hard bool
+	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			if refresh || hard {
+				if err := a.refreshed(cmd.Context(), api, namespace, name, hard); err != nil {
+					return err
+				}
+			}
 			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
@@ -175,6 +181,9 @@ func (a *app) appGet() *cobra.Command {
 			}
 			return a.describe(x, tree)
 		})
+	c.Flags().BoolVar(&refresh, "refresh", false, "look at the sources first, and wait for it")
+	c.Flags().BoolVar(&hard, "hard-refresh", false, "the same, and render even if nothing changed")
+	return c
 }
 
 // describe prints an application for people.

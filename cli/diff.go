@@ -24,6 +24,7 @@ const externalDiff = "KUBECTL_EXTERNAL_DIFF"
 // diffing is what was asked for of a comparison.
 type diffing struct {
 	predict, exit, three bool
+	refresh, hard        bool
 	code                 int
 	local                string
 }
@@ -37,6 +38,8 @@ func (a *app) appDiff() *cobra.Command {
 		})
 	f := c.Flags()
 	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
+	f.BoolVar(&d.refresh, "refresh", false, "look at the sources first, and wait for it")
+	f.BoolVar(&d.hard, "hard-refresh", false, "the same, and render even if nothing changed")
 	f.BoolVar(&d.three, "three-way", false, "show what was applied last, too")
 	f.StringVar(&d.local, "local", "", "compare the cluster with these manifests instead: a file, a folder, or - for the input")
 	f.BoolVar(&d.exit, "exit-code", true, "end with an exit code of its own if there is a difference")
@@ -50,6 +53,11 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	}
 	if d.local != "" && d.predict {
 		return usageError{errors.New("--local and --server-side-diff do not go together")}
+	}
+	if d.refresh || d.hard {
+		if err := a.refreshed(cmd.Context(), api, namespace, name, d.hard); err != nil {
+			return err
+		}
 	}
 	got, raw, err := call[struct {
 		Items []client.ObjectDiff `json:"items"`

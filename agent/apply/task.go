@@ -295,7 +295,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if x.settled(d) && !hasOption(it.Options, "Replace", "true") {
 		s := x.state()
 		a.mu.Unlock()
-		return wave.Outcome{Message: "unchanged", State: &s}, nil
+		return wave.Outcome{Message: unchanged, State: &s}, nil
 	}
 	a.mu.Unlock()
 	w, err := t.patiently(ctx, it, x, d)
@@ -422,7 +422,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if x != nil && !it.Hook {
 		if x.settled(d) {
 			a.mu.Unlock()
-			return wave.Check{Message: "unchanged"}
+			return wave.Check{Message: unchanged}
 		}
 		s.before = x.live.version
 		if x.record != nil {

@@ -109,7 +109,7 @@ func (s *sending) outcome(out *manifest.Object) written {
 	case s.before == "":
 		w.message = "created"
 	case s.before == out.GetResourceVersion():
-		w.changed, w.message = false, "unchanged"
+		w.changed, w.message = false, unchanged
 	}
 	if s.note != "" {
 		w.message += " (" + s.note + ")"

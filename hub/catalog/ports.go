@@ -74,6 +74,7 @@ type repositories interface {
 	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)
 	DeleteRepository(ctx context.Context, id hub.RepositoryID) error
 	Fetch(ctx context.Context, id hub.RepositoryID) error
+	FetchFor(ctx context.Context, id hub.RepositoryID) error // and refresh its applications whatever comes of it
 	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
 	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
 	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error

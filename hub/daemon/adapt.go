@@ -392,9 +392,11 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		if err != nil {
 			return err
 		}
-		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence, item.Forced); err != nil {
+			return err
+		}
 		w.queue.continued(ctx, t)
-		return err
+		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
 	if err != nil && fault.KindOf(err) != fault.Missing {
@@ -402,7 +404,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		return err
 	}
 	w.queue.hint(hub.WorkRefresh)
-	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
+	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {
