@@ -166,10 +166,10 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	return m
 }
 
-// marked says whether a live object names the installation as an apply would
-// now. The caller holds mu.
+// marked says whether a live object names tenant and installation as an apply
+// would now. The caller holds mu.
 func (x *object) marked() bool {
-	return x.key.Kind == "CustomResourceDefinition" || x.live.from == x.app.installation()
+	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
 }
 
 // taken says whether another tenant has taken an object of ours over: nobody
