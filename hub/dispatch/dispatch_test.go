@@ -357,7 +357,6 @@ func TestManualApplication(t *testing.T) {
 		if w.app.Pin == nil || w.app.Pin.Skipped != "r2" || s.Accepted.Revision != "r1" || len(s.Tombstones) != 1 {
 			t.Fatalf("pin %+v, accepted %v, tombstones %v", w.app.Pin, s.Accepted, s.Tombstones)
 		}
-		w.end(hub.Succeeded, "")
 	})
 	t.Run("ROLL-02 it is a sync of its own kind, with hooks, and leaves the application's specification alone", func(t *testing.T) {
 		var op linkv1.Operation
@@ -373,6 +372,7 @@ func TestManualApplication(t *testing.T) {
 			t.Errorf("operation %v, specification %s", &op, w.app.Spec)
 		}
 	})
+	w.end(hub.Succeeded, "")
 	t.Run("ROLL-03 the revision that was rolled back from is skipped, a newer one is not", func(t *testing.T) {
 		w.render("r2", "a", "b")
 		if w.app.Pin == nil || w.state().Target.Revision != "r1" {
