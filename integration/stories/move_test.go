@@ -16,7 +16,7 @@ func TestObjectsMoveBetweenApplications(t *testing.T) {
 	cluster := s.Clusters["in-cluster"]
 	repo := repository(t, "moves", map[string]string{
 		"left/stays.yaml": configMap("left", "one"), "left/x.yaml": configMap("x", "one"),
-		"right/stays.yaml": configMap("right", "one"), "right/y.yaml": configMap("y", "one"),
+		"right/stays.yaml": configMap("right", "one"), "right/w.yaml": configMap("w", "one"),
 	})
 	namespaced := func(name string) string {
 		return strings.ReplaceAll(fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
@@ -38,7 +38,7 @@ spec:
 	settled(t, "moves-right")
 	maps := cluster.Dynamic().Resource(configMaps).Namespace("moves")
 	uids := map[string]string{}
-	for _, name := range []string{"x", "y"} {
+	for _, name := range []string{"x", "w"} {
 		o, err := maps.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ spec:
 		move(t, "three", map[string]string{"left/x.yaml": "x"}, map[string]string{"right/x.yaml": "x"})
 	})
 	t.Run("TRK-07 two applications that exchange objects in one commit delete none", func(t *testing.T) {
-		move(t, "four", map[string]string{"right/x.yaml": "x", "left/y.yaml": "y"}, map[string]string{"left/x.yaml": "x", "right/y.yaml": "y"})
+		move(t, "four", map[string]string{"right/x.yaml": "x", "left/w.yaml": "w"}, map[string]string{"left/x.yaml": "x", "right/w.yaml": "w"})
 	})
 	t.Run("TRK-07 what both list for a while stays with the first, and goes over when that one drops it", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "both", map[string]string{"left/x.yaml": configMap("x", "five")}); err != nil {
