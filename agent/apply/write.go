@@ -440,8 +440,9 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	switch {
 	case a.closed:
 	case o != nil && !x.live.older(o) && o.GetResourceVersion() != x.live.version:
-		x.seen(ctx, o)
-		return
+		// What was told is from before the answer: both count as one step.
+		x.observe(o)
+		a.tell()
 	case lost != "" && lost == x.live.uid:
 		x.vanish(ctx)
 		return
