@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,14 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/pack"
 )
 
 // desired gives the link the agent's copy of the desired log.
@@ -30,7 +34,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares, at.Settings = d.a.secret.Highest(), true, true
+	at.Generation, at.Compares, at.Settings, at.Packs = d.a.secret.Highest(), true, true, !d.a.plain.Load()
 	return at
 }
 
@@ -40,6 +44,9 @@ func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
+		if errors.Is(err, pack.ErrBase) {
+			d.a.plain.Store(true) // the next stream brings whole rows
+		}
 		return err
 	}
 	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are judged
@@ -219,6 +226,15 @@ func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pic
 		}
 	}
 	return out, nil
+}
+
+// Act reads an object and changes it as do says.
+func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
+	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
+) ([]*manifest.Object, error) {
+	return c.a.engine.Act(ctx, apply.Wish{
+		Application: r.GetObject().GetAppId(), ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
+	}, do)
 }
 
 // Refresh compares anew.

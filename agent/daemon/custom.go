@@ -13,6 +13,7 @@ func (a *agent) reconsider(ctx context.Context) {
 	a.tree.Exclude(now.ExcludedChild)
 	relabel := a.tree.Label(now.CustomLabels())
 	a.engine.Reconsider(ctx)
+	a.engine.Rejudge()
 	a.watcher.Reconsider()
 	if relabel {
 		a.watcher.Again()

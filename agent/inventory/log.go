@@ -66,6 +66,9 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	if err := s.admit(b); err != nil {
 		return Changes{}, nil, err
 	}
+	if err := Unpack(b, s.body); err != nil {
+		return Changes{}, nil, err
+	}
 	st := stage{s: s, cursor: s.cursor}
 	if b.GetReset_() {
 		st.reset()

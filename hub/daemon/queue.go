@@ -210,14 +210,22 @@ func (q *queue) gave(items []hub.WorkItem, done bool) {
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
 	q.leases.gave(items)
 	q.gave(items, true)
-	return q.system.Done(ctx, items)
+	again, err := q.system.Finish(ctx, items)
+	if again {
+		q.hint(items[0].Kind)
+	}
+	return err
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
 	q.leases.gave(items)
 	q.gave(items, false)
-	return q.system.Later(ctx, items, due)
+	now, err := q.system.PutOff(ctx, items, due)
+	if now {
+		q.hint(items[0].Kind)
+	}
+	return err
 }
 
 // drop renews the leases of items no more; those that are not given back

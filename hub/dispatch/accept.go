@@ -99,7 +99,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			return digest, nil // as another application has it
 		}
 		seen[digest] = true
-		body, sealed := d.recent.get(tenant, digest)
+		body, _, sealed := d.recent.get(tenant, digest)
 		var err error
 		if !sealed {
 			body, err = seal.SealBlob(keys.Object, digest, plain)

@@ -92,6 +92,9 @@ func (f *follower) ask(ctx context.Context, first []uint8) (*linkv1.Sums, error)
 // them, or those that it holds differently.
 func (f *follower) again(ctx context.Context) error {
 	f.seq, f.seen, f.barrier, f.only = 0, 0, nil, nil
+	if f.bases != nil {
+		f.bases.forget()
+	}
 	down := &linkv1.Batch{Reset_: true, Incarnation: f.head.Incarnation}
 	if f.compares {
 		only, err := f.differing(ctx)

@@ -11,6 +11,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -140,6 +141,7 @@ type Dispatcher struct {
 	pages   *gather.Gatherer[bookmark, page]
 	acks    *gather.Gatherer[hub.LogAck, struct{}]
 	recent  *recentBlobs
+	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
 
 	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil

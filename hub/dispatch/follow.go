@@ -52,8 +52,12 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(), settings: start.GetSettings(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, carried: s.d.recent.newest(), compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
+	}
+	if start.GetPacks() {
+		f.bases = &bases{used: &s.d.packed}
+		defer f.bases.forget()
 	}
 	go f.receive()
 	return f.run(ctx, start)
@@ -77,8 +81,9 @@ type follower struct {
 	replays  int             // resets in a row that brought no equal root
 	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until    int64
-	held     bool // the agent was told that nothing may be deleted
-	sent     map[hub.Digest]bool
+	held     bool   // the agent was told that nothing may be deleted
+	carried  uint64 // number of the newest body that this stream has carried, or need not
+	bases    *bases // nil: the agent does not unpack rows
 	head     hub.LogHead
 }
 
@@ -251,20 +256,31 @@ func (f *follower) send(rows []hub.LogRow) error {
 		defer failpoint.Here(failpoint.HubOrderAfter)
 		return f.stream.Send(down)
 	}
+	page := map[hub.Digest]uint64{}
 	for _, row := range rows {
 		if f.equal(row) {
 			continue
 		}
-		blobs, extra := f.inline(row)
-		if size > 0 && size+len(row.Body)+extra > batchSize {
+		blobs, extra := f.inline(row, page)
+		out := rowOf(row)
+		if f.bases != nil {
+			if err := f.bases.pack(row, out); err != nil {
+				return err
+			}
+		}
+		length := len(out.Body) + len(out.Packed)
+		if size > 0 && size+length+extra > batchSize {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		batch.Rows = append(batch.Rows, rowOf(row))
+		batch.Rows = append(batch.Rows, out)
 		batch.Blobs = append(batch.Blobs, blobs...)
-		size += len(row.Body) + extra + 64
+		size += length + extra + 64
 		f.seq = row.Seq
+	}
+	for _, number := range page {
+		f.carried = max(f.carried, number)
 	}
 	if len(rows) > 0 {
 		f.seen = rows[len(rows)-1].Seq
@@ -293,24 +309,23 @@ func (f *follower) equal(row hub.LogRow) bool {
 	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
 }
 
-// inline picks the bodies that go along with a state row: those stored lately
-// by this replica that this stream has not carried yet.
-func (f *follower) inline(row hub.LogRow) (blobs []*linkv1.Blob, size int) {
+// inline picks the bodies that go along with a state row: those stored since
+// the stream began, or since the last rows that it sent; page has those that
+// went along with other rows of this time. Older ones the agent holds, or
+// fetches.
+func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*linkv1.Blob, size int) {
 	if row.Kind != hub.RowState {
 		return nil, 0
 	}
 	for _, digest := range digestsOf(row.Body) {
-		if f.sent[digest] {
+		sealed, number, ok := f.d.recent.get(f.tenant, digest)
+		if _, went := page[digest]; !ok || went || number <= f.carried {
 			continue
 		}
-		sealed, ok := f.d.recent.get(f.tenant, digest)
-		if !ok || size+len(sealed) > batchSize/2 {
+		page[digest] = number
+		if size+len(sealed) > batchSize/2 {
 			continue
 		}
-		if len(f.sent) > 20_000 {
-			f.sent = map[hub.Digest]bool{}
-		}
-		f.sent[digest] = true
 		blobs = append(blobs, &linkv1.Blob{Digest: digest[:], Sealed: sealed})
 		size += len(sealed) + 40
 	}

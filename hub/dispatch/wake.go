@@ -73,7 +73,13 @@ type recentBlobs struct {
 	limit int
 	size  int
 	order []recentKey
-	blobs map[recentKey][]byte
+	blobs map[recentKey]recentBlob
+	last  uint64 // number of the newest one
+}
+
+type recentBlob struct {
+	sealed []byte
+	number uint64 // in order of being stored
 }
 
 // Digests are keyed per tenant by construction; the tenant is part of the key
@@ -84,7 +90,7 @@ type recentKey struct {
 }
 
 func newRecentBlobs(limit int) *recentBlobs {
-	return &recentBlobs{limit: limit, blobs: map[recentKey][]byte{}}
+	return &recentBlobs{limit: limit, blobs: map[recentKey]recentBlob{}}
 }
 
 func (r *recentBlobs) put(tenant hub.TenantID, objects []hub.SealedObject) {
@@ -95,21 +101,30 @@ func (r *recentBlobs) put(tenant hub.TenantID, objects []hub.SealedObject) {
 		if _, held := r.blobs[key]; held || len(o.Sealed) > r.limit/8 {
 			continue
 		}
-		r.blobs[key] = o.Sealed
+		r.last++
+		r.blobs[key] = recentBlob{o.Sealed, r.last}
 		r.order = append(r.order, key)
 		r.size += len(o.Sealed)
 	}
 	for r.size > r.limit {
 		oldest := r.order[0]
 		r.order = r.order[1:]
-		r.size -= len(r.blobs[oldest])
+		r.size -= len(r.blobs[oldest].sealed)
 		delete(r.blobs, oldest)
 	}
 }
 
-func (r *recentBlobs) get(tenant hub.TenantID, digest hub.Digest) ([]byte, bool) {
+// get gives a body, and its number among all that were stored.
+func (r *recentBlobs) get(tenant hub.TenantID, digest hub.Digest) (sealed []byte, number uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, ok := r.blobs[recentKey{tenant, digest}]
-	return b, ok
+	return b.sealed, b.number, ok
+}
+
+// newest is the number of the body that was stored last.
+func (r *recentBlobs) newest() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -150,20 +151,28 @@ const (
 		FOR    UPDATE OF i`
 	// An item that was enqueued again while it was leased stays.
 	keepWork = `
-		UPDATE work.item i
-		SET    ready = i.due, token = NULL, owner = '', forced = i.forced_next, forced_next = false, attempts = 0
-		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due < 'infinity'`
+		WITH kept AS (
+			UPDATE work.item i
+			SET    ready = i.due, token = NULL, owner = '', forced = i.forced_next, forced_next = false, attempts = 0
+			FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+			WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due < 'infinity'
+			RETURNING i.due
+		)
+		SELECT EXISTS (SELECT FROM kept WHERE due <= clock_timestamp())`
 	dropWork = `
 		DELETE FROM work.item i
 		USING  unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
 		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due = 'infinity'`
 	postponeWork = `
-		UPDATE work.item i
-		SET    due = least(i.due, $5::timestamptz), ready = least(i.due, $5::timestamptz), token = NULL, owner = '',
-		       forced = i.forced OR i.forced_next, forced_next = false
-		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+		WITH kept AS (
+			UPDATE work.item i
+			SET    due = least(i.due, $5::timestamptz), ready = least(i.due, $5::timestamptz), token = NULL, owner = '',
+			       forced = i.forced OR i.forced_next, forced_next = false
+			FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
+			WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token
+			RETURNING i.due
+		)
+		SELECT EXISTS (SELECT FROM kept WHERE due <= clock_timestamp())`
 	renewWork = `
 		UPDATE work.item i
 		SET    ready = now() + $5::interval
@@ -261,33 +270,50 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, func()) {
 // Done gives finished items back. One that was enqueued again meanwhile stays
 // and is due when that said; one whose lease was lost is left alone.
 func (s *System) Done(ctx context.Context, items []hub.WorkItem) error {
+	_, err := s.Finish(ctx, items)
+	return err
+}
+
+// Finish is Done, and says whether some of it is due again already: it was
+// enqueued while it was leased, when a hint found nothing to take.
+func (s *System) Finish(ctx context.Context, items []hub.WorkItem) (again bool, err error) {
 	if len(items) == 0 {
-		return nil
+		return false, nil
 	}
 	kinds, tenants, keys, tokens := columns(items)
-	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := exec(ctx, tx, "lock finished work", lockWork, kinds, tenants, keys, tokens); err != nil {
 			return err
 		}
-		if _, err := exec(ctx, tx, "keep work that came again", keepWork, kinds, tenants, keys, tokens); err != nil {
-			return err
+		if err := tx.QueryRow(ctx, keepWork, kinds, tenants, keys, tokens).Scan(&again); err != nil {
+			return fmt.Errorf("keep work that came again: %w", err)
 		}
 		_, err := exec(ctx, tx, "drop finished work", dropWork, kinds, tenants, keys, tokens)
 		return err
 	})
+	return again, err
 }
 
 // Later gives items back for another try at due, or earlier if someone has
 // enqueued them for earlier meanwhile.
 func (s *System) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
+	_, err := s.PutOff(ctx, items, due)
+	return err
+}
+
+// PutOff is Later, and says whether some of it is due already.
+func (s *System) PutOff(ctx context.Context, items []hub.WorkItem, due time.Time) (now bool, err error) {
 	if len(items) == 0 {
-		return nil
+		return false, nil
 	}
 	kinds, tenants, keys, tokens := columns(items)
-	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := exec(ctx, tx, "put work off", postponeWork, kinds, tenants, keys, tokens, due)
-		return err
+	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, postponeWork, kinds, tenants, keys, tokens, due).Scan(&now); err != nil {
+			return fmt.Errorf("put work off: %w", err)
+		}
+		return nil
 	})
+	return now, err
 }
 
 // Succeed ends all leases of earlier processes of a replica of that name, and

@@ -112,6 +112,30 @@ func TestWorkQueue(t *testing.T) {
 			t.Errorf("claimed %+v, want the item again at once, not when its lease ends", again)
 		}
 	})
+	t.Run("B01 who gives work back hears that it is due again already, and not of what comes later", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.Open(t)
+		tenant := storetest.Tenant(t, db, "acme")
+		for name, give := range map[string]func([]hub.WorkItem) (bool, error){
+			"Finish": func(items []hub.WorkItem) (bool, error) { return db.System().Finish(t.Context(), items) },
+			"PutOff": func(items []hub.WorkItem) (bool, error) {
+				return db.System().PutOff(t.Context(), items, time.Now().Add(time.Hour))
+			},
+		} {
+			for _, due := range []time.Time{{}, time.Now().Add(time.Hour), past} {
+				k := key()
+				put(t, db, tenant, k, past, false)
+				items := claim(t, db, 10, time.Minute)
+				if !due.IsZero() {
+					put(t, db, tenant, k, due, false)
+				}
+				if again := must[bool](t)(give(items)); again != due.Equal(past) {
+					t.Errorf("%s, enqueued meanwhile for %v: again is %v", name, due, again)
+				}
+				check(t, db.System().Done(t.Context(), claim(t, db, 10, time.Minute)))
+			}
+		}
+	})
 	t.Run("INV-4 a lost lease decides nothing any more", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.Open(t)

@@ -13,10 +13,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/pack"
 )
 
 // A sim is one agent with the agent's own link code and, instead of a
@@ -31,6 +33,7 @@ type sim struct {
 	mu       sync.Mutex
 	identity *link.Identity
 	cursor   *linkv1.Cursor
+	bodies   map[string][]byte // of the newest states that are large enough to be packed against
 	leaves   map[string][32]byte
 	apps     map[string]*linkv1.AppReport
 	out      []*linkv1.ReportUp
@@ -64,7 +67,7 @@ func newSim(f *fleet, n int) *sim {
 	return &sim{
 		fleet: f, name: fmt.Sprintf("sim-%05d", n), epoch: fmt.Sprintf("epoch-%05d", n),
 		local:  &net.TCPAddr{IP: net.IPv4(127, 1, byte(n/200), byte(n%200+1))},
-		cursor: &linkv1.Cursor{}, leaves: map[string][32]byte{}, apps: map[string]*linkv1.AppReport{}, ready: make(chan struct{}, 1),
+		cursor: &linkv1.Cursor{}, leaves: map[string][32]byte{}, bodies: map[string][]byte{}, apps: map[string]*linkv1.AppReport{}, ready: make(chan struct{}, 1),
 		held: map[string]bool{}, pending: map[uint64]time.Time{}, digests: map[string]bool{},
 	}
 }
@@ -186,7 +189,9 @@ func (s *sim) Closed(error) {
 func (s *sim) Cursor() *linkv1.Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return proto.CloneOf(s.cursor)
+	at := proto.CloneOf(s.cursor)
+	at.Packs = true
+	return at
 }
 
 func (s *sim) Take(_ context.Context, b *linkv1.Batch) error {
@@ -195,6 +200,10 @@ func (s *sim) Take(_ context.Context, b *linkv1.Batch) error {
 	if b.GetReset_() {
 		clear(s.leaves)
 		s.cursor = &linkv1.Cursor{Incarnation: b.GetIncarnation()}
+	}
+	if err := inventory.Unpack(b, func(app string) []byte { return s.bodies[app] }); err != nil {
+		s.wrong = err
+		return err
 	}
 	for _, blob := range b.GetBlobs() {
 		s.held[string(blob.GetDigest())] = true
@@ -285,6 +294,10 @@ func (s *sim) apply(r *linkv1.Row, up *linkv1.ReportUp) error {
 			return err
 		}
 		s.leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+		delete(s.bodies, r.GetAppId())
+		if len(r.GetBody()) >= pack.Least {
+			s.bodies[r.GetAppId()] = r.GetBody()
+		}
 		a := &linkv1.AppReport{
 			AppId: r.GetAppId(), Target: st.GetTarget().GetId(), Generation: st.GetGeneration(), Sync: "Synced", Health: "Healthy", ComparedUnixNano: now,
 		}

@@ -162,9 +162,16 @@ func TestExclusions(t *testing.T) {
 		if _, err := cluster.Dynamic().Resource(kind).Namespace("my-app").Patch(t.Context(), "nightly", types.MergePatchType, []byte(`{"spec":{"days":"edited"}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := repo.Commit(t.Context(), "two", map[string]string{"overlays/production/backup.yaml": backup("two")}); err != nil {
+		commit, err := repo.Commit(t.Context(), "two", map[string]string{"overlays/production/backup.yaml": backup("two")})
+		if err != nil {
 			t.Fatal(err)
 		}
+		condition(t, "ignore-differences", func(x stack.App) error {
+			if x.Status.Sync.Revision != commit {
+				return errors.New(x.Status.Sync.Revision)
+			}
+			return nil
+		})
 		synchronise(t)
 		settled(t, "ignore-differences")
 		if days, err := live(); days != "edited" || err != nil {

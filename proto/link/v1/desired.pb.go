@@ -960,12 +960,17 @@ func (x *BucketSums) GetSums() []byte {
 // hash the same: chain = SHA-256(previous chain || seq big-endian 8 bytes ||
 // kind as 4 bytes big-endian || len(app_id) as 4 bytes || app_id || body).
 type Row struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	Kind          RowKind                `protobuf:"varint,2,opt,name=kind,proto3,enum=link.v1.RowKind" json:"kind,omitempty"`
-	AppId         string                 `protobuf:"bytes,3,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
-	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`   // AppState, Operation, Terminate, Settings; empty for FORGET
-	Chain         []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"` // 32 bytes, after this row
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Kind  RowKind                `protobuf:"varint,2,opt,name=kind,proto3,enum=link.v1.RowKind" json:"kind,omitempty"`
+	AppId string                 `protobuf:"bytes,3,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	Body  []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`   // AppState, Operation, Terminate, Settings; empty for FORGET
+	Chain []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"` // 32 bytes, after this row
+	// Instead of body, for an agent that said so with its cursor: body packed
+	// with zstd against the latest state of the same application that the agent
+	// holds when it comes to this row, or against nothing.
+	Packed        []byte `protobuf:"bytes,95,opt,name=packed,proto3" json:"packed,omitempty"`
+	Base          []byte `protobuf:"bytes,96,opt,name=base,proto3" json:"base,omitempty"` // first 16 bytes of SHA-256 of that state's body; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1031,6 +1036,20 @@ func (x *Row) GetBody() []byte {
 func (x *Row) GetChain() []byte {
 	if x != nil {
 		return x.Chain
+	}
+	return nil
+}
+
+func (x *Row) GetPacked() []byte {
+	if x != nil {
+		return x.Packed
+	}
+	return nil
+}
+
+func (x *Row) GetBase() []byte {
+	if x != nil {
+		return x.Base
 	}
 	return nil
 }
@@ -2306,13 +2325,15 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"BucketSums\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\fR\x05index\x12\x12\n" +
-	"\x04sums\x18\x03 \x01(\fR\x04sums\"~\n" +
+	"\x04sums\x18\x03 \x01(\fR\x04sums\"\xaa\x01\n" +
 	"\x03Row\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
 	"\x06app_id\x18\x03 \x01(\tR\x05appId\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"\xb2\x03\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\x12\x16\n" +
+	"\x06packed\x18_ \x01(\fR\x06packed\x12\x12\n" +
+	"\x04base\x18` \x01(\fR\x04base\"\xb2\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +

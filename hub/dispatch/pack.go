@@ -1,0 +1,71 @@
+package dispatch
+
+import (
+	"sync/atomic"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/pack"
+)
+
+// packMemory is what all streams together keep of the states that they have
+// sent, in bytes.
+const packMemory = 64 << 20
+
+// bases are the states that one stream has sent and the agent therefore
+// holds: later rows of the same application are packed against them. They are
+// a saving only; a state that is not kept costs a whole row.
+type bases struct {
+	used   *atomic.Int64 // by all streams
+	size   int64
+	bodies map[hub.ApplicationID][]byte
+}
+
+// pack makes a row small if that is worth it.
+func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
+	packed, name, ok, err := pack.Pack(row.Body, b.bodies[row.Application])
+	if err != nil {
+		return err
+	}
+	if ok {
+		out.Body, out.Packed, out.Base = nil, packed, name
+	}
+	switch row.Kind {
+	case hub.RowState:
+		b.keep(row)
+	case hub.RowForget:
+		b.drop(row.Application)
+	}
+	return nil
+}
+
+func (b *bases) keep(row hub.LogRow) {
+	b.drop(row.Application)
+	n := int64(len(row.Body))
+	if n < pack.Least {
+		return
+	}
+	if b.used.Add(n) > packMemory {
+		b.used.Add(-n)
+		return
+	}
+	if b.bodies == nil {
+		b.bodies = map[hub.ApplicationID][]byte{}
+	}
+	b.size += n
+	b.bodies[row.Application] = row.Body
+}
+
+func (b *bases) drop(app hub.ApplicationID) {
+	n := int64(len(b.bodies[app]))
+	delete(b.bodies, app)
+	b.size -= n
+	b.used.Add(-n)
+}
+
+// forget is called when the agent forgets its states, and when the stream
+// ends.
+func (b *bases) forget() {
+	b.used.Add(-b.size)
+	b.size, b.bodies = 0, nil
+}
