@@ -152,9 +152,8 @@ func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error 
 	a.mu.Lock()
 	installation := a.installation()
 	a.mu.Unlock()
-	if m.Installation != "" && m.Installation != installation {
-		return fault.With(fault.New(fault.Conflict, "it belongs to %s", m.Title()), s.key.Describe(),
-			"remove it there, or set the sync option Adopt=true to take it over")
+	if m.Tenant != "" || m.Installation != "" && m.Installation != installation {
+		return belongs(*m, s.key)
 	}
 	if m.System != tracking.Argo {
 		return nil // an application of ours that is gone has left it behind

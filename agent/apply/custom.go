@@ -6,6 +6,7 @@ import linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 // zero value is what holds without settings.
 type Custom struct {
 	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
+	Tenant         string               // id, written to each object; what carries another one is left alone
 	InstallationID string               // written to each object; what carries another one is left alone
 	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
 	Hidden         []string             // annotations of Secrets that are masked like their values

@@ -97,7 +97,7 @@ func TestLease(t *testing.T) {
 		}
 		must(second, false)
 	})
-	t.Run("details 13: writes end one request timeout before the lease does", func(t *testing.T) {
+	t.Run("writes end one request timeout before the lease does", func(t *testing.T) {
 		server.away = true
 		clock.Advance(leaseFor - requestLimit - time.Millisecond)
 		must(first, true)
@@ -108,7 +108,7 @@ func TestLease(t *testing.T) {
 		}
 		server.away = false
 	})
-	t.Run("details 13: a successor waits for lease and request timeout, by its own clock", func(t *testing.T) {
+	t.Run("a successor waits for lease and request timeout, by its own clock", func(t *testing.T) {
 		if err := renew(second); fault.KindOf(err) != fault.Conflict {
 			t.Fatalf("error %v", err)
 		}

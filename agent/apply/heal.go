@@ -69,6 +69,9 @@ func (a *app) healable(x *object) bool {
 	if !x.live.found {
 		return true
 	}
+	if x.taken() {
+		return false
+	}
 	if x.record.Owned.UID != x.live.uid {
 		return true // somebody has made it anew
 	}

@@ -34,7 +34,7 @@ func TestHealthOfApplications(t *testing.T) {
 	}{
 		"HLT-02 all is well":                          {[]c{{"apps", "Deployment", "web", "Healthy", ""}}, "Healthy", ""},
 		"HLT-02 the worst counts and is named":        {[]c{{"apps", "Deployment", "web", "Progressing", "1 of 2"}, {"", "Pod", "x", "Degraded", "crash"}}, "Degraded", "Pod n/x: crash"},
-		"HLT-02 of several the same one is named":     {[]c{{"", "Pod", "b", "Degraded", ""}, {"", "Pod", "a", "Degraded", ""}}, "Degraded", "Pod n/a"},
+		"HLT-02 of several the same ones are named":   {[]c{{"", "Pod", "d", "Degraded", ""}, {"", "Pod", "b", "Degraded", ""}, {"", "Pod", "a", "Degraded", ""}, {"", "Pod", "c", "Degraded", ""}}, "Degraded", "Pod n/a; Pod n/b; Pod n/c; and 1 more"},
 		"HLT-01 Suspended is worse than Healthy":      {[]c{{"", "Pod", "b", "Healthy", ""}, {"batch", "CronJob", "a", "Suspended", "held"}}, "Suspended", "CronJob n/a: held"},
 		"HLT-01 Unknown is worst":                     {[]c{{"", "Pod", "b", "Degraded", ""}, {"x.io", "Thing", "a", "Unknown", "script"}}, "Unknown", "Thing n/a: script"},
 		"HLT-05 what has no rule counts for nothing":  {[]c{{"", "ConfigMap", "b", "", ""}}, "Healthy", ""},

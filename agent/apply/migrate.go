@@ -24,6 +24,21 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 	if s.had || s.dryRun || hasOption(s.options, "ClientSideApplyMigration", "false") {
 		return out, nil
 	}
+	if ops, from := a.adoption(out, s.options); len(ops) > 0 && inherits(out) {
+		// It was made so shortly before that no watch had told of it.
+		text, err := manifest.AppendCanonical(nil, ops)
+		if err != nil {
+			return nil, err
+		}
+		_, err = a.e.kube.patch(ctx, patch{place: s.place, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		switch {
+		case err == nil:
+			s.note = "adopted from " + from
+			return a.applyServerSide(ctx, s)
+		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+			return nil, err
+		}
+	}
 	manager := clientSideManager
 	if name, ok := manifest.Annotation(s.body, "client-side-apply-migration-manager"); ok && name != "" {
 		manager = name

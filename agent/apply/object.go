@@ -68,6 +68,7 @@ type live struct {
 	tracked  string         // tracking id
 	foreign  *tracking.Mark // of somebody else; nil: there is none
 	from     string         // installation id
+	tenanted bool           // it names our tenant
 	argo     bool           // Argo CD has written some of it
 	seenBy   []string       // managers whose fields were noted
 	inherits bool           // others have applied it whole
@@ -151,6 +152,8 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
 	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)
+	tenant, _ := manifest.RawAnnotation(o, tracking.Tenant)
+	l.tenanted = tenant == e.custom().Tenant
 	l.argo, l.seenBy = tracking.ByArgo(o), managers
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)

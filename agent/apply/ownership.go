@@ -7,6 +7,7 @@ import (
 	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/tracking"
@@ -134,9 +135,16 @@ func (a *app) name() string { return a.state.GetAppNamespace() + "_" + a.state.G
 func (a *app) installation() string { return a.e.custom().InstallationID }
 
 // foreign gives the mark of somebody else on a live object; nil if there is
-// none. The caller holds mu.
+// none. A tenant that it names is another one. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
+	tenant := a.e.custom().Tenant
 	for _, m := range tracking.Of(o, a.e.custom().InstanceLabel) {
+		if m.Tenant == tenant || tenant == "" {
+			m.Tenant = ""
+		}
+		if m.Tenant != "" {
+			return &m
+		}
 		if m.System != tracking.Own || m.App != a.name() || (m.Installation != "" && m.Installation != a.installation()) {
 			return &m
 		}
@@ -149,7 +157,7 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	a := x.app
 	m := a.foreign(o)
-	if m == nil || m.System != tracking.Own || m.App != a.name() || x.record == nil {
+	if m == nil || m.Tenant != "" || m.System != tracking.Own || m.App != a.name() || x.record == nil {
 		return m
 	}
 	if x.record.Owned.UID == string(o.GetUID()) && x.verdict.Void == "" && x.verdict.Equal {
@@ -158,10 +166,31 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	return m
 }
 
-// marked says whether a live object names the installation as an apply would
-// now. The caller holds mu.
+// marked says whether a live object names tenant and installation as an apply
+// would now. The caller holds mu.
 func (x *object) marked() bool {
-	return x.key.Kind == "CustomResourceDefinition" || x.live.from == x.app.installation()
+	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
+}
+
+// taken says whether another tenant has taken an object of ours over: nobody
+// fights about it. The caller holds mu.
+func (x *object) taken() bool {
+	return x.live.found && x.live.foreign != nil && x.live.foreign.Tenant != ""
+}
+
+// surrendered refuses to write what another tenant has taken over. The caller
+// holds mu.
+func (x *object) surrendered(options []string) error {
+	if x.record == nil || !x.taken() || hasOption(options, adoptOption, "true") {
+		return nil
+	}
+	return belongs(*x.live.foreign, x.key)
+}
+
+// belongs refuses an object for its mark.
+func belongs(m tracking.Mark, key manifest.Key) error {
+	return fault.With(fault.New(fault.Conflict, "it belongs to %s", m.Title()), key.Describe(),
+		"remove it there, or set the sync option Adopt=true to take it over")
 }
 
 // sharedNotes gives what a person should know of objects that others have, too. The
@@ -177,6 +206,8 @@ func (a *app) sharedNotes() []*linkv1.Note {
 		case m == nil || x.hook != "" || x.target == nil && x.record == nil:
 		case x.record != nil:
 			texts = append(texts, key.Describe()+" is tracked by "+m.Title()+" too")
+		case m.Tenant != "":
+			texts = append(texts, key.Describe()+" belongs to "+m.Title())
 		case m.System != tracking.Own || m.Installation != a.installation():
 			texts = append(texts, key.Describe()+" is tracked by "+m.Title()+"; the next sync adopts it")
 		}

@@ -31,6 +31,9 @@ func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 		return
 	}
 	annotate(o, trackingAnnotation, a.trackingID(key))
+	if id := a.e.custom().Tenant; id != "" {
+		annotate(o, tracking.Tenant, id)
+	}
 	if id := a.installation(); id != "" {
 		annotate(o, tracking.Installation, id)
 	}

@@ -434,6 +434,9 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	a.prepare(s.body, it.Key)
 	s.ignore = a.ignore
 	s.problem = a.permits(it.Key, d.namespaced)
+	if s.problem == nil && x != nil && !it.Hook {
+		s.problem = x.surrendered(it.Options)
+	}
 	if !it.Hook && a.conflicts[it.Key] != "" {
 		s.problem = t.shared(it)
 	}

@@ -97,7 +97,9 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 			s.uid = x.live.uid
 		}
 	}
-	s.problem = a.permits(x.key, d.namespaced)
+	if s.problem = a.permits(x.key, d.namespaced); s.problem == nil {
+		s.problem = x.surrendered(w.options)
+	}
 	return s
 }
 
@@ -448,8 +450,9 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	switch {
 	case a.closed:
 	case o != nil && !x.live.older(o) && o.GetResourceVersion() != x.live.version:
-		x.seen(ctx, o)
-		return
+		// What was told is from before the answer: both count as one step.
+		x.observe(o)
+		a.tell()
 	case lost != "" && lost == x.live.uid:
 		x.vanish(ctx)
 		return

@@ -178,7 +178,10 @@ func childOf(app string, r watch.Record) *linkv1.Resource {
 	}
 }
 
-func columns(o *manifest.Object) []*linkv1.Column { return columnsOf(watch.Columns(o)) }
+// columns gives what is shown of an object that an application manages.
+func (a *agent) columns(o *manifest.Object) []*linkv1.Column {
+	return columnsOf(watch.Columns(o, a.settings.Get().CustomLabels()))
+}
 
 func columnsOf(in []watch.Column) []*linkv1.Column {
 	if len(in) == 0 {

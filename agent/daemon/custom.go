@@ -9,16 +9,32 @@ import (
 // reconsider acts on settings that have changed.
 func (a *agent) reconsider(ctx context.Context) {
 	a.customize()
-	a.tree.Exclude(a.settings.Get().ExcludedChild)
+	now := a.settings.Get()
+	a.tree.Exclude(now.ExcludedChild)
+	relabel := a.tree.Label(now.CustomLabels())
 	a.engine.Reconsider(ctx)
 	a.engine.Rejudge()
 	a.watcher.Reconsider()
+	if relabel {
+		a.watcher.Again()
+	}
+}
+
+// tenant is the id of the tenant that the agent belongs to; empty before it is
+// enrolled, when nothing is applied.
+func (a *agent) tenant() string {
+	id, err := identities{a.secret}.Load(context.Background())
+	if err != nil {
+		return ""
+	}
+	return id.Tenant()
 }
 
 // customize makes of the settings what the engine asks for at every event.
 func (a *agent) customize() {
 	now := a.settings.Get()
 	a.custom.Store(&apply.Custom{
+		Tenant: a.tenant(),
 		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
 		Hidden: now.SensitiveAnnotations(),
 	})

@@ -169,10 +169,11 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(a.judge, children{a.outbox})
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
+	a.tree.Label(a.settings.Get().CustomLabels())
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
-		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Links: watch.Links, Log: c.Log,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: a.columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
 		Custom:   func() apply.Custom { return *a.custom.Load() },
@@ -228,6 +229,7 @@ func (a *agent) attach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("enrol: %w", err)
 	}
+	a.customize() // the tenant is known now
 	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,

@@ -55,7 +55,7 @@ func openSecret(t *testing.T, v *vault) *inventory.Secret {
 
 func TestSecret(t *testing.T) {
 	t.Parallel()
-	t.Run("details 12: many changes are few writes, at most one a second", func(t *testing.T) {
+	t.Run("many changes are few writes, at most one a second", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			v := &vault{}

@@ -61,6 +61,23 @@ func (i Identity) Certificate() (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: i.Chain, PrivateKey: key, Leaf: leaf}, nil
 }
 
+// Tenant is the id of the tenant whose agent this is, as its certificate names
+// it; empty before it is enrolled.
+func (i Identity) Tenant() string {
+	if !i.Enrolled() {
+		return ""
+	}
+	leaf, err := x509.ParseCertificate(i.Chain[0])
+	if err != nil {
+		return ""
+	}
+	peer, err := tunnel.ParsePeer(leaf)
+	if err != nil {
+		return ""
+	}
+	return peer.Tenant
+}
+
 // PinnedKeys gives the keys of which the hub must prove one.
 func (i Identity) PinnedKeys() ([]tunnel.Pin, error) {
 	var out []tunnel.Pin

@@ -70,7 +70,7 @@ func TestLinks(t *testing.T) {
 	t.Run("APP-18 the images of a pod are those of all its containers", func(t *testing.T) {
 		t.Parallel()
 		pod := objectOf(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {initContainers: [{name: i, image: migrate:1}], containers: [{name: a, image: web:1}, {name: b, image: migrate:1}]}\n")
-		for _, c := range watch.Columns(pod) {
+		for _, c := range watch.Columns(pod, nil) {
 			if c.Name == "images" && c.Value != "web:1 migrate:1" {
 				t.Errorf("images are %q", c.Value)
 			}

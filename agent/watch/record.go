@@ -28,19 +28,30 @@ func (r Record) equal(o Record) bool {
 }
 
 // reduce keeps of a child what is shown of it.
-func reduce(o *manifest.Object, health func(*manifest.Object) (string, string)) Record {
+func reduce(o *manifest.Object, health func(*manifest.Object) (string, string), labels []string) Record {
 	gvk := o.GroupVersionKind()
 	r := Record{
 		UID: string(o.GetUID()), Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind,
 		Namespace: o.GetNamespace(), Name: o.GetName(),
-		Created: o.GetCreationTimestamp().Unix(), Info: Columns(o), Links: Links(o),
+		Created: o.GetCreationTimestamp().Unix(), Info: Columns(o, labels), Links: Links(o),
 	}
 	r.Health, r.Message = health(o)
 	return r
 }
 
-// Columns gives the facts that are shown of an object.
-func Columns(o *manifest.Object) []Column {
+// Columns gives the facts that are shown of an object, and the values of those
+// of the labels that it has (TRK-09).
+func Columns(o *manifest.Object, labels []string) []Column {
+	out := kindColumns(o)
+	for _, name := range labels {
+		if v := o.GetLabels()[name]; v != "" {
+			out = append(out, Column{name, strings.Clone(v)})
+		}
+	}
+	return out
+}
+
+func kindColumns(o *manifest.Object) []Column {
 	switch o.GetKind() {
 	case "Pod":
 		return podColumns(o)

@@ -30,6 +30,7 @@ type Tree struct {
 
 	mu       sync.Mutex
 	excluded func(group, kind string) bool  // kinds that are not shown; nil: none
+	labels   []string                       // that are shown
 	nodes    map[string]*node               // by uid
 	children map[string]map[string]struct{} // uids by the uid of the owner
 	roots    map[string]string              // application by uid of a managed object
@@ -59,6 +60,23 @@ func (t *Tree) Exclude(excluded func(group, kind string) bool) {
 			t.drop(n)
 		}
 	}
+}
+
+// Label sets which labels are shown of children, from what is seen next on, and
+// says whether these are others than before.
+func (t *Tree) Label(labels []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := !slices.Equal(t.labels, labels)
+	t.labels = labels
+	return changed
+}
+
+// shown gives the labels that are shown of children.
+func (t *Tree) shown() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.labels
 }
 
 // excludes is for callers that hold mu.
@@ -163,7 +181,7 @@ func (t *Tree) seen(_ context.Context, o *manifest.Object) {
 		t.gone(context.Background(), uid)
 		return
 	}
-	r := reduce(o, t.health)
+	r := reduce(o, t.health, t.shown())
 	r.Parent = parent
 	t.mu.Lock()
 	defer t.mu.Unlock()

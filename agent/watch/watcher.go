@@ -54,6 +54,7 @@ type Watcher struct {
 	mu      sync.Mutex
 	managed []schema.GroupVersionKind // as Want was told last
 	wanted  map[schema.GroupVersionKind]struct{}
+	again   bool // all that is watched is to be listed anew
 }
 
 // New makes a watcher that wants nothing yet. It watches the namespaces given
@@ -101,18 +102,34 @@ func (w *Watcher) Reconsider() {
 	}
 }
 
+// Again has everything that is watched listed anew, because other things of it
+// are shown than before.
+func (w *Watcher) Again() {
+	w.mu.Lock()
+	w.again = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Run watches what is wanted until ctx ends, then returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	running := map[schema.GroupVersionKind]func(){}
 	for {
 		w.mu.Lock()
-		wanted := w.wanted
+		wanted, again := w.wanted, w.again
+		w.again = false
 		w.mu.Unlock()
 		for gvk, stop := range running {
 			if _, ok := wanted[gvk]; !ok {
 				stop()
 				delete(running, gvk)
 				w.sink.Left(ctx, gvk)
+			} else if again {
+				stop()
+				delete(running, gvk) // it begins anew below
 			}
 		}
 		for gvk := range wanted {

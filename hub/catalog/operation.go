@@ -38,6 +38,9 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 				return hub.Operation{}, err
 			}
 		}
+		if err := w.mayReplace(ctx, a, r); err != nil {
+			return hub.Operation{}, err
+		}
 		w.due = append(w.due, hub.WorkRefresh)
 		if r.Local != nil {
 			return c.Deployer.Local(ctx, w.Tx, keys, a.ID, r)

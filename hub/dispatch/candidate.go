@@ -2,7 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
@@ -52,6 +56,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		}
 	}
 	d := plan.Next(s)
+	if d, err = c.patient(ctx, app, candidate, d); err != nil {
+		return err
+	}
 	if d.Again != nil {
 		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), *d.Again, false); err != nil {
 			return err
@@ -75,6 +82,43 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	return c.move(ctx, m)
 }
+
+// movePause is how long an application that would delete objects waits before
+// it asks again whether another one may list them now.
+const movePause = time.Second
+
+// patient puts off an automated operation that would delete objects while
+// another application of the same repository is still being rendered: they may
+// have moved there, and are handed over as soon as that is known.
+func (c *change) patient(ctx context.Context, app hub.Application, candidate hub.Snapshot, d plan.Decision) (plan.Decision, error) {
+	if d.Operation == nil || !d.Operation.Options.Prune || app.Cluster == "" {
+		return d, nil
+	}
+	doomed, _ := c.bury(app, candidate)
+	if len(doomed) == 0 {
+		return d, nil
+	}
+	besides := slices.Collect(maps.Keys(c.apps)) // they are decided in this transaction
+	other, err := c.tx.Undecided(ctx, app, candidate.Revision, besides)
+	if err != nil || other == "" {
+		return d, err
+	}
+	again := c.now.Add(movePause)
+	hold := fmt.Sprintf("revision %s would delete %s, and application %s, which may list it now, is still being rendered",
+		short(candidate.Revision), describe(doomed), other)
+	return plan.Decision{Target: d.Target, Unpin: d.Unpin, Hold: hold, Again: &again}, nil
+}
+
+// describe names what is to be deleted.
+func describe(stones []hub.Tombstone) string {
+	name := stones[0].Kind + " " + strings.TrimPrefix(stones[0].Namespace+"/"+stones[0].Name, "/")
+	if len(stones) == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s and %d more", name, len(stones)-1)
+}
+
+func short(revision string) string { return revision[:min(len(revision), 8)] }
 
 // moveAway makes clusters that an application no longer goes to forget it;
 // its objects there stay. Only a change of its spec can have moved it.

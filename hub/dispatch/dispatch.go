@@ -69,7 +69,7 @@ type Tx interface {
 type applications interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
-	// ClusterPlaces gives names, servers and times of change.
+	// ClusterPlaces gives names, servers, annotations and times of change.
 	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	SetTargets(ctx context.Context, changes []hub.TargetChange) error
@@ -81,6 +81,9 @@ type applications interface {
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
 	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
+	// Undecided names an application of the same cluster and repository that is
+	// still to be looked at, besides some; empty: there is none.
+	Undecided(ctx context.Context, app hub.Application, revision string, besides []hub.ApplicationID) (string, error)
 	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
 	Fetch(ctx context.Context, id hub.RepositoryID) error
 }

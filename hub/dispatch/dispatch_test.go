@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -356,8 +357,22 @@ func TestManualApplication(t *testing.T) {
 		if w.app.Pin == nil || w.app.Pin.Skipped != "r2" || s.Accepted.Revision != "r1" || len(s.Tombstones) != 1 {
 			t.Fatalf("pin %+v, accepted %v, tombstones %v", w.app.Pin, s.Accepted, s.Tombstones)
 		}
-		w.end(hub.Succeeded, "")
 	})
+	t.Run("ROLL-02 it is a sync of its own kind, with hooks, and leaves the application's specification alone", func(t *testing.T) {
+		var op linkv1.Operation
+		for _, r := range w.rows() {
+			if r.Kind == hub.RowOperation {
+				op.Reset()
+				if err := proto.Unmarshal(r.Body, &op); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if op.Kind != linkv1.OperationKind_OPERATION_KIND_ROLLBACK || op.Options.SkipHooks || op.Snapshot.Revision != "r1" || !strings.Contains(string(w.app.Spec), "shop.git") {
+			t.Errorf("operation %v, specification %s", &op, w.app.Spec)
+		}
+	})
+	w.end(hub.Succeeded, "")
 	t.Run("ROLL-03 the revision that was rolled back from is skipped, a newer one is not", func(t *testing.T) {
 		w.render("r2", "a", "b")
 		if w.app.Pin == nil || w.state().Target.Revision != "r1" {

@@ -85,12 +85,21 @@ func (c *change) write(ctx context.Context) error {
 	return nil
 }
 
-// rows makes the rows of one cluster, numbered and chained from its head.
+// rows makes the rows of one cluster, numbered and chained from its head. All
+// states come before the first operation, so that an agent that begins to
+// delete knows who lists the object now.
 func (c *change) rows(cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
 	log := &appender{head: head}
 	for i := range c.moved {
 		if m := &c.moved[i]; m.state.app.Cluster == cluster {
-			if err := c.append(log, m); err != nil {
+			if err := c.appendState(log, m); err != nil {
+				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
+			}
+		}
+	}
+	for i := range c.moved {
+		if m := &c.moved[i]; m.state.app.Cluster == cluster && m.op != nil {
+			if err := c.appendOperation(log, m); err != nil {
 				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
 			}
 		}
@@ -103,7 +112,7 @@ func (c *change) rows(cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, er
 	return log.rows, nil
 }
 
-func (c *change) append(log *appender, m *moved) error {
+func (c *change) appendState(log *appender, m *moved) error {
 	seq := log.head.Seq + 1
 	for i := range m.opened {
 		m.opened[i].Since = seq
@@ -119,10 +128,12 @@ func (c *change) append(log *appender, m *moved) error {
 		return err
 	}
 	log.add(hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body})
-	if m.op == nil {
-		return nil
-	}
-	if body, err = operationBody(*m.op, m.state.spec, m.own); err != nil {
+	return nil
+}
+
+func (c *change) appendOperation(log *appender, m *moved) error {
+	body, err := operationBody(*m.op, m.state.spec, m.own)
+	if err != nil {
 		return err
 	}
 	log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body})

@@ -58,6 +58,9 @@ func (c *Compiled) Body(version int64, names []string) ([]byte, error) {
 	return body, nil
 }
 
+// ReplaceAllowed says whether people may sync with Replace or Force (SYNC-08).
+func (c *Compiled) ReplaceAllowed() bool { return !c.set.noReplace }
+
 // nothing is the name of no group and no kind.
 const nothing = "-"
 

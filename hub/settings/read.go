@@ -17,6 +17,7 @@ type set struct {
 	kinds      map[kind]*linkv1.Customization
 	exclusions []filter
 	inclusions []filter
+	noReplace  bool // people may not sync with Replace or Force
 }
 
 // A kind is what a customisation is about; both are globs.
@@ -325,6 +326,12 @@ var labelKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Z
 func (s *set) readInstallation(_ string, t text) error {
 	s.out.InstallationId = strings.TrimSpace(t.value)
 	return nil
+}
+
+func (s *set) readReplace(_ string, t text) error {
+	v, err := t.truth()
+	s.noReplace = !v
+	return err
 }
 
 // truth reads a switch as Argo CD does.

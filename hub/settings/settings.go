@@ -54,16 +54,22 @@ func Catalogue() []Known {
 		moot("resource.compareoptions", "How live and desired state are compared.", sampleCompare,
 			"status and the rules of aggregated roles are never compared, because an apply does not set them", (*set).readCompare),
 		moot("resource.ignoreResourceUpdatesEnabled", "Whether ignoreResourceUpdates counts.", "true", noUpdates, (*set).readIgnoreEnabled),
-		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", false, (*set).readLabels),
+		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", true, (*set).readLabels),
 		cm("resource.sensitive.mask.annotations", "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
 		moot("application.resourceTrackingMethod", "How objects are marked as an application's: annotation, annotation+label or label.", "annotation",
 			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
+		{
+			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
+			Sample: "false", Used: true, read: (*set).readReplace,
+		},
 	}, timers()...)
 }
 
 const prefix = "resource.customizations."
+
+const replaceAllowed = "server.sync.replace.allowed"
 
 const noUpdates = "an update of fields that are not ours changes no result and costs no request"
 

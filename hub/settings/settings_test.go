@@ -130,6 +130,7 @@ func TestCheck(t *testing.T) {
 		"Secret":  {"the value must not be in the error", "argocd-secret", "a b", "hunter2", fault.Invalid, []string{"Secret argocd-secret"}},
 		"Unknown": {"a key of a later release is kept", "argocd-cm", "some.new.key", "x: [", "", nil},
 		"Params":  {"", "argocd-cmd-params-cm", "controller.status.processors", "50", "", nil},
+		"Replace": {"", "argocd-cmd-params-cm", "server.sync.replace.allowed", "never", fault.Invalid, []string{"neither true nor false"}},
 		"Empty":   {"", "argocd-cm", "resource.exclusions", "", "", nil},
 		"Comment": {"", "argocd-cm", "resource.exclusions", "# nothing\n", "", nil},
 	} {

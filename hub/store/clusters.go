@@ -47,7 +47,7 @@ const (
 	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
 	// What planning and rendering need to know of clusters, for very many
 	// applications at once.
-	selectClusterPlaces    = `SELECT id, name, server, updated_at FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlaces    = `SELECT id, name, server, annotations, updated_at FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectClusterPlatforms = `SELECT id, name, server, updated_at, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster          = `
@@ -145,12 +145,12 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 }
 
 // ClusterPlaces gives those of the clusters that there are, with their names,
-// servers and the time of their last change alone.
+// servers, annotations and the time of their last change alone.
 func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
 	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
 		c := hub.Cluster{Tenant: t.id}
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt)
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt)
 		out[c.ID] = c
 		return none, err
 	}, selectClusterPlaces, t.id, ids(want))

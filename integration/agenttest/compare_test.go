@@ -76,12 +76,12 @@ spec:
 		a.synced()
 		replicas(10)
 	})
-	t.Run("DIFF-15 an ignored field that another manager owns survives an apply", func(t *testing.T) {
+	t.Run("DIFF-15 SYNC-25 an ignored field that another manager owns survives an apply", func(t *testing.T) {
 		a.deploy(deployment("nginx:2"))
 		replicas(10)
 		a.synced()
 	})
-	t.Run("DIFF-15 an ignored field that only we own survives with its live value", func(t *testing.T) {
+	t.Run("DIFF-15 SYNC-25 an ignored field that only we own survives with its live value", func(t *testing.T) {
 		b := w.application()
 		b.policy = a.policy
 		manifests := strings.ReplaceAll(deployment("nginx:1"), "web", "solo")

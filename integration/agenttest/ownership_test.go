@@ -194,7 +194,20 @@ func (w *world) asArgo(t *testing.T, name, app, extra string) *unstructured.Unst
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.caughtUp()
 	return made
+}
+
+// caughtUp waits until the agent has seen all ConfigMaps that there are: it
+// heals an edit that was made after them.
+func (w *world) caughtUp() {
+	w.t.Helper()
+	if w.marker == nil {
+		w.marker = w.application()
+		w.marker.deploy(configMap("marker", "red"))
+	}
+	w.edit(configMaps, "marker", "kubectl-edit", `{"data":{"color":"black"}}`)
+	w.live(configMaps, "marker", data("color", "red"))
 }
 
 func TestAdoption(t *testing.T) {
@@ -248,6 +261,7 @@ func TestAdoption(t *testing.T) {
 			if _, err := w.at(configMaps).Create(t.Context(), o, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 				t.Fatal(err)
 			}
+			w.caughtUp()
 			a := w.application()
 			if option != "" {
 				a.policy.SyncOptions = []string{option}

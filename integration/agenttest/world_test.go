@@ -49,6 +49,7 @@ type world struct {
 	guard     string   // contents of its guard file
 	account   *rest.Config
 	connect   *rest.Config // how it reaches the cluster; nil: as an admin
+	marker    *application // by which it is known that the agent has seen what there is
 }
 
 // newWorld starts an agent and waits until it is attached.

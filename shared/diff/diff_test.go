@@ -109,9 +109,9 @@ func TestCompare(t *testing.T) {
 		"a finalizer is removed":  {change: func(o *manifest.Object) { at(o, "metadata")["finalizers"] = []any{"other"} }, want: []string{`metadata.finalizers["example.org/keep"]`}},
 		"a finalizer is added":    {change: func(o *manifest.Object) { at(o, "metadata")["finalizers"] = []any{"other", "example.org/keep"} }},
 		"a port with two keys":    {change: func(o *manifest.Object) { container(o, 0)["ports"].([]any)[0].(map[string]any)["name"] = "x" }, want: []string{"spec.template.spec.containers[name=web].ports[containerPort=8080,protocol=TCP].name"}},
-		"an empty map of ours":    {why: "details 8: strategy: {} is ours, and whatever is put in is seen once", change: func(o *manifest.Object) { at(o, "spec", "strategy")["type"] = "Recreate" }, want: []string{"spec.strategy"}},
+		"an empty map of ours":    {why: "strategy: {} is ours, and whatever is put in is seen once", change: func(o *manifest.Object) { at(o, "spec", "strategy")["type"] = "Recreate" }, want: []string{"spec.strategy"}},
 		"a map becomes something": {why: "odd types are a difference, not a crash", change: func(o *manifest.Object) { o.Object["spec"] = "text" }, want: nil},
-		"an item appears twice": {why: "details 8: keyed paths hash every matching item", change: func(o *manifest.Object) {
+		"an item appears twice": {why: "keyed paths hash every matching item", change: func(o *manifest.Object) {
 			c := container(o, 0)
 			c["env"] = append(c["env"].([]any), map[string]any{"name": "LOG_LEVEL", "value": "debug"})
 		}, want: []string{"spec.template.spec.containers[name=web].env[name=LOG_LEVEL]", "spec.template.spec.containers[name=web].env[name=LOG_LEVEL].name", "spec.template.spec.containers[name=web].env[name=LOG_LEVEL].value"}},

@@ -19,6 +19,7 @@ import (
 const (
 	Annotation       = manifest.OwnPrefix + "tracking-id"
 	Installation     = manifest.OwnPrefix + "installation-id"
+	Tenant           = manifest.OwnPrefix + "tenant"
 	ArgoAnnotation   = manifest.ArgoPrefix + "tracking-id"
 	ArgoInstallation = manifest.ArgoPrefix + "installation-id"
 	InstanceLabel    = "app.kubernetes.io/instance"
@@ -81,10 +82,15 @@ type Mark struct {
 	App          string // as the mark has it; with Label perhaps cut off at 63 characters
 	Label        bool   // found by label; anybody may have set it
 	Installation string // of several in one cluster; empty: none is named
+	Tenant       string // id of the tenant; empty: none is named
 }
 
-// Title names the owner for people.
+// Title names the owner for people. What another tenant calls its application
+// is nobody's business.
 func (m Mark) Title() string {
+	if m.Tenant != "" {
+		return "an application of another tenant"
+	}
 	title := m.System + " application " + strings.ReplaceAll(m.App, "_", "/")
 	if m.Installation != "" {
 		title += " of installation " + m.Installation
@@ -103,7 +109,11 @@ func Of(o *manifest.Object, label string) []Mark {
 		text, _ := manifest.RawAnnotation(o, a.annotation)
 		if id, ok := Parse(text); ok && id.Describes(key) {
 			installation, _ := manifest.RawAnnotation(o, a.installation)
-			out = append(out, Mark{System: a.system, App: id.App, Installation: installation})
+			m := Mark{System: a.system, App: id.App, Installation: installation}
+			if a.system == Own {
+				m.Tenant, _ = manifest.RawAnnotation(o, Tenant)
+			}
+			out = append(out, m)
 		}
 	}
 	if len(out) == 0 {

@@ -219,7 +219,7 @@ func TestBuildDetails(t *testing.T) {
 			t.Errorf("item = %+v", items[0])
 		}
 	})
-	t.Run("details 2: what this operation makes is marked", func(t *testing.T) {
+	t.Run("what this operation makes is marked", func(t *testing.T) {
 		t.Parallel()
 		items := build([]wave.Object{obj("0 Namespace shop"), obj("0 CustomResourceDefinition c"), obj("0 Widget w", in("other")), obj("0 ConfigMap c"), obj("0 ConfigMap d", in("other"))}, wave.Options{})
 		for _, it := range items {

@@ -32,7 +32,7 @@ func TestOneStepCostsOneApplyEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.preflight = func([]wave.Item) []wave.Check { t.Error("details 2: a pre-flight"); return nil }
+		w.preflight = func([]wave.Item) []wave.Check { t.Error("a pre-flight"); return nil }
 		plan := mustBuild([]wave.Object{obj("0 ServiceAccount a"), obj("0 ConfigMap a"), obj("0 Service a"), obj("0 Deployment a"), obj("0 Ingress a")}, nil)
 		w.behaviours["Sync|/Deployment/shop/a"] = behaviour{takes: -1}
 		start := time.Now()
@@ -42,7 +42,7 @@ func TestOneStepCostsOneApplyEach(t *testing.T) {
 			t.Errorf("ENG-09: result %+v", res)
 		}
 		if diff := cmp.Diff(map[string]int{"Apply": 5}, w.calls); diff != "" || w.saves != 0 {
-			t.Errorf("details 1, 12: calls (-want +got):\n%s", diff)
+			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		if len(updates) != 5 || updates[4].Item == nil || updates[4].Item.Status != wave.Synced {
 			t.Errorf("%d results were reported while it ran", len(updates))
@@ -271,7 +271,7 @@ func TestMachine(t *testing.T) {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 ConfigMap a")}, world: func(w *world) { w.behaviours["PreSync|/Job/shop/h"] = behaviour{refuse: refused} },
 			result: result{wave.Failed, "Job shop/h: spec.replicas", -1},
 		},
-		"details 12: a ledger that cannot be written stops before the first hook": {
+		"a ledger that cannot be written stops before the first hook": {
 			objects: []wave.Object{obj("0 Job h", hook("PreSync")), obj("0 Job fail", hook("SyncFail"))}, world: func(w *world) { w.failSave = fault.New(fault.Offline, "disk full") },
 			result: result{wave.Errored, "the progress of the operation cannot be stored: disk full", -1},
 		},
@@ -318,6 +318,7 @@ func TestMachine(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	t.Parallel()
+	released := false
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.is(obj("0 ConfigMap old"), nil)
@@ -336,8 +337,11 @@ func TestResults(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("APP-16 (-want +got):\n%s", diff)
 		}
-		if !w.released[obj("0 Job h").Key] {
-			t.Error("HOOK-09: the finalizer of a hook that stays is not removed")
+		released = w.released[obj("0 Job h").Key]
+	})
+	t.Run("HOOK-09 the finalizer of a hook that stays is removed when it is over", func(t *testing.T) {
+		if !released {
+			t.Error("it is still held")
 		}
 	})
 }

@@ -82,7 +82,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("details 12: another operation's ledger is not used", func(t *testing.T) {
+	t.Run("another operation's ledger is not used", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
@@ -107,7 +107,7 @@ func TestResume(t *testing.T) {
 			}
 		})
 	})
-	t.Run("details 12: it is written few times", func(t *testing.T) {
+	t.Run("it is written few times", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

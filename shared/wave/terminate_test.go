@@ -97,7 +97,7 @@ func TestTerminate(t *testing.T) {
 			}
 		})
 	})
-	t.Run("details 12: a shutdown only interrupts", func(t *testing.T) {
+	t.Run("a shutdown only interrupts", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// Applications that share a repository with one and go to its cluster, and of
+// whose next target only that is known: it is being made.
+const selectUndecided = `
+	SELECT a.name
+	FROM   work.waiting($2) AS w (id)
+	JOIN   application a ON a.tenant_id = $1 AND a.id = w.id
+	JOIN   application_status s ON s.tenant_id = $1 AND s.application_id = w.id
+	WHERE  a.cluster_id = $3 AND a.id <> $4 AND a.id <> ALL ($5::uuid[]) AND a.deleting_at IS NULL AND s.revision <> $6
+	  AND  EXISTS (
+	         SELECT FROM app_source own
+	         JOIN   app_source other ON other.tenant_id = $1 AND other.repository_id = own.repository_id
+	         WHERE  own.tenant_id = $1 AND own.application_id = $4 AND other.application_id = a.id)
+	ORDER  BY a.name
+	LIMIT  1`
+
+// Undecided names an application that may be about to list what another one
+// does not list any more at a revision: one of the same cluster and of the same
+// repository that is still to be looked at. Those that are decided besides are
+// left out. Empty: there is none.
+func (t *Tenant) Undecided(ctx context.Context, app hub.Application, revision string, besides []hub.ApplicationID) (string, error) {
+	if !hub.ValidID(string(app.ID)) || !hub.ValidID(string(app.Cluster)) {
+		return "", nil
+	}
+	var name string
+	err := t.tx.QueryRow(ctx, selectUndecided, t.id, hub.WorkRefresh, app.Cluster, app.ID, ids(besides), revision).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for applications that wait to be refreshed: %w", err)
+	}
+	return name, nil
+}

@@ -1,0 +1,93 @@
+package agenttest_test
+
+import (
+	"strings"
+	"testing"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// neighbour is another tenant's agent in the same namespace of the same
+// cluster, from a hub of its own.
+func (w *world) neighbour() *world {
+	w.t.Helper()
+	return newWorldWith(w.t, func(n *world) {
+		n.namespace, n.home = w.namespace, cut(w.home+"-2")
+		n.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + n.home + "}\n")
+	})
+}
+
+func TestTwoTenantsInOneCluster(t *testing.T) {
+	north := newWorld(t)
+	south := north.neighbour()
+	// Applications of both have equal names.
+	a, b := north.application(), south.application()
+	a.deploy(configMap("both", "red"))
+	a.synced()
+	uid := north.get(configMaps, "both").GetUID()
+	version := func() string { return north.get(configMaps, "both").GetResourceVersion() }
+	t.Run("ISO-9 an object says which tenant has it", func(t *testing.T) {
+		if got := north.get(configMaps, "both").GetAnnotations()["capstan.dev/tenant"]; got != string(north.tenant) {
+			t.Errorf("it names %q", got)
+		}
+	})
+	t.Run("ISO-9 another tenant's object is refused, told without its name, and not touched", func(t *testing.T) {
+		before := version()
+		op := south.ended(b.begin(configMap("own", "blue")+configMap("both", "blue"), nil), "Failed")
+		if got := messageOf(op, "both"); !strings.Contains(got, "belongs to an application of another tenant") || strings.Contains(got, "argocd") || strings.Contains(got, string(north.tenant)) {
+			t.Errorf("message is %q", got)
+		}
+		b.await("OutOfSync with SharedResourceWarning", func(r *linkv1.AppReport) bool {
+			return r.GetSync() == "OutOfSync" && note(r, "SharedResourceWarning", "ConfigMap "+north.namespace+"/both belongs to an application of another tenant")
+		})
+		if got := version(); got != before {
+			t.Errorf("it was written: version %s became %s", before, got)
+		}
+		a.synced()
+	})
+	t.Run("ISO-9 deleting the application that was refused deletes nothing of the other tenant", func(t *testing.T) {
+		b.deploy(configMap("own", "blue"))
+		id, op := b.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
+		south.append(op)
+		south.ended(id, "Succeeded")
+		south.gone(configMaps, "own")
+		if got := north.get(configMaps, "both").GetUID(); got != uid {
+			t.Error("it was deleted and made anew")
+		}
+	})
+	c := south.application()
+	c.policy.SyncOptions = []string{"Adopt=true"}
+	t.Run("ISO-9 a tenant that asks for it takes the object over, and the former one lets go without a fight", func(t *testing.T) {
+		c.deploy(configMap("both", "blue"))
+		a.await("it says so", func(r *linkv1.AppReport) bool {
+			return r.GetSync() == "OutOfSync" && note(r, "SharedResourceWarning", "tracked by an application of another tenant too")
+		})
+		before := version()
+		// What heals in both shows that both have judged the object by then.
+		for _, w := range []*world{north, south} {
+			x := w.application()
+			x.deploy(configMap("marker-"+w.home[len(w.home)-1:], "red"))
+			w.edit(configMaps, "marker-"+w.home[len(w.home)-1:], "kubectl-edit", `{"data":{"color":"black"}}`)
+			w.live(configMaps, "marker-"+w.home[len(w.home)-1:], data("color", "red"))
+		}
+		if got := version(); got != before {
+			t.Errorf("somebody has written it: version %s became %s", before, got)
+		}
+		c.synced()
+	})
+	t.Run("ISO-9 a sync of the former tenant is refused, and its prune leaves the object", func(t *testing.T) {
+		op := north.ended(a.begin(configMap("both", "green"), nil), "Failed")
+		if got := messageOf(op, "both"); !strings.Contains(got, "another tenant") {
+			t.Errorf("message is %q", got)
+		}
+		op = a.deploy(configMap("rest", "red"))
+		if got := messageOf(op, "both"); !strings.Contains(got, "kept") {
+			t.Errorf("message is %q", got)
+		}
+		got := north.get(configMaps, "both")
+		if got.GetUID() != uid || got.GetAnnotations()["capstan.dev/tenant"] != string(south.tenant) || data("color", "blue")(got) != nil {
+			t.Errorf("it is %v", got.Object)
+		}
+		c.synced()
+	})
+}
