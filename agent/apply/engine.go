@@ -78,6 +78,7 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
+	Hub      HubObjects           // objects that live in the hub; nil: none can be had
 	Meter    Meter                // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
@@ -133,6 +134,7 @@ func New(c Config) *Engine {
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second
 	}
+	c.Mapper = hubMapper{c.Mapper}
 	return &Engine{
 		Config:  c,
 		kube:    newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
@@ -320,7 +322,7 @@ type scope struct {
 
 // scopeOf is the watch that sees an object.
 func (e *Engine) scopeOf(x *object) scope {
-	if len(e.Guard.Scope) == 0 {
+	if len(e.Guard.Scope) == 0 || inHub(x.key) {
 		return scope{gvk: x.gvk}
 	}
 	return scope{x.gvk, x.key.Namespace}
@@ -363,6 +365,8 @@ func (e *Engine) want() {
 		kinds = append(kinds, gvk)
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
+	kinds = slices.DeleteFunc(kinds, func(k schema.GroupVersionKind) bool { return manifest.InHub(k.Group, k.Kind) })
+	e.wantHub()
 	same := slices.Equal(kinds, e.wanted)
 	for s := range e.listed {
 		if _, ok := set[s.gvk]; !ok {

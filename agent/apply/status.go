@@ -116,6 +116,8 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
 	state, message := x.wellness()
 	switch {
+	case !x.counts(state):
+		return
 	case x.target == nil:
 		return // what waits to be pruned says nothing about the application
 	case state == health.Missing:
@@ -218,10 +220,11 @@ func (a *app) stones() {
 // without the destination's namespace, or with one for a cluster-scoped kind.
 func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
 	key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
-	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), ""} {
+	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), "", defaultNamespace} {
 		try := key
 		try.Namespace = namespace
-		if a.objects[try] != nil && (t.GetNamespace() == "" || namespace == t.GetNamespace() || namespace == "") {
+		if a.objects[try] != nil && (t.GetNamespace() == "" || namespace == t.GetNamespace() || namespace == "") &&
+			(namespace != defaultNamespace || namespace == t.GetNamespace() || namespace == a.state.GetNamespace() || inHub(key)) {
 			return try
 		}
 	}

@@ -61,6 +61,7 @@ type sending struct {
 	place
 	app     *app
 	key     manifest.Key
+	digest  [32]byte // of the manifest
 	body    *manifest.Object
 	ignore  *diff.Ignore
 	options []string
@@ -81,7 +82,7 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 	if !w.held {
 		x.inflight++
 	}
-	s := &sending{app: a, key: x.key, body: body, ignore: a.ignore, options: w.options}
+	s := &sending{app: a, key: x.key, digest: d.digest, body: body, ignore: a.ignore, options: w.options}
 	a.prepare(body, x.key)
 	if x.record != nil {
 		s.applied, s.had = x.record.Owned.Digest, true
@@ -115,6 +116,9 @@ func (s *sending) outcome(out *manifest.Object) written {
 func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if s.problem != nil {
 		return nil, s.problem
+	}
+	if inHub(s.key) {
+		return a.sendToHub(ctx, s)
 	}
 	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
 	if err != nil {
@@ -436,7 +440,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	x.waiting, x.lost = nil, ""
 	switch {
 	case a.closed:
-	case o != nil && !x.live.older(o) && o.GetResourceVersion() != x.live.version:
+	case o != nil && !x.live.older(o) && (o.GetResourceVersion() != x.live.version || inHub(x.key)): // the hub's versions do not count its status
 		x.seen(ctx, o)
 		return
 	case lost != "" && lost == x.live.uid:

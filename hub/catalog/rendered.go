@@ -315,7 +315,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 			return none, err
 		}
 	}
-	return presentApplication(p, ref, stored)
+	return presentApplication(p, ref, stored, true)
 }
 
 func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.RenderedRef, o *manifest.Object) (hub.RenderedObject, error) {
@@ -362,7 +362,7 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 	if err := w.PutRendition(ctx, hub.Rendition{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
 		return none, err
 	}
-	return presentProject(p, ref, stored)
+	return presentProject(p, ref, stored, true)
 }
 
 // DeleteRendered deletes an object of the hub that an application of the

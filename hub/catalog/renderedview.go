@@ -113,7 +113,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 		if seen, err := l.sees(ctx, p, ref, string(project.ID)); err != nil || !seen {
 			return hub.RenderedObject{}, err
 		}
-		return presentProject(p, ref, project)
+		return presentProject(p, ref, project, l.by[string(project.ID)].Parent == p.ID)
 	}
 	a, there := l.apps[hub.ApplicationKey{Namespace: ref.Namespace, Name: ref.Name}]
 	if !there || ref.Kind != KindApplication || p.may(ref, a.Project) != nil {
@@ -122,7 +122,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 	if seen, err := l.sees(ctx, p, ref, string(a.ID)); err != nil || !seen {
 		return hub.RenderedObject{}, err
 	}
-	return presentApplication(p, ref, a)
+	return presentApplication(p, ref, a, l.by[string(a.ID)].Parent == p.ID)
 }
 
 // sees says whether the application has rendered an object, or wants it.
@@ -144,7 +144,7 @@ func (l *lookup) sees(ctx context.Context, p *parent, ref hub.RenderedRef, id st
 
 // presentApplication gives an application as an agent sees it: as Argo CD
 // would have it in its cluster, with what rules of health look at.
-func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application) (hub.RenderedObject, error) {
+func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours bool) (hub.RenderedObject, error) {
 	st := a.Status
 	status := map[string]any{
 		"sync":   map[string]any{"status": or(string(st.Sync), string(hub.SyncUnknown)), "revision": st.Revision},
@@ -160,7 +160,7 @@ func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application) (hub.
 	if conditions != nil {
 		status["conditions"] = conditions
 	}
-	return present(p, ref, string(a.ID), a.Meta, a.DeletingAt, a.Spec, status)
+	return present(p, ref, ours, string(a.ID), a.Meta, a.DeletingAt, a.Spec, status)
 }
 
 func health(st hub.ApplicationStatus) map[string]any {
@@ -174,23 +174,25 @@ func health(st hub.ApplicationStatus) map[string]any {
 	return out
 }
 
-func presentProject(p *parent, ref hub.RenderedRef, project hub.Project) (hub.RenderedObject, error) {
-	return present(p, ref, string(project.ID), project.Meta, nil, project.Spec, nil)
+func presentProject(p *parent, ref hub.RenderedRef, project hub.Project, ours bool) (hub.RenderedObject, error) {
+	return present(p, ref, ours, string(project.ID), project.Meta, nil, project.Spec, nil)
 }
 
-func present(p *parent, ref hub.RenderedRef, id string, m hub.Meta, deleting *time.Time, spec json.RawMessage, status map[string]any) (hub.RenderedObject, error) {
+func present(p *parent, ref hub.RenderedRef, ours bool, id string, m hub.Meta, deleting *time.Time, spec json.RawMessage, status map[string]any) (hub.RenderedObject, error) {
 	meta := map[string]any{
 		"name": ref.Name, "namespace": ref.Namespace, "uid": id, "resourceVersion": strconv.FormatInt(m.Version, 10),
 		"creationTimestamp": stamp(&m.CreatedAt),
-		// Read by agents as they read it in a cluster: who applied the object.
-		"managedFields": []any{map[string]any{"manager": "capstan", "operation": "Apply", "time": stamp(&m.UpdatedAt)}},
 	}
 	annotations := map[string]string{}
 	for k, v := range m.Annotations {
 		annotations[k] = v
 	}
-	annotations[trackingAnnotation] = p.tracking(ref)
-	meta["annotations"] = annotations
+	if delete(annotations, trackingAnnotation); ours || p.is(ref) {
+		annotations[trackingAnnotation] = p.tracking(ref)
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
+	}
 	if len(m.Labels) > 0 {
 		meta["labels"] = m.Labels
 	}

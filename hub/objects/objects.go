@@ -9,6 +9,7 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -171,7 +172,7 @@ type follower struct {
 
 	serial uint64
 	refs   []hub.RenderedRef
-	told   map[hub.RenderedRef]string // what was sent last
+	told   map[hub.RenderedRef][32]byte // hash of what was sent last
 }
 
 func (f *follower) receive(ctx context.Context) error {
@@ -251,7 +252,7 @@ func (f *follower) take(ctx context.Context, w *linkv1.HubWants) error {
 	if len(w.GetRefs()) > maxRefs {
 		return fault.New(fault.Exceeded, "%d objects of the hub were asked for, at most %d are told", len(w.GetRefs()), maxRefs)
 	}
-	f.serial, f.refs, f.told = w.GetSerial(), nil, map[hub.RenderedRef]string{}
+	f.serial, f.refs, f.told = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
 	for _, r := range w.GetRefs() {
 		ref, err := refOf(r)
 		if err != nil {
@@ -275,7 +276,8 @@ func (f *follower) look(ctx context.Context, complete bool) error {
 		}
 		for _, o := range found {
 			there[o.RenderedRef] = true
-			if f.told[o.RenderedRef] == string(o.Object) {
+			sum := sha256.Sum256(o.Object)
+			if was, told := f.told[o.RenderedRef]; told && was == sum {
 				continue
 			}
 			if size > 0 && size+len(o.Object) > replySize {
@@ -285,7 +287,7 @@ func (f *follower) look(ctx context.Context, complete bool) error {
 				news, size = &linkv1.HubNews{Serial: f.serial}, 0
 			}
 			news.Objects = append(news.Objects, linkObject(o))
-			f.told[o.RenderedRef] = string(o.Object)
+			f.told[o.RenderedRef] = sum
 			size += len(o.Object)
 		}
 	}

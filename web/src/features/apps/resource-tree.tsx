@@ -1,5 +1,6 @@
-import { Group, Paper, Text, useMantineColorScheme } from '@mantine/core';
+import { Anchor, Group, Paper, Text, useMantineColorScheme } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import {
   Background,
   Controls,
@@ -16,7 +17,7 @@ import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, treeQuery } from './api';
-import { nodeId } from './model';
+import { isChildApplication, nodeId } from './model';
 
 type Drawn = FlowNode<{ node: Node; root: boolean }, 'object'>;
 
@@ -39,7 +40,22 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
         {node.info?.map((i) => ` · ${i.value}`).join('')}
       </Text>
       <Text size="sm" fw={600} truncate>
-        {node.name}
+        {!root && isChildApplication(node) ? (
+          <Anchor
+            className="nodrag nopan"
+            renderRoot={(props) => (
+              <Link
+                to="/applications/$namespace/$name"
+                params={{ namespace: node.namespace ?? 'argocd', name: node.name }}
+                {...props}
+              />
+            )}
+          >
+            {node.name}
+          </Anchor>
+        ) : (
+          node.name
+        )}
       </Text>
       <Group gap={4}>
         {node.health && <HealthBadge status={node.health} cause={node.message} />}

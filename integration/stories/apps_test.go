@@ -1,0 +1,226 @@
+package stories_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/stack"
+)
+
+// node is an object in the tree of an application.
+type node struct {
+	UID, Kind, Namespace, Name, Status, Health, Message string
+	Info                                                []struct{ Name, Value string }
+}
+
+func tree(t *testing.T, name string) []node {
+	t.Helper()
+	var out struct{ Nodes []node }
+	if err := s.API.Do(within(t, time.Minute), "GET", "/api/v1/applications/argocd/"+name+"/tree", nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Nodes
+}
+
+func nodeOf(nodes []node, kind, name string) (node, bool) {
+	i := slices.IndexFunc(nodes, func(n node) bool { return n.Kind == kind && n.Name == name })
+	if i < 0 {
+		return node{}, false
+	}
+	return nodes[i], true
+}
+
+// child is the manifest of an application that another one renders.
+func child(name, project, repo, path, extra string) string {
+	return fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: %[1]s
+  namespace: argocd
+  finalizers: [resources-finalizer.argocd.argoproj.io]
+%[5]sspec:
+  project: %[2]s
+  source: {repoURL: %[3]q, path: %[4]q, targetRevision: main}
+  destination: {server: https://kubernetes.default.svc, namespace: %[1]s}
+  syncPolicy:
+    automated: {prune: true, selfHeal: true}
+    syncOptions: [CreateNamespace=true]
+`, name, project, repo, path, extra)
+}
+
+// parentApp applies an application of applications.
+func parentApp(t *testing.T, name, project, repo, path string) {
+	t.Helper()
+	manifest := fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: %[1]s, namespace: argocd, finalizers: [resources-finalizer.argocd.argoproj.io]}
+spec:
+  project: %[2]s
+  source: {repoURL: %[3]q, path: %[4]q, targetRevision: main}
+  destination: {server: https://kubernetes.default.svc, namespace: argocd}
+  syncPolicy: {automated: {prune: true, selfHeal: true}}
+`, name, project, repo, path)
+	if _, err := s.API.Apply(within(t, time.Minute), manifest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// absent waits until an application is not there.
+func absent(t *testing.T, name string) {
+	t.Helper()
+	ctx := within(t, time.Minute)
+	err := harness.Eventually(ctx, func(ctx context.Context) error {
+		if _, err := s.API.CLI(ctx, "", "app", "get", name); err == nil {
+			return fmt.Errorf("application %s is still there", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failing waits for an operation that failed with these words for an object.
+func failing(t *testing.T, name, object string, words ...string) {
+	t.Helper()
+	condition(t, name, func(x stack.App) error {
+		n, ok := nodeOf(tree(t, name), "Application", object)
+		if object == "" {
+			ok, n.Message = true, ""
+		}
+		text := fmt.Sprint(status(t, name))
+		for _, w := range words {
+			if !ok || !strings.Contains(text, w) {
+				return fmt.Errorf("%q is not said: %v, %s", w, n, text)
+			}
+		}
+		return nil
+	})
+}
+
+func TestAppOfApps(t *testing.T) {
+	cluster := s.Clusters["in-cluster"]
+	guide06 := guideFile(t, "06-app-of-apps.yaml")
+	repo := repository(t, "app-of-apps", map[string]string{"manifests/app-a/cm.yaml": configMap("a", "one")})
+	guide06 = strings.ReplaceAll(guide06, "https://github.com/my-org/gitops-repo.git", repo.URL())
+	rootText, childText, _ := strings.Cut(guide06, "\n---\n")
+	if _, err := repo.Commit(t.Context(), "children", map[string]string{"apps/app-a.yaml": childText}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("APP-31 guide/06 as written: the child is an object of the hub, and is deployed", func(t *testing.T) {
+		if _, err := s.API.Apply(t.Context(), rootText); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "root-app")
+		settled(t, "app-a")
+		if _, err := cluster.WaitFor(within(t, 30*time.Second), configMaps, "app-a", "a", value("one")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("APP-31 nothing of it was sent to the cluster", func(t *testing.T) {
+		requests, err := cluster.Requests(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range requests {
+			if strings.Contains(r.Path, "argoproj.io") {
+				t.Fatalf("a request for %s", r.Path)
+			}
+		}
+	})
+	t.Run("APP-31 the parent's tree and the command line show the child, the child names its parent", func(t *testing.T) {
+		var a struct {
+			Metadata struct{ UID string }
+			Status   struct {
+				Capstan struct {
+					Parent struct{ Namespace, Name string }
+				}
+			}
+		}
+		if err := s.API.Do(t.Context(), "GET", "/api/v1/applications/argocd/app-a", nil, &a); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.Status.Capstan.Parent; p.Name != "root-app" || p.Namespace != "argocd" {
+			t.Errorf("the parent is %+v", p)
+		}
+		condition(t, "root-app", func(stack.App) error {
+			n, ok := nodeOf(tree(t, "root-app"), "Application", "app-a")
+			if !ok || n.Status != "Synced" || n.UID != a.Metadata.UID || n.Health != "" || fmt.Sprint(n.Info) != "[{sync Synced} {health Healthy}]" {
+				return fmt.Errorf("%v: %+v, not of %s", ok, n, a.Metadata.UID)
+			}
+			return nil
+		})
+		if out := cli(t, "app", "get", "root-app"); !strings.Contains(out, "app-a") {
+			t.Errorf("%s", out)
+		}
+		if out := cli(t, "app", "get", "app-a"); !strings.Contains(out, "root-app") {
+			t.Errorf("%s", out)
+		}
+	})
+	t.Run("APP-31 the audit log names the parent as who made the child", func(t *testing.T) {
+		out := cli(t, "audit", "list", "-o", "json")
+		if !strings.Contains(out, `"application root-app"`) {
+			t.Errorf("%s", out)
+		}
+	})
+	t.Run("AUTO-06 an edit of the child is healed, what the manifest does not say stays", func(t *testing.T) {
+		text := strings.ReplaceAll(childText, "manifests/app-a", "manifests/elsewhere")
+		text = strings.ReplaceAll(text, "finalizers:", "labels: {team: blue}\n  finalizers:")
+		if _, err := s.API.Apply(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		condition(t, "app-a", func(stack.App) error {
+			got := applied(t, "app-a")
+			if !strings.Contains(got, "path: manifests/app-a") || !strings.Contains(got, "team: blue") {
+				return fmt.Errorf("%s", got)
+			}
+			return nil
+		})
+		settled(t, "root-app")
+	})
+	t.Run("APP-31 a child that left the repository goes, with its objects by its finalizer", func(t *testing.T) {
+		files := map[string]string{"apps/app-b.yaml": child("app-b", "default", repo.URL(), "manifests/app-a", "")}
+		if _, err := repo.Push(t.Context(), harness.Change{Message: "b for a", Remove: []string{"apps/app-a.yaml"}, Write: files}); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.WaitGone(within(t, time.Minute), configMaps, "app-a", "a"); err != nil {
+			t.Fatal(err)
+		}
+		absent(t, "app-a")
+		settled(t, "app-b")
+		settled(t, "root-app")
+	})
+	t.Run("SYNC-13 a child that asks for it waits for approval before it is pruned", func(t *testing.T) {
+		confirm := child("app-c", "default", repo.URL(), "manifests/app-a", "  annotations: {argocd.argoproj.io/sync-options: Prune=confirm}\n")
+		if _, err := repo.Commit(t.Context(), "c", map[string]string{"apps/app-c.yaml": confirm}); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "app-c")
+		if _, err := repo.Push(t.Context(), harness.Change{Message: "no c", Remove: []string{"apps/app-c.yaml"}}); err != nil {
+			t.Fatal(err)
+		}
+		condition(t, "root-app", func(x stack.App) error {
+			if !strings.Contains(fmt.Sprint(status(t, "root-app")), "waiting for approval") {
+				return fmt.Errorf("it does not wait: %v", status(t, "root-app"))
+			}
+			return nil
+		})
+		cli(t, "app", "get", "app-c")
+		cli(t, "app", "confirm-deletion", "root-app", "--yes")
+		absent(t, "app-c")
+		settled(t, "root-app")
+	})
+	t.Run("DEL-02 the deletion of the parent takes its children along", func(t *testing.T) {
+		cli(t, "app", "delete", "root-app", "--cascade", "--yes")
+		absent(t, "app-b")
+		if err := cluster.WaitGone(within(t, time.Minute), configMaps, "app-b", "a"); err != nil {
+			t.Fatal(err)
+		}
+		absent(t, "root-app")
+	})
+}
