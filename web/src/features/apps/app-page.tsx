@@ -96,7 +96,10 @@ function Head({ app }: { app: Application }) {
       : '';
   return (
     <Group justify="space-between">
-      <Title order={2}>{app.metadata.name}</Title>
+      <Group gap="sm" align="baseline">
+        <Title order={2}>{app.metadata.name}</Title>
+        <Parent app={app} />
+      </Group>
       <Group gap="xs">
         <Button
           variant="default"

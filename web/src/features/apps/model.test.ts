@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import {
+  isChildApplication, expect, test } from 'vitest';
 import type { Application } from '../../api/client';
 import { applyChange, filtered, keyOf, operationWord } from './model';
 
@@ -55,4 +56,11 @@ test('a failed operation that is tried again does not look final', () => {
     };
   }
   expect(operationWord(a).word).toBe('Retrying');
+});
+
+test('UX-APP-4 only applications of the hub are pages of their own', () => {
+  const node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name: 'a', managed: true };
+  expect(isChildApplication(node)).toBe(true);
+  expect(isChildApplication({ ...node, group: 'app.k8s.io' })).toBe(false);
+  expect(isChildApplication({ ...node, kind: 'AppProject' })).toBe(false);
 });
