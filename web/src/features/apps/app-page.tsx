@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
+import { Alert, Anchor, Badge, Button, Group, Paper, Stack, Tabs, Text, Title, Tooltip } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import {
   IconAlertTriangle,
@@ -8,7 +8,7 @@ import {
   IconRotateClockwise,
 } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
@@ -80,6 +80,20 @@ export function AppPage() {
 function say(error: unknown) {
   const said = words(error);
   notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
+}
+
+/** The application that renders this one. */
+function Parent({ app }: { app: Application }) {
+  const parent = app.status?.capstan?.parent;
+  if (!parent) return null;
+  return (
+    <Text size="sm" c="dimmed">
+      {'rendered by '}
+      <Anchor renderRoot={(props) => <Link to="/applications/$namespace/$name" params={parent} {...props} />}>
+        {parent.name}
+      </Anchor>
+    </Text>
+  );
 }
 
 function Head({ app }: { app: Application }) {

@@ -1,7 +1,6 @@
-import {
-  isChildApplication, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Application } from '../../api/client';
-import { applyChange, filtered, keyOf, operationWord } from './model';
+import { applyChange, filtered, isChildApplication, keyOf, operationWord } from './model';
 
 const app = (name: string, version: string, sync: 'Synced' | 'OutOfSync' = 'Synced'): Application => ({
   apiVersion: 'argoproj.io/v1alpha1',
