@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
@@ -161,8 +160,14 @@ func qualified(m client.Metadata) string {
 }
 
 func (a *app) appGet() *cobra.Command {
-	return a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml",
+	var refresh, hard bool
+	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			if refresh || hard {
+				if err := a.refreshed(cmd.Context(), api, namespace, name, hard); err != nil {
+					return err
+				}
+			}
 			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
@@ -176,6 +181,9 @@ func (a *app) appGet() *cobra.Command {
 			}
 			return a.describe(x, tree)
 		})
+	c.Flags().BoolVar(&refresh, "refresh", false, "look at the sources first, and wait for it")
+	c.Flags().BoolVar(&hard, "hard-refresh", false, "the same, and render even if nothing changed")
+	return c
 }
 
 // describe prints an application for people.
@@ -210,6 +218,10 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 func treeTable(tree client.Tree) table {
 	t := table{head: []string{"KIND", "NAMESPACE", "NAME", "SYNC", "HEALTH", "MESSAGE"}}
 	for _, n := range tree.Nodes {
+		if deref(n.Orphaned) {
+			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
+			continue
+		}
 		if !n.Managed {
 			continue
 		}
@@ -312,65 +324,6 @@ func (a *app) appWait() *cobra.Command {
 		})
 	w.flags(c.Flags())
 	return c
-}
-
-func (a *app) appDiff() *cobra.Command {
-	return a.one("diff NAME", "Show how the cluster differs from Git; exit code 3 if it does", "  capstan app diff shop\n  capstan app diff shop -o json",
-		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			d, raw, err := call[struct {
-				Items []client.ObjectDiff `json:"items"`
-			}](api.DiffApplication(cmd.Context(), namespace, name, nil))
-			if err != nil {
-				return err
-			}
-			if a.output == "table" || a.output == "wide" {
-				for _, o := range d.Items {
-					if err := a.showDiff(o); err != nil {
-						return err
-					}
-				}
-			} else if err := a.print(raw, diffNames(d.Items)); err != nil {
-				return err
-			}
-			if len(d.Items) > 0 {
-				return errDiffers
-			}
-			return nil
-		})
-}
-
-func diffNames(items []client.ObjectDiff) table {
-	var t table
-	for _, o := range items {
-		t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
-	}
-	return t
-}
-
-func (a *app) showDiff(o client.ObjectDiff) error {
-	title := o.Kind + " " + o.Name
-	if ns := deref(o.Namespace); ns != "" {
-		title = o.Kind + " " + ns + "/" + o.Name
-	}
-	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(deref(o.Summary)))
-	live, err := lines(o.Live)
-	if err != nil {
-		return err
-	}
-	desired, err := lines(o.Desired)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(a.streams.Out, udiff.Unified("live", "desired", live, desired))
-	return err
-}
-
-func lines(object *client.AnyObject) (string, error) {
-	if object == nil || len(*object) == 0 || string(*object) == "null" {
-		return "", nil
-	}
-	b, err := yaml.JSONToYAML(*object)
-	return string(b), err
 }
 
 func (a *app) appRollback() *cobra.Command {

@@ -46,7 +46,20 @@ type app struct {
 }
 
 // errDiffers ends a diff that found differences.
-var errDiffers = errors.New("")
+var errDiffers error = differs(exitDiffers)
+
+// differs is errDiffers with the exit code that was asked for.
+type differs int
+
+// Error is empty: nothing went wrong.
+func (differs) Error() string { return "" }
+
+// found says whether a command ended because it found differences.
+func found(err error) (code int, is bool) {
+	var d differs
+	is = errors.As(err, &d)
+	return int(d), is
+}
 
 // usageError is a mistake in the words of a command.
 type usageError struct{ error }
@@ -60,7 +73,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errDiffers) {
+	if _, differ := found(err); err != nil && !differ {
 		fmt.Fprintln(s.Err, "capstan: "+say(err))
 	}
 	return exitCode(err)
@@ -79,13 +92,14 @@ func say(err error) string {
 }
 
 func exitCode(err error) int {
+	if code, differ := found(err); differ {
+		return code
+	}
 	var usage usageError
 	var answer *answerError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errDiffers):
-		return exitDiffers
 	case errors.As(err, &usage), errors.Is(err, context.Canceled), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
 		return exitUsage
 	case errors.Is(err, errTimeout):
@@ -126,7 +140,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.setupCommand(), a.logoutCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(),
 	)
 	return root
 }

@@ -129,7 +129,7 @@ func (a *app) preview(cmd *cobra.Command, api *client.Client, namespace, name st
 		return true, nil
 	}
 	for _, o := range d.Items {
-		if err := a.showDiff(o); err != nil {
+		if err := a.showDiff(cmd, o, diffing{}); err != nil {
 			return false, err
 		}
 	}

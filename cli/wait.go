@@ -109,6 +109,50 @@ func (a *app) awaitTarget(ctx context.Context, api *client.Client, namespace, na
 	})
 }
 
+// How long a refresh is waited for: until it is done, or, when an error stood
+// already, until it would have shown that the error is over.
+const (
+	longRefresh  = 2 * time.Minute
+	shortRefresh = 5 * time.Second
+	refreshLook  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
+)
+
+// refreshed asks for a refresh and waits until it has happened.
+func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
+	defer cancel()
+	last := func() (at time.Time, broken bool, err error) {
+		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		if err != nil {
+			return at, false, err
+		}
+		st := deref(x.Status)
+		for _, c := range deref(st.Conditions) {
+			broken = broken || strings.HasSuffix(c.Type, "Error")
+		}
+		return deref(deref(st.Capstan).RefreshedAt), broken, nil
+	}
+	before, _, err := last()
+	if err != nil {
+		return err
+	}
+	if _, err := read(api.RefreshApplication(ctx, namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)})); err != nil {
+		return err
+	}
+	asked := time.Now()
+	for {
+		at, broken, err := last()
+		if err != nil || at.After(before) || broken && time.Since(asked) > shortRefresh {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), longRefresh)
+		case <-time.After(refreshLook):
+		}
+	}
+}
+
 // awaitGone waits until an application no longer exists.
 func (a *app) awaitGone(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)

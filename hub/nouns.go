@@ -217,9 +217,12 @@ const (
 	ComparisonError  = "ComparisonError"  // sources could not be resolved or rendered
 	SyncError        = "SyncError"        // automation stopped after a failed operation
 	DeletionError    = "DeletionError"
-	ImpureWarning    = "ImpureWarning" // templates use random or time functions
-	RenderWarning    = "RenderWarning" // what a renderer wants people to know
-	AgentWarning     = "AgentWarning"  // what an agent wants people to know, such as a field that is fought over
+	ImpureWarning    = "ImpureWarning"           // templates use random or time functions
+	RenderWarning    = "RenderWarning"           // what a renderer wants people to know
+	AgentWarning     = "AgentWarning"            // what an agent wants people to know, such as a field that is fought over
+	SharedWarning    = "SharedResourceWarning"   // an object that others track or manage, too
+	OrphanedWarning  = "OrphanedResourceWarning" // objects in its namespace that no application manages
+	ExcludedWarning  = "ExcludedResourceWarning" // the settings exclude a kind that the application holds
 )
 
 // An ObjectRef is one object of a snapshot, without its body.
@@ -306,7 +309,8 @@ type Resource struct {
 	Info          []Info        `json:"info,omitempty"` // columns: images, replicas, restarts …
 	CreatedAt     *time.Time    `json:"createdAt,omitempty"`
 	UpdatedAt     time.Time     `json:"updatedAt"`
-	Stamp         []byte        `json:"-"` // the agent's own hash of it; empty: it gives none
+	Orphan        bool          `json:"orphaned,omitempty"` // in the application's namespace, and managed by nobody: neither managed nor a child
+	Stamp         []byte        `json:"-"`                  // the agent's own hash of it; empty: it gives none
 }
 
 // A HistoryEntry is one recorded sync of an application (APP-12).
@@ -342,6 +346,7 @@ const (
 	RowOperation RowKind = 2
 	RowTerminate RowKind = 3
 	RowForget    RowKind = 4
+	RowSettings  RowKind = 5 // of no application: it carries SettingsRow in its place
 )
 
 // A LogRow is one row of a cluster's desired log.
@@ -433,10 +438,15 @@ type ApplicationObservation struct {
 	HealthCause string
 	ComparedAt  time.Time
 	Warnings    []string
+	Notes       []Note   // of types of their own
+	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
 	Stamp       []byte // the agent's own hash of it; empty: it gives none
 }
+
+// A Note is a condition that an agent reports.
+type Note struct{ Type, Message string }
 
 // A ResourceGone names a resource that an agent no longer sees.
 type ResourceGone struct {

@@ -268,19 +268,36 @@ type Info struct {
 
 // A ProjectSpec is the spec of an AppProject as users write it.
 type ProjectSpec struct {
-	Description                string          `json:"description,omitempty"`
-	SourceRepos                []string        `json:"sourceRepos,omitempty"`
-	Destinations               []Destination   `json:"destinations,omitempty"`
-	ClusterResourceWhitelist   []GroupKind     `json:"clusterResourceWhitelist,omitempty"`
-	ClusterResourceBlacklist   []GroupKind     `json:"clusterResourceBlacklist,omitempty"`
-	NamespaceResourceWhitelist []GroupKind     `json:"namespaceResourceWhitelist,omitempty"`
-	NamespaceResourceBlacklist []GroupKind     `json:"namespaceResourceBlacklist,omitempty"`
-	Roles                      []ProjectRole   `json:"roles,omitempty"`
-	SyncWindows                []window.Window `json:"syncWindows,omitempty"`
-	OrphanedResources          json.RawMessage `json:"orphanedResources,omitempty"`
+	Description                string           `json:"description,omitempty"`
+	SourceRepos                []string         `json:"sourceRepos,omitempty"`
+	Destinations               []Destination    `json:"destinations,omitempty"`
+	ClusterResourceWhitelist   []GroupKind      `json:"clusterResourceWhitelist,omitempty"`
+	ClusterResourceBlacklist   []GroupKind      `json:"clusterResourceBlacklist,omitempty"`
+	NamespaceResourceWhitelist []GroupKind      `json:"namespaceResourceWhitelist,omitempty"`
+	NamespaceResourceBlacklist []GroupKind      `json:"namespaceResourceBlacklist,omitempty"`
+	Roles                      []ProjectRole    `json:"roles,omitempty"`
+	SyncWindows                []window.Window  `json:"syncWindows,omitempty"`
+	OrphanedResources          *OrphanedMonitor `json:"orphanedResources,omitempty"`
 	// Prunes is what one operation of an application may delete without
 	// approval; it comes from an annotation of the project.
 	Prunes PruneLimit `json:"-"`
+}
+
+// An OrphanedMonitor asks for the objects in a project's namespaces that no
+// application manages (CMPR-11).
+type OrphanedMonitor struct {
+	Warn   *bool          `json:"warn,omitempty"` // absent: true
+	Ignore []OrphanedRule `json:"ignore,omitempty"`
+}
+
+// Warns says whether orphaned objects make a condition.
+func (m OrphanedMonitor) Warns() bool { return m.Warn == nil || *m.Warn }
+
+// An OrphanedRule leaves objects out of the monitor, by globs.
+type OrphanedRule struct {
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind,omitempty"`
+	Name  string `json:"name,omitempty"`
 }
 
 // A GroupKind names a kind; either part may be a glob. Name may limit it.

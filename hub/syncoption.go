@@ -20,7 +20,7 @@ const (
 // truths are the sync options that are true or false.
 var truths = []string{ //nolint:gochecknoglobals // a table, never changed
 	"Validate", "SkipDryRunOnMissingResource", "ApplyOutOfSyncOnly", "PruneLast", "Replace", "Force", "ServerSideApply",
-	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "capstan.dev/wait",
+	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "capstan.dev/wait",
 }
 
 // CheckSyncOptions refuses sync options that cannot be read. Names that nobody

@@ -32,8 +32,12 @@ type app struct {
 	windows    window.Set // of the state
 	target     *snapshot
 	accepted   *snapshot
+	recount    bool // other kinds are excluded than when objects were taken up
 	unserved   bool // some kind of the snapshots is not served yet
 	objects    map[manifest.Key]*object
+	orphans    map[manifest.Key]*linkv1.Resource // that were reported
+	orphanNote string
+	recustom   bool                    // the settings have changed since the state was taken
 	problem    string                  // why the application cannot be compared; empty: it can
 	warnings   map[string]string       // what a person should know, by what it is about
 	conflicts  map[manifest.Key]string // wanted objects that another application holds, by its title
@@ -70,7 +74,7 @@ type running struct {
 func newApp(e *Engine, id string) *app {
 	return &app{
 		e: e, id: id, generation: e.Secret.Generation(id),
-		objects: map[manifest.Key]*object{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
+		objects: map[manifest.Key]*object{}, orphans: map[manifest.Key]*linkv1.Resource{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
 	}
 }
 
@@ -80,7 +84,9 @@ func (a *app) adoptAll() {
 	records := a.e.Inventory.Owned(a.id)
 	a.rebuild = a.e.lost && len(records) == 0 && a.generation > 0
 	for _, r := range records {
-		a.adopt(r)
+		if !a.e.Excluded(r.Key.Group, r.Key.Kind) {
+			a.adopt(r)
+		}
 	}
 }
 
@@ -239,6 +245,10 @@ func (a *app) take(ctx context.Context) {
 		return
 	}
 	state := row.State
+	a.mu.Lock()
+	again, recount := a.recustom, a.recount
+	a.recustom, a.recount = false, false // settings that change from here on are taken next
+	a.mu.Unlock()
 	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
 	accepted := target
 	if err == nil && state.GetAccepted().GetId() != state.GetTarget().GetId() {
@@ -249,18 +259,25 @@ func (a *app) take(ctx context.Context) {
 	}
 	var ignore *diff.Ignore
 	if err == nil {
-		ignore, err = diff.NewIgnore(ignoreRules(state.GetPolicy().GetIgnore()))
+		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.custom().Ignore, state.GetPolicy().GetIgnore())))
 	}
 	if err != nil {
+		a.mu.Lock()
+		a.recustom, a.recount = a.recustom || again, a.recount || recount
+		a.mu.Unlock()
 		a.failed(ctx, state, err)
 		return
 	}
 	a.mu.Lock()
-	again := !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
+	again = again || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.windows = windowsOf(state)
 	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
+	if recount {
+		a.takeBack()
+		a.leaveAlone()
+	}
 	a.align()
 	if a.rebuild {
 		a.reclaimed, a.stale = false, true
@@ -270,6 +287,7 @@ func (a *app) take(ctx context.Context) {
 	a.tell()
 	a.mu.Unlock()
 	a.e.hint()
+	a.e.strays.hint()
 }
 
 // failed keeps what was, says why the new state cannot be compared, and tries
@@ -294,8 +312,9 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 
 // align makes the set of objects fit the snapshots. The caller holds mu.
 func (a *app) align() {
-	delete(a.warnings, "shared")
+	a.e.withdraw(a)
 	a.conflicts = map[manifest.Key]string{}
+	busy := false
 	for _, s := range []*snapshot{a.target, a.accepted} {
 		if s == nil {
 			continue
@@ -310,16 +329,20 @@ func (a *app) align() {
 			}
 			x, holder := a.e.claim(a, key, d.gvk, d.namespaced)
 			if holder != nil {
-				if holder.yields(key) {
+				yields, later := holder.yields(key)
+				if busy = busy || later; yields {
 					x, holder = a.e.claim(a, key, d.gvk, d.namespaced)
 				}
 				if holder != nil {
 					a.conflicts[key] = holder.title()
-					a.warnings["shared"] = key.Describe() + " is managed by application " + holder.title() + " too, which keeps it"
+					a.e.contend(a, key)
 					continue
 				}
 			}
 			a.objects[key] = x
+			if !x.live.known && a.e.absent(x) {
+				x.live.known = true
+			}
 		}
 	}
 	for key, x := range a.objects {
@@ -330,6 +353,10 @@ func (a *app) align() {
 		if x.target == nil && x.accepted == nil && x.record == nil && x.hook == "" {
 			a.drop(x)
 		}
+	}
+	a.unwanted()
+	if busy {
+		a.askAgain()
 	}
 }
 
@@ -343,23 +370,19 @@ func (a *app) reversion(x *object, d *desired) {
 }
 
 // yields gives up an object that the application does not want any more, so
-// that another one may have it. What was applied stays.
-func (a *app) yields(key manifest.Key) bool {
+// that another one may have it; or says that this cannot be told just now.
+// What was applied stays.
+func (a *app) yields(key manifest.Key) (yes, busy bool) {
 	if !a.mu.TryLock() {
-		return false // it is busy; the other asks again at its next state
+		return false, true
 	}
 	defer a.mu.Unlock()
 	x := a.objects[key]
 	if x == nil || a.target.get(key) != nil || a.accepted.get(key) != nil || x.inflight > 0 {
-		return false
+		return false, x != nil && x.inflight > 0
 	}
-	if x.record != nil {
-		a.e.Inventory.Disown(a.id, key)
-		x.record = nil
-	}
-	a.drop(x)
-	a.closeStone(key)
-	return true
+	a.cede(x)
+	return true, false
 }
 
 // drop stops managing an object. The caller holds mu.
@@ -380,9 +403,14 @@ func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	a.e.withdraw(a)
 	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
+	}
+	for key, r := range a.orphans {
+		a.e.Reports.Gone(r)
+		delete(a.orphans, key)
 	}
 	if a.running != nil {
 		a.running.stop("the hub, which no longer has the application")

@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // comparePause is the least time between two dry runs of one object.
@@ -193,6 +194,7 @@ func untracked(object map[string]any) map[string]any {
 	all := o.GetAnnotations()
 	if _, ok := all[trackingAnnotation]; ok {
 		delete(all, trackingAnnotation)
+		delete(all, tracking.Installation)
 		o.SetAnnotations(all)
 	}
 	return o.Object
@@ -225,7 +227,7 @@ func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
 func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 	a := x.app
 	r := inventory.Record{
-		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: manifest.Options(s.body),
+		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: optionsOf(s.body),
 	}
 	if _, err := a.e.Inventory.Own(r); err != nil {
 		return // it is tried again at the next comparison
@@ -328,7 +330,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if err != nil {
 		return explain(err, key, "reclaim")
 	}
-	r := inventory.Record{App: a.id, Key: key, Version: gvk.Version, Owned: owned, Options: manifest.Options(live)}
+	r := inventory.Record{App: a.id, Key: key, Version: gvk.Version, Owned: owned, Options: optionsOf(live)}
 	if _, err := a.e.Inventory.Own(r); err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type Mapper interface {
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Forget makes the next search that fails look at the server anew.
 	Forget()
+	// Namespaced gives the kinds of objects in namespaces, each in one version.
+	Namespaced() []schema.GroupVersionKind
 	// Changed closes when other kinds are served than before.
 	Changed() <-chan struct{}
 }
@@ -78,7 +80,10 @@ type Config struct {
 	Columns   func(*manifest.Object) []*linkv1.Column
 	Log       *slog.Logger
 
-	Hub      HubObjects           // objects that live in the hub; nil: none can be had
+	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
+	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
+	Custom   func() Custom                 // what else the tenant's settings say; nil: nothing
+
 	Meter    Meter                // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
@@ -96,20 +101,23 @@ type Engine struct {
 	plans   chan struct{} // operations that read all of their manifests
 	tries   chan struct{} // dry runs and reads of comparisons
 	lost    bool          // the state directory was lost: what is ours must be found again
+	present *presence     // what is in the cluster of the kinds that are watched
 	watches Watches
 	wake    chan struct{}
+	strays  *Strays
 	turns   turns // when windows of applications open or close
 
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
 
-	mu      sync.RWMutex
-	apps    map[string]*app
-	objects map[manifest.Key]*object // what is managed, by whoever claimed it first
-	listed  map[scope]bool
-	broken  map[scope]error
-	wanted  []schema.GroupVersionKind
-	begun   bool
+	mu         sync.RWMutex
+	apps       map[string]*app
+	objects    map[manifest.Key]*object // what is managed, by whoever claimed it first
+	contenders map[manifest.Key][]*app  // who waits for it, in the order in which they came
+	listed     map[scope]bool
+	broken     map[scope]error
+	wanted     []schema.GroupVersionKind
+	begun      bool
 
 	namespaces map[string]struct{} // that were there when they were needed
 }
@@ -118,6 +126,9 @@ type Engine struct {
 func New(c Config) *Engine {
 	if c.Manager == "" {
 		c.Manager = Manager
+	}
+	if c.Excluded == nil {
+		c.Excluded = func(string, string) bool { return false }
 	}
 	if c.Clock == nil {
 		c.Clock = run.System{}
@@ -135,22 +146,29 @@ func New(c Config) *Engine {
 		c.Poll = 5 * time.Second
 	}
 	c.Mapper = hubMapper{c.Mapper}
-	return &Engine{
-		Config:  c,
-		kube:    newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
-		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
-		plans:   make(chan struct{}, 8),
-		tries:   make(chan struct{}, 4),
-		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
-		wake:    make(chan struct{}, 1),
-		apps:    map[string]*app{},
-		objects: map[manifest.Key]*object{},
-		listed:  map[scope]bool{},
-		broken:  map[scope]error{},
+	e := &Engine{
+		Config:     c,
+		kube:       newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
+		hashes:     diff.Comparer{Key: c.Secret.RecordKey()},
+		plans:      make(chan struct{}, 8),
+		tries:      make(chan struct{}, 4),
+		lost:       c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
+		present:    newPresence(),
+		wake:       make(chan struct{}, 1),
+		apps:       map[string]*app{},
+		objects:    map[manifest.Key]*object{},
+		contenders: map[manifest.Key][]*app{},
+		listed:     map[scope]bool{},
+		broken:     map[scope]error{},
 
 		namespaces: map[string]struct{}{},
 	}
+	e.strays = newStrays(e)
+	return e
 }
+
+// Strays follows what no application manages.
+func (e *Engine) Strays() *Strays { return e.strays }
 
 // Run begins with what the inventory holds, works until ctx ends, waits for
 // its workers and returns nil. Operations that are cut off go on after the
@@ -301,10 +319,12 @@ func (e *Engine) claim(a *app, key manifest.Key, gvk schema.GroupVersionKind, na
 // release gives up an object.
 func (e *Engine) release(x *object) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.objects[x.key] == x {
 		delete(e.objects, x.key)
 	}
+	e.mu.Unlock()
+	e.offer(x.key)
+	e.strays.hint()
 }
 
 func (e *Engine) object(key manifest.Key) *object {
@@ -321,12 +341,7 @@ type scope struct {
 }
 
 // scopeOf is the watch that sees an object.
-func (e *Engine) scopeOf(x *object) scope {
-	if len(e.Guard.Scope) == 0 || inHub(x.key) {
-		return scope{gvk: x.gvk}
-	}
-	return scope{x.gvk, x.key.Namespace}
-}
+func (e *Engine) scopeOf(x *object) scope { return e.watched(x.gvk, x.key) }
 
 // kindState says whether the kind of an object was listed since the start,
 // and why it is not watched now.
@@ -368,12 +383,6 @@ func (e *Engine) want() {
 	kinds = slices.DeleteFunc(kinds, func(k schema.GroupVersionKind) bool { return manifest.InHub(k.Group, k.Kind) })
 	e.wantHub()
 	same := slices.Equal(kinds, e.wanted)
-	for s := range e.listed {
-		if _, ok := set[s.gvk]; !ok {
-			delete(e.listed, s)
-			delete(e.broken, s)
-		}
-	}
 	e.wanted = kinds
 	w := e.watches
 	e.mu.Unlock()

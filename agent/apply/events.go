@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -10,7 +11,9 @@ import (
 
 // Seen takes an object that a watch gave.
 func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
-	x := e.object(manifest.KeyOf(o))
+	key := manifest.KeyOf(o)
+	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before anybody is looked for who wants it
+	x := e.object(key)
 	if x == nil {
 		return
 	}
@@ -39,12 +42,15 @@ func (x *object) seen(ctx context.Context, o *manifest.Object) {
 }
 
 // standing is what of an object counts for its application.
-type standing struct{ sync, health string }
+type standing struct {
+	sync, health string
+	foreign      bool // others track it, too
+}
 
 func (x *object) standing() standing {
 	s, _ := x.sync()
 	h, _ := x.wellness()
-	return standing{s, h}
+	return standing{s, h, x.live.foreign != nil}
 }
 
 // after tells of an object that may have changed, and heals it. The caller
@@ -91,7 +97,9 @@ func (a *app) nudge() {
 
 // Gone takes the deletion of an object.
 func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
-	x := e.object(manifest.KeyOf(o))
+	key := manifest.KeyOf(o)
+	e.present.remove(e.watched(o.GroupVersionKind(), key), key)
+	x := e.object(key)
 	if x == nil || x.gvk.Version != manifest.Version(o) {
 		return
 	}
@@ -152,8 +160,9 @@ func (a *app) disown(x *object) {
 // are not newer are gone. The list has uids, and names as "namespace/name"; it
 // is of one namespace, or of the whole cluster for an empty one.
 func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
-	e.mu.Lock()
 	s := scope{gvk, namespace}
+	e.present.list(s, list)
+	e.mu.Lock()
 	e.listed[s] = true
 	var of []*object
 	for _, x := range e.objects {
@@ -214,6 +223,16 @@ func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, namespac
 		}
 		a.mu.Unlock()
 	}
+}
+
+// Left takes note that a kind is watched no more.
+func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	gone := func(s scope) bool { return s.gvk == gvk }
+	maps.DeleteFunc(e.listed, func(s scope, _ bool) bool { return gone(s) })
+	maps.DeleteFunc(e.broken, func(s scope, _ error) bool { return gone(s) })
+	e.present.forget(gone)
 }
 
 // Ready says whether every state was taken and every managed kind was listed,

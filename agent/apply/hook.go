@@ -166,6 +166,9 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
+	if other := a.e.wantedElsewhere(ctx, a, it.Key); other != nil {
+		return t.handOver(it, other), nil
+	}
 	uid, out := t.doom(ctx, it, namespaced)
 	if out != nil {
 		return *out, nil
@@ -224,6 +227,9 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	if err != nil {
 		return "", &wave.Outcome{Kept: true, Message: "kept: " + sentence(err)}
 	}
+	if m := x.live.foreign; x.live.known && x.live.found && m != nil && x.hook == "" {
+		return "", &wave.Outcome{Kept: true, Message: "kept: it is tracked by " + m.Title() + " too"}
+	}
 	uid = x.record.Owned.UID
 	x.doomed = true
 	if x.live.known && !x.live.found {
@@ -237,6 +243,18 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 		return "", &wave.Outcome{Kept: true, Message: "kept: which object of this name is ours is not known"}
 	}
 	return uid, nil
+}
+
+// handOver gives up an object that another application lists, too, instead of
+// deleting it.
+func (t *task) handOver(it wave.Item, to *app) wave.Outcome {
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.objects[it.Key]; x != nil && x.inflight == 0 {
+		a.cede(x)
+	}
+	return wave.Outcome{Kept: true, Gone: true, Message: "handed over to application " + to.title() + ", which lists it too"}
 }
 
 // another gives up an object that somebody deleted and made anew: it is not

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -17,6 +18,9 @@ type Sight struct {
 	Sync, Detail           string
 	Fields                 []string
 	Desired, Live, Applied *manifest.Object
+	Normalized             *manifest.Object // of Live what the other two speak of
+	Predicted              *manifest.Object // what an apply would leave; nil: nobody asked, or it would be refused
+	Problem                string           // why it would be refused
 
 	target, applied *desired
 }
@@ -51,6 +55,9 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 				s.Applied = nil // the body of an old apply may be gone; the rest is still worth showing
 			}
 		}
+		if s.Live != nil {
+			s.Normalized = diff.Reduce(s.Live, s.Desired, s.Applied)
+		}
 	}
 	return sights, nil
 }
@@ -84,6 +91,61 @@ func (a *app) sights(all bool, pick func(manifest.Key) bool) []Sight {
 		out = append(out, s)
 	}
 	return out
+}
+
+// mostPredictions is how many dry runs one question may cost.
+const mostPredictions = 200
+
+// Predict asks the API server what an apply would make of each object that
+// differs (DIFF-03). Nothing is written.
+func (e *Engine) Predict(ctx context.Context, id string, sights []Sight) error {
+	e.mu.RLock()
+	a := e.apps[id]
+	e.mu.RUnlock()
+	if a == nil {
+		return fault.New(fault.Missing, "the agent knows no such application")
+	}
+	asked := 0
+	for i := range sights {
+		s := &sights[i]
+		if s.target == nil || s.Sync == synced {
+			continue
+		}
+		if asked++; asked > mostPredictions {
+			s.Problem = "not asked: more objects differ than are tried out at once; ask for this one alone"
+			continue
+		}
+		out, err := a.predict(ctx, s)
+		if err != nil {
+			s.Problem = sentence(err)
+			continue
+		}
+		s.Predicted = &manifest.Object{Object: wishes(out.Object)}
+	}
+	return nil
+}
+
+// predict dry-runs one desired object.
+func (a *app) predict(ctx context.Context, s *Sight) (*manifest.Object, error) {
+	select {
+	case a.e.tries <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.New(fault.Offline, "there was no time to try it out")
+	}
+	defer func() { <-a.e.tries }()
+	try := &sending{app: a, key: s.Key, body: s.Desired, options: a.options(s.Desired), dryRun: true}
+	a.mu.Lock()
+	x := a.objects[s.Key]
+	try.ignore, try.problem = a.ignore, a.permits(s.Key, s.target.namespaced)
+	if x != nil && x.record != nil {
+		try.applied, try.had, try.merged = x.record.Owned.Digest, true, x.record.Merged
+	}
+	a.mu.Unlock()
+	out, err := a.send(ctx, try)
+	if err != nil {
+		return nil, explain(err, s.Key, "dry-run")
+	}
+	return out, nil
 }
 
 // manifest reads a desired object in the form in which it is applied.

@@ -92,6 +92,19 @@ func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
 	return got, nil
 }
 
+// list reads the objects of a resource, all at once: only for what is few.
+func (k *kube) list(ctx context.Context, p place, opts metav1.ListOptions) ([]manifest.Object, error) {
+	var items []manifest.Object
+	err := k.retry(ctx, nil, func(ctx context.Context) error {
+		page, err := k.at(p).List(ctx, opts)
+		if err == nil {
+			items = page.Items
+		}
+		return err
+	})
+	return items, err
+}
+
 // A patch is one write of an object.
 type patch struct {
 	place

@@ -92,7 +92,7 @@ func (g *guarded) step(ctx context.Context, doing string, it wave.Item, do func(
 	})
 	word := outcome(err)
 	if err == nil && !changed {
-		word = "unchanged"
+		word = unchanged
 	}
 	g.app.e.Meter.Object(doing, word)
 	if trace.Enabled(ctx) {

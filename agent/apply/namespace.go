@@ -32,20 +32,20 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 		return written{}, err
 	}
 	if done {
-		return written{message: "unchanged"}, nil
+		return written{message: unchanged}, nil
 	}
 	bare := len(labels)+len(annotations) == 0
 	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
 		return written{}, denied(project, key, "objects in namespace "+name)
 	}
 	if bare && a.e.namespaceThere(name) {
-		return written{message: "unchanged"}, nil
+		return written{message: unchanged}, nil
 	}
 	live, err := a.e.kube.get(ctx, at)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return written{}, explain(err, key, "read")
 	}
-	out := written{message: "unchanged"}
+	out := written{message: unchanged}
 	if live == nil || !bare {
 		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: a.e.Manager + namespaceManager}, nil)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // An object is one managed object: what it should be, what was applied, and
@@ -60,9 +61,14 @@ type live struct {
 	health   string
 	message  string
 	info     []*linkv1.Column
-	instance string // of a hook: the operation and phase that made it
-	tracked  string // tracking id
-	applied  bool   // our manager has an entry
+	instance string         // of a hook: the operation and phase that made it
+	tracked  string         // tracking id
+	foreign  *tracking.Mark // of somebody else; nil: there is none
+	from     string         // installation id
+	argo     bool           // Argo CD has written some of it
+	seenBy   []string       // managers whose fields were noted
+	inherits bool           // others have applied it whole
+	applied  bool           // our manager has an entry
 }
 
 // An expectation is what a dry run of a desired object said.
@@ -106,7 +112,9 @@ func (x *object) observe(o *manifest.Object) {
 		a.e.Tree.Unroot(x.live.uid)
 	}
 	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.live.inherits = inherits(o)
 	x.judge(o)
+	x.live.foreign = x.stranger(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }
 
@@ -136,6 +144,8 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	}
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
+	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)
+	l.argo, l.seenBy = tracking.ByArgo(o), managers
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
 	}

@@ -335,9 +335,10 @@ func (p *progress) update(u wave.Update) {
 	for _, id := range p.order {
 		items = append(items, p.results[id])
 	}
+	listed, _ := results(items)
 	p.app.e.Reports.Operation(&linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: phaseRunning, Message: p.message,
-		Results: results(items), StartedUnixNano: p.started.UnixNano(),
+		Results: listed, StartedUnixNano: p.started.UnixNano(),
 	})
 }
 
@@ -369,9 +370,13 @@ func (p *progress) close() {
 func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.OperationReport {
 	p.close()
 	ended(r)
+	listed, unlisted := results(r.Items)
 	out := &linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,
-		Results: results(r.Items), StartedUnixNano: p.started.UnixNano(),
+		Results: listed, StartedUnixNano: p.started.UnixNano(),
+	}
+	if unlisted > 0 {
+		out.Message += fmt.Sprintf("; %d objects were unchanged and are not listed", unlisted)
 	}
 	for _, w := range p.plan.Warnings {
 		out.Message += "; " + w
@@ -382,9 +387,29 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 	return out
 }
 
-func results(items []wave.ItemResult) []*linkv1.Result {
-	out := make([]*linkv1.Result, 0, len(items))
+// unchanged is what an operation says of an object that it found as it should be.
+const unchanged = "unchanged"
+
+// mostUnchanged is how many objects a report lists that an operation found as
+// they should be. With more of them it lists none of them: a change of one
+// object in thousands would otherwise be told, sent and stored at the cost of
+// all.
+const mostUnchanged = 100
+
+func results(items []wave.ItemResult) (listed []*linkv1.Result, unlisted int) {
 	for _, r := range items {
+		if idle(r) {
+			unlisted++
+		}
+	}
+	if unlisted <= mostUnchanged {
+		unlisted = 0
+	}
+	listed = make([]*linkv1.Result, 0, len(items)-unlisted)
+	for _, r := range items {
+		if unlisted > 0 && idle(r) {
+			continue
+		}
 		it := r.Item
 		one := &linkv1.Result{
 			Group: it.Key.Group, Version: it.Version, Kind: it.Key.Kind, Namespace: it.Key.Namespace, Name: it.Key.Name,
@@ -393,9 +418,14 @@ func results(items []wave.ItemResult) []*linkv1.Result {
 		if it.Hook {
 			one.HookType, one.HookPhase = string(it.Phase), r.HookPhase
 		}
-		out = append(out, one)
+		listed = append(listed, one)
 	}
-	return out
+	return listed, unlisted
+}
+
+// idle says whether there was nothing to do for an object.
+func idle(r wave.ItemResult) bool {
+	return !r.Item.Hook && !r.Item.Prune && r.Status == wave.Synced && r.Message == unchanged
 }
 
 // An ending is how an operation ended that had no plan.

@@ -2,21 +2,21 @@ package apply
 
 import (
 	"crypto/sha256"
-	"fmt"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // The annotations that the engine writes.
 const (
-	trackingAnnotation = "capstan.dev/tracking-id"
+	trackingAnnotation = tracking.Annotation
 	instanceAnnotation = "capstan.dev/hook-instance"
 )
 
 // trackingID says to which application an object belongs (TRK-02). It
 // describes the object itself, so that copied annotations are seen through.
 func (a *app) trackingID(key manifest.Key) string {
-	return fmt.Sprintf("%s_%s:%s/%s:%s/%s", a.state.GetAppNamespace(), a.state.GetName(), key.Group, key.Kind, key.Namespace, key.Name)
+	return tracking.ID{App: a.name(), Key: key}.String()
 }
 
 // prepare turns a manifest into what is sent: in its namespace and with its
@@ -24,10 +24,16 @@ func (a *app) trackingID(key manifest.Key) string {
 func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
+	if key.Kind == "ClusterRole" && o.Object["aggregationRule"] != nil {
+		delete(o.Object, "rules") // the control plane writes them; two writers would fight
+	}
 	if key.Kind == "CustomResourceDefinition" {
 		return
 	}
 	annotate(o, trackingAnnotation, a.trackingID(key))
+	if id := a.installation(); id != "" {
+		annotate(o, tracking.Installation, id)
+	}
 }
 
 // annotate sets one annotation, whatever shape the others have.

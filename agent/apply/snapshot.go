@@ -30,6 +30,7 @@ type snapshot struct {
 	list         []byte // digest of the blob that held the references; nil: none did
 	all          []*desired
 	objects      map[manifest.Key]*desired // without hooks; of two with one key the last
+	excluded     []manifest.Key            // of kinds that the settings exclude; nothing else has them
 	unserved     bool                      // some kind is not served yet, its scope is a guess
 }
 
@@ -75,6 +76,10 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 	}
 	scopes := map[schema.GroupVersionKind]bool{}
 	for _, r := range refs {
+		if e.Excluded(r.GetGroup(), r.GetKind()) {
+			s.excluded = append(s.excluded, manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()})
+			continue
+		}
 		d, err := e.place(ctx, r, namespace, scopes, s)
 		if err != nil {
 			return nil, err

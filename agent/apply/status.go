@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tracking"
 )
 
 // tellPause is the least time between two looks at a whole application.
@@ -48,7 +49,7 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem,
 	}
 	if why := a.unhealed(); why != "" {
 		r.Warnings = append(r.Warnings, why)
@@ -147,6 +148,15 @@ func (x *object) extraneous() bool {
 // ignoreExtraneous is recorded among an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
 
+// optionsOf gives what a record keeps of an object's own options.
+func optionsOf(o *manifest.Object) []string {
+	out := manifest.Options(o)
+	if hasOption(manifest.CompareOptions(o), ignoreExtraneous, "true") {
+		out = append(out, ignoreExtraneous)
+	}
+	return out
+}
+
 // sentences gives the warnings in a stable order.
 func (a *app) sentences() []string {
 	out := make([]string, 0, len(a.warnings)+1)
@@ -185,10 +195,8 @@ func (a *app) rejudge(ctx context.Context, again bool) {
 		if x == nil {
 			continue
 		}
-		if again && x.live.known {
-			if o := x.live.read(); o != nil {
-				x.judge(o)
-			}
+		if again {
+			x.anew()
 		}
 		if x.live.known && !x.live.found && x.record != nil && x.target == nil && x.accepted == nil && x.hook == "" {
 			a.disown(x)
@@ -200,6 +208,26 @@ func (a *app) rejudge(ctx context.Context, again bool) {
 	}
 }
 
+// anew compares an object by other rules than before, from what is kept of it.
+// What was not kept has to be read. The caller holds mu.
+func (x *object) anew() {
+	a := x.app
+	x.expected = expectation{}
+	if !x.live.known || !x.live.found {
+		return
+	}
+	if x.target != nil && !slices.Equal(x.live.seenBy, a.ignore.Managers(x.key)) {
+		x.live.known, x.live.version = false, ""
+		return
+	}
+	o := x.live.read()
+	if o == nil {
+		return
+	}
+	x.judge(o)
+	x.live.foreign = x.stranger(tracking.WithArgo(o, x.live.argo))
+}
+
 // stones closes the tombstones of objects that are not ours, or not there.
 // The caller holds mu.
 func (a *app) stones() {
@@ -209,6 +237,7 @@ func (a *app) stones() {
 	for _, t := range a.state.GetTombstones() {
 		key := a.stoneKey(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
+			a.excludedStone(key)
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})

@@ -295,7 +295,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if x.settled(d) && !hasOption(it.Options, "Replace", "true") {
 		s := x.state()
 		a.mu.Unlock()
-		return wave.Outcome{Message: "unchanged", State: &s}, nil
+		return wave.Outcome{Message: unchanged, State: &s}, nil
 	}
 	a.mu.Unlock()
 	w, err := t.patiently(ctx, it, x, d)
@@ -338,7 +338,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 // settled says whether an object is as it should be, so that no request is
 // needed. The caller holds mu.
 func (x *object) settled(d *desired) bool {
-	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal {
+	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal || !x.marked() {
 		return false
 	}
 	_, broken := x.app.e.kindState(x)
@@ -425,7 +425,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if x != nil && !it.Hook {
 		if x.settled(d) {
 			a.mu.Unlock()
-			return wave.Check{Message: "unchanged"}
+			return wave.Check{Message: unchanged}
 		}
 		s.before = x.live.version
 		if x.record != nil {
@@ -439,6 +439,11 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		s.problem = t.shared(it)
 	}
 	a.mu.Unlock()
+	if x != nil && !it.Hook {
+		if err := a.takeOver(ctx, x, s); err != nil {
+			s.problem = err
+		}
+	}
 	var out *manifest.Object
 	if it.Hook {
 		err = t.tryHook(ctx, it, s)

@@ -38,7 +38,11 @@ type written struct {
 // write brings one object to its desired content and records what is ours of
 // it. Events that arrive meanwhile are judged after the answer.
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
+	a.meet(ctx, x)
 	s := a.sending(x, d, body, w)
+	if err := a.takeOver(ctx, x, s); err != nil {
+		s.problem = err
+	}
 	failpoint.Here(failpoint.AgentSendBefore)
 	out, err := a.send(ctx, s)
 	failpoint.Here(failpoint.AgentSendAfter)
@@ -104,7 +108,7 @@ func (s *sending) outcome(out *manifest.Object) written {
 	case s.before == "":
 		w.message = "created"
 	case s.before == out.GetResourceVersion():
-		w.changed, w.message = false, "unchanged"
+		w.changed, w.message = false, unchanged
 	}
 	if s.note != "" {
 		w.message += " (" + s.note + ")"
@@ -399,10 +403,7 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 	}
 	r := inventory.Record{
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged,
-		Options: manifest.Options(s.body),
-	}
-	if text, ok := manifest.Annotation(s.body, "compare-options"); ok && hasOption([]string{text}, ignoreExtraneous, "true") {
-		r.Options = append(r.Options, ignoreExtraneous)
+		Options: optionsOf(s.body),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

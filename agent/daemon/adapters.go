@@ -32,7 +32,7 @@ func (d desired) Cursor() *linkv1.Cursor {
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
 	}
-	at.Generation, at.Compares = d.a.secret.Highest(), true
+	at.Generation, at.Compares, at.Settings = d.a.secret.Highest(), true, true
 	return at
 }
 
@@ -43,6 +43,9 @@ func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
 		return err
+	}
+	if changes.Settings && d.a.settings.Set(d.a.store.Settings()) { // before the states that come with it are judged
+		d.a.reconsider(ctx)
 	}
 	d.a.engine.Changed(ctx, changes)
 	if err := commit.Wait(ctx); err != nil {
@@ -226,8 +229,11 @@ func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*m
 }
 
 // Inspect gives desired and live.
-func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
+func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
 	sights, err := c.a.engine.Inspect(ctx, app, all, pick)
+	if err == nil && predict {
+		err = c.a.engine.Predict(ctx, app, sights)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +242,7 @@ func (c cluster) Inspect(ctx context.Context, app string, all bool, pick func(ma
 		out[i] = relay.Object{
 			Key: s.Key, Version: s.Version, Sync: s.Sync, Summary: s.Detail, Fields: s.Fields,
 			Desired: s.Desired, Live: s.Live, Applied: s.Applied,
+			Normalized: s.Normalized, Predicted: s.Predicted, Problem: s.Problem,
 		}
 	}
 	return out, nil

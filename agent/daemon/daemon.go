@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -102,6 +103,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 type kubernetes struct {
 	http    *http.Client
 	dynamic dynamic.Interface
+	slim    dynamic.Interface // sees metadata alone
 	api     *watch.API
 }
 
@@ -115,11 +117,17 @@ func connect(conf *rest.Config) (kubernetes, error) {
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
+	slim := *client
+	slim.Transport = watch.MetadataOnly(client.Transport)
+	metadata, err := dynamic.NewForConfigAndClient(conf, &slim)
+	if err != nil {
+		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
+	}
 	base, _, err := rest.DefaultServerUrlFor(conf)
 	if err != nil {
 		return kubernetes{}, fmt.Errorf("prepare the connection to the API server: %w", err)
 	}
-	return kubernetes{http: client, dynamic: dyn, api: watch.NewAPI(client, base)}, nil
+	return kubernetes{http: client, dynamic: dyn, slim: metadata, api: watch.NewAPI(client, base)}, nil
 }
 
 // agent is the assembled parts.
@@ -135,24 +143,35 @@ type agent struct {
 	engine  *apply.Engine
 	watcher *watch.Watcher
 	hub     *hubside.Objects
+	strays  *watch.Watcher
 	lease   *apply.Lease
 	epoch   string
 	link    atomic.Pointer[link.Client]
 	caught  atomic.Bool // the first barrier was reached
+
+	settings *settings.Current
+	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
 	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+	a.settings = settings.New(store.Settings())
+	a.customize()
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.hub = hubside.New(a.control, run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
+
+		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
+		Custom:   func() apply.Custom { return *a.custom.Load() },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
+	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
 	return a
 }
 
@@ -165,6 +184,8 @@ func (a *agent) parts() []run.Part {
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.told.meter.Watching(a.engine)) }},
+		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Strays().Run(ctx, a.strays) }},
+		{Name: "watches of strays", Run: a.strays.Run},
 		{Name: "first picture", Run: a.firstPicture, Once: true},
 		{Name: "link", Run: a.attach},
 	}
@@ -208,7 +229,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
 		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
-			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }))
+			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 		},
 	})
 	if err != nil {

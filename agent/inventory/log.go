@@ -47,6 +47,7 @@ type Changes struct {
 	Operations []string // operations to take up
 	Terminated []string // operations to end
 	Forgotten  []string // applications to leave alone from now on
+	Settings   bool     // other settings hold
 }
 
 // Cursor is how far the log is stored durably.
@@ -71,6 +72,11 @@ func (s *Store) Stage(b *linkv1.Batch) (Changes, *Commit, error) {
 	}
 	if b.GetPartial() {
 		st.forgetBuckets(b.GetForgetBuckets())
+	}
+	if ahead := b.GetSettings(); ahead != nil {
+		if err := st.settings(ahead); err != nil {
+			return Changes{}, nil, err
+		}
 	}
 	st.cursor.Incarnation = b.GetIncarnation()
 	for _, blob := range b.GetBlobs() {
@@ -126,11 +132,20 @@ func (s *Store) admit(b *linkv1.Batch) error {
 func (s *Store) Root() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	leaves := make(map[string][32]byte, len(s.apps))
+	return chain.Root(s.leaves())
+}
+
+// leaves stand for the states of all applications, and for the settings. The
+// caller holds mu.
+func (s *Store) leaves() map[string][32]byte {
+	leaves := make(map[string][32]byte, len(s.apps)+1)
 	for id, a := range s.apps {
 		leaves[id] = a.Leaf
 	}
-	return chain.Root(leaves)
+	if s.settings != nil {
+		leaves[s.settings.id] = s.settings.leaf
+	}
+	return leaves
 }
 
 // App gives the latest state of an application.
@@ -198,6 +213,7 @@ func (st *stage) then(mirror func(), disk func(tx *bbolt.Tx) error) {
 // not have is no longer enforced, but never deleted.
 func (st *stage) reset() {
 	st.cursor = Cursor{}
+	st.forgetSettings()
 	st.then(func() { st.s.apps = map[string]*App{} }, func(tx *bbolt.Tx) error {
 		if err := tx.DeleteBucket([]byte(bucketApps)); err != nil {
 			return err
@@ -213,6 +229,9 @@ func (st *stage) forgetBuckets(of []uint32) {
 	drop := map[uint16]bool{}
 	for _, b := range of {
 		drop[uint16(b)] = true //nolint:gosec // a bucket has 16 bits
+	}
+	if held := st.s.settings; held != nil && drop[buckets.Of(held.id)] {
+		st.forgetSettings()
 	}
 	for id := range st.s.apps {
 		if !drop[buckets.Of(id)] {
@@ -257,6 +276,8 @@ func (st *stage) take(row *linkv1.Row) error {
 		return st.terminate(row)
 	case linkv1.RowKind_ROW_KIND_FORGET:
 		st.forget(row.GetAppId())
+	case linkv1.RowKind_ROW_KIND_SETTINGS:
+		return st.settings(row)
 	case linkv1.RowKind_ROW_KIND_UNSPECIFIED:
 	}
 	return nil // a kind of a newer hub changes nothing that this agent knows

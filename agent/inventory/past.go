@@ -99,14 +99,14 @@ func (s *Store) Settled() {
 	}
 }
 
-// Sums are hashes over the states of all applications: for the buckets of the
+// Sums are hashes over the states of all applications and the settings: for the buckets of the
 // first level that are named their second level, else the first.
 func (s *Store) Sums(first []uint32) *linkv1.Sums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sums := buckets.Sums{}
-	for id, a := range s.apps {
-		sums.Add(buckets.Of(id), buckets.Leaf(id, a.Leaf[:]))
+	for id, leaf := range s.leaves() {
+		sums.Add(buckets.Of(id), buckets.Leaf(id, leaf[:]))
 	}
 	if len(first) == 0 {
 		return &linkv1.Sums{First: sums.First()}

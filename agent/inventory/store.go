@@ -57,6 +57,7 @@ type Store struct {
 	rewound  string // why nothing is taken from the hub; empty: all is well
 	held     string // why nothing may be deleted, though all is well here; empty: things may be
 	apps     map[string]*App
+	settings *settings                          // nil: the log has none
 	owned    map[string]map[manifest.Key]Record // by application
 	ops      map[string]*Operation
 	littered bool              // blobs may have lost their last reference since Collect
@@ -125,7 +126,7 @@ func (s *Store) load() error {
 				return err
 			}
 		}
-		return errors.Join(s.loadMeta(tx), s.loadApps(tx), s.loadOwned(tx), s.loadOps(tx))
+		return errors.Join(s.loadMeta(tx), s.loadSettings(tx), s.loadApps(tx), s.loadOwned(tx), s.loadOps(tx))
 	})
 }
 

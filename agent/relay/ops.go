@@ -21,6 +21,9 @@ type Object struct {
 	Sync, Summary          string
 	Fields                 []string
 	Desired, Live, Applied *manifest.Object
+	Normalized             *manifest.Object // of Live what the other two speak of
+	Predicted              *manifest.Object // what an apply would leave
+	Problem                string           // why it would be refused
 }
 
 // A Cluster is asked about live objects.
@@ -31,8 +34,9 @@ type Cluster interface {
 	// Read gives a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
 	// Inspect gives the managed objects of an application that pick wants:
-	// all, or those that differ.
-	Inspect(ctx context.Context, app string, all bool, pick func(manifest.Key) bool) ([]Object, error)
+	// all, or those that differ. With predict the API server is asked what an
+	// apply would make of those.
+	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
 	// Refresh compares an application anew, or all for an empty id; false:
 	// there is none of that id.
 	Refresh(ctx context.Context, app string) bool
@@ -45,11 +49,14 @@ type Server struct {
 	linkv1.UnimplementedOpsServer
 
 	cluster Cluster
-	mask    func() []byte // key of the keyed hashes of Secret values; empty: there is none yet
+	hidden  func() []string // annotations of Secrets that are masked, too
+	mask    func() []byte   // key of the keyed hashes of Secret values; empty: there is none yet
 }
 
 // New makes a server.
-func New(cluster Cluster, mask func() []byte) *Server { return &Server{cluster: cluster, mask: mask} }
+func New(cluster Cluster, mask func() []byte, hidden func() []string) *Server {
+	return &Server{cluster: cluster, mask: mask, hidden: hidden}
+}
 
 // Get gives one live object.
 func (s *Server) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResponse, error) {
@@ -78,7 +85,7 @@ func (s *Server) Diff(ctx context.Context, r *linkv1.DiffRequest) (*linkv1.DiffR
 		want := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
 		pick = func(k manifest.Key) bool { return k == want }
 	}
-	objects, err := s.cluster.Inspect(ctx, r.GetAppId(), r.GetAll() || r.GetKind() != "", pick)
+	objects, err := s.cluster.Inspect(ctx, r.GetAppId(), r.GetAll() || r.GetKind() != "", r.GetPredict(), pick)
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +103,20 @@ func (s *Server) Diff(ctx context.Context, r *linkv1.DiffRequest) (*linkv1.DiffR
 func (s *Server) difference(o Object) (*linkv1.ObjectDiff, error) {
 	d := &linkv1.ObjectDiff{
 		Group: o.Key.Group, Version: o.Version, Kind: o.Key.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name,
-		Sync: o.Sync, Summary: o.Summary, Fields: o.Fields,
+		Sync: o.Sync, Summary: o.Summary, Fields: o.Fields, Problem: o.Problem,
 	}
-	for from, to := range map[*manifest.Object]*[]byte{o.Desired: &d.Desired, o.Live: &d.Live, o.Applied: &d.Applied} {
-		if from == nil {
+	for _, p := range [...]struct {
+		from *manifest.Object
+		to   *[]byte
+	}{{o.Desired, &d.Desired}, {o.Live, &d.Live}, {o.Applied, &d.Applied}, {o.Normalized, &d.Normalized}, {o.Predicted, &d.Predicted}} {
+		if p.from == nil {
 			continue
 		}
-		text, err := s.text(from)
+		text, err := s.text(p.from)
 		if err != nil {
 			return nil, err
 		}
-		*to = text
+		*p.to = text
 	}
 	return d, nil
 }
@@ -141,5 +151,5 @@ func (s *Server) text(o *manifest.Object) ([]byte, error) {
 	if len(key) == 0 {
 		return nil, fault.New(fault.Offline, "the key that hides Secret values is not here yet")
 	}
-	return manifest.Canonical(manifest.Mask(o, key))
+	return manifest.Canonical(manifest.Mask(o, key, s.hidden()...))
 }

@@ -25,7 +25,7 @@ func (cluster) Read(context.Context, manifest.Key, string) (*manifest.Object, er
 	return secret("aHVudGVyMg=="), nil
 }
 
-func (cluster) Inspect(_ context.Context, _ string, _ bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
+func (cluster) Inspect(_ context.Context, _ string, _, _ bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
 	var out []relay.Object
 	for _, name := range []string{"mine", "other"} {
 		k := manifest.Key{Kind: "Secret", Namespace: "n", Name: name}
@@ -54,7 +54,7 @@ func TestOps(t *testing.T) {
 	t.Parallel()
 	var key []byte
 	c := &cluster{}
-	s := relay.New(c, func() []byte { return key })
+	s := relay.New(c, func() []byte { return key }, func() []string { return nil })
 	mine := &linkv1.GetRequest{AppId: "a", Version: "v1", Kind: "Secret", Namespace: "n", Name: "mine"}
 	if _, err := s.Get(t.Context(), mine); fault.KindOf(err) != fault.Offline {
 		t.Errorf("SEC an object was given before there is a key to mask with: %v", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,16 +132,16 @@ func (a *API) kinds(ctx context.Context) (served map[schema.GroupVersionKind]Map
 			return nil, nil, err
 		}
 		for _, g := range answer.Items {
-			for _, v := range g.Versions {
+			for rank, v := range g.Versions {
 				gv := schema.GroupVersion{Group: g.Metadata.Name, Version: v.Version}
 				if v.Freshness == "Stale" {
 					stale[gv] = true
 				}
-				add(served, gv, v.Resources)
+				add(served, gv, rank, v.Resources)
 			}
 		}
-		for _, gv := range answer.singly() {
-			if err := a.one(ctx, gv, served); err != nil {
+		for rank, gv := range answer.singly() {
+			if err := a.one(ctx, gv, rank, served); err != nil {
 				if ctx.Err() != nil {
 					return nil, nil, err
 				}
@@ -167,7 +168,7 @@ func (g groups) singly() []schema.GroupVersion {
 	return out
 }
 
-func (a *API) one(ctx context.Context, gv schema.GroupVersion, served map[schema.GroupVersionKind]Mapping) error {
+func (a *API) one(ctx context.Context, gv schema.GroupVersion, rank int, served map[schema.GroupVersionKind]Mapping) error {
 	path := "/apis/" + gv.String()
 	if gv.Group == "" {
 		path = "/api/" + gv.Version
@@ -178,13 +179,13 @@ func (a *API) one(ctx context.Context, gv schema.GroupVersion, served map[schema
 	if err := a.get(ctx, path, &list); err != nil {
 		return err
 	}
-	add(served, gv, list.Resources)
+	add(served, gv, rank, list.Resources)
 	return nil
 }
 
 // add takes the resources that can be read; what stands below another one
 // (such as a status) is none of its own.
-func add(served map[schema.GroupVersionKind]Mapping, gv schema.GroupVersion, list []resource) {
+func add(served map[schema.GroupVersionKind]Mapping, gv schema.GroupVersion, rank int, list []resource) {
 	for _, r := range list {
 		name, kind, namespaced := r.Resource, r.ResponseKind.Kind, r.Scope == "Namespaced"
 		if name == "" {
@@ -193,15 +194,13 @@ func add(served map[schema.GroupVersionKind]Mapping, gv schema.GroupVersion, lis
 		if kind == "" || strings.Contains(name, "/") || !readable(r.Verbs) {
 			continue
 		}
-		served[gv.WithKind(kind)] = Mapping{Resource: gv.WithResource(name), Namespaced: namespaced}
+		served[gv.WithKind(kind)] = Mapping{
+			Resource: gv.WithResource(name), Namespaced: namespaced, Rank: rank,
+			Watchable: slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch"),
+		}
 	}
 }
 
 func readable(verbs []string) bool {
-	for _, v := range verbs {
-		if v == "get" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(verbs, "get")
 }

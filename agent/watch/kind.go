@@ -156,7 +156,9 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 			break
 		}
 	}
-	k.w.tree.listed(ctx, k.gvk, k.namespace, held)
+	if k.w.tree != nil {
+		k.w.tree.listed(ctx, k.gvk, k.namespace, held)
+	}
 	k.w.sink.Listed(ctx, k.gvk, k.namespace, version, back, held)
 	k.version = version
 	k.mend(ctx)
@@ -171,7 +173,9 @@ func (k *kind) mend(ctx context.Context) {
 }
 
 func (k *kind) seen(ctx context.Context, o *manifest.Object) {
-	k.w.tree.seen(ctx, o)
+	if k.w.tree != nil {
+		k.w.tree.seen(ctx, o)
+	}
 	k.w.sink.Seen(ctx, o)
 }
 
@@ -216,11 +220,14 @@ func (k *kind) event(ctx context.Context, e apiwatch.Event) error {
 		return fmt.Errorf("watch %s: event of type %T", k.gvk, e.Object)
 	}
 	k.version = o.GetResourceVersion()
+	o.SetGroupVersionKind(k.gvk) // of metadata alone the server does not say it
 	switch e.Type {
 	case apiwatch.Added, apiwatch.Modified:
 		k.seen(ctx, o)
 	case apiwatch.Deleted:
-		k.w.tree.gone(ctx, string(o.GetUID()))
+		if k.w.tree != nil {
+			k.w.tree.gone(ctx, string(o.GetUID()))
+		}
 		k.w.sink.Gone(ctx, o)
 	case apiwatch.Bookmark, apiwatch.Error:
 	}

@@ -17,6 +17,8 @@ import (
 type Mapping struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
+	Watchable  bool // it can be listed and watched
+	Rank       int  // of the version within its group; 0 is preferred
 }
 
 // refreshPause is the least time between two readings of what an API server
@@ -81,6 +83,23 @@ func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr sch
 		return gvr, namespaced, err
 	}
 	return m.Resource(ctx, gvk)
+}
+
+// Namespaced gives the kinds of objects in namespaces that can be watched,
+// each in the version that the server prefers.
+func (m *Mapper) Namespaced() []schema.GroupVersionKind {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	best := map[schema.GroupKind]schema.GroupVersionKind{}
+	for gvk, held := range m.byKind {
+		if !held.Namespaced || !held.Watchable {
+			continue
+		}
+		if other, ok := best[gvk.GroupKind()]; !ok || held.Rank < m.byKind[other].Rank {
+			best[gvk.GroupKind()] = gvk
+		}
+	}
+	return slices.Collect(maps.Values(best))
 }
 
 // Known finds a kind without asking the server.

@@ -29,6 +29,7 @@ type Tree struct {
 	listens Listener
 
 	mu       sync.Mutex
+	excluded func(group, kind string) bool  // kinds that are not shown; nil: none
 	nodes    map[string]*node               // by uid
 	children map[string]map[string]struct{} // uids by the uid of the owner
 	roots    map[string]string              // application by uid of a managed object
@@ -46,6 +47,28 @@ func NewTree(health func(*manifest.Object) (state, message string), listens List
 		health: health, listens: listens,
 		nodes: map[string]*node{}, children: map[string]map[string]struct{}{}, roots: map[string]string{},
 	}
+}
+
+// Exclude sets which kinds are not shown, and forgets what it has of them.
+func (t *Tree) Exclude(excluded func(group, kind string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.excluded = excluded
+	for _, n := range t.nodes {
+		if t.excludes(n.Group, n.Kind) {
+			t.drop(n)
+		}
+	}
+}
+
+// excludes is for callers that hold mu.
+func (t *Tree) excludes(group, kind string) bool { return t.excluded != nil && t.excluded(group, kind) }
+
+// childrenOf gives the kinds that objects of a kind own and that are shown.
+func (t *Tree) childrenOf(owner schema.GroupKind) []schema.GroupVersionKind {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(childrenOf(owner), func(k schema.GroupVersionKind) bool { return t.excludes(k.Group, k.Kind) })
 }
 
 // Root says that an object is managed by an application: what it owns belongs
@@ -144,6 +167,9 @@ func (t *Tree) seen(_ context.Context, o *manifest.Object) {
 	r.Parent = parent
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.excludes(r.Group, r.Kind) {
+		return // seen by a watch that is about to end, or as a managed object
+	}
 	n, known := t.nodes[uid]
 	if known && n.Parent == parent {
 		if n.Record.equal(r) {

@@ -216,6 +216,8 @@ func (s *sink) Broken(_ context.Context, _ schema.GroupVersionKind, _ string, er
 	s.say("broken %s", fault.KindOf(err))
 }
 
+func (s *sink) Left(_ context.Context, gvk schema.GroupVersionKind) { s.say("left %s", gvk.Kind) }
+
 // await waits until a line was said, and forgets what came before it.
 func (s *sink) await(t *testing.T, line string) {
 	t.Helper()
@@ -256,7 +258,7 @@ func cluster(t *testing.T) (s *server, heard *sink, feed chan string) {
 	return s, heard, feed
 }
 
-func start(t *testing.T, s *server, heard *sink) {
+func start(t *testing.T, s *server, heard *sink) *watch.Watcher {
 	t.Helper()
 	client, err := dynamic.NewForConfig(&rest.Config{Host: s.http.URL, QPS: -1})
 	if err != nil {
@@ -274,6 +276,7 @@ func start(t *testing.T, s *server, heard *sink) {
 			t.Error(err)
 		}
 	})
+	return w
 }
 
 func object(name, version string) string {
@@ -284,6 +287,26 @@ func event(kind, object string) string { return `{"type":"` + kind + `","object"
 
 func TestWatch(t *testing.T) {
 	t.Parallel()
+	t.Run("CMPR-02 a kind that is wanted no more is left, and listed anew when it is wanted again", func(t *testing.T) {
+		t.Parallel()
+		s, heard, _ := cluster(t)
+		s.on("/api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") != "" {
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+				return
+			}
+			fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[%s]}`, object("a", "1"))
+		})
+		w := start(t, s, heard)
+		for range 2 {
+			heard.await(t, "listed ConfigMap 10 2 back=false")
+			w.Want(nil)
+			heard.await(t, "left ConfigMap")
+			w.Want([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
+		}
+		heard.await(t, "listed ConfigMap 10 2 back=false")
+	})
 	t.Run("FT-K5 pages, events, bookmarks, an end, 410 and a step back in time", func(t *testing.T) {
 		t.Parallel()
 		s, heard, feed := cluster(t)

@@ -35,6 +35,9 @@ type Sink interface {
 	// Broken says that a kind is not being watched now, in a namespace or
 	// anywhere, and why; nil: it is again.
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
+	// Left says that a kind is watched no more; nothing more is told of it
+	// until it is listed anew.
+	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
 // A Watcher keeps one watch for each wanted kind.
@@ -48,12 +51,14 @@ type Watcher struct {
 	wake   chan struct{}
 	spaces []string // that are watched, one by one; [""]: the whole cluster at once
 
-	mu     sync.Mutex
-	wanted map[schema.GroupVersionKind]struct{}
+	mu      sync.Mutex
+	managed []schema.GroupVersionKind // as Want was told last
+	wanted  map[schema.GroupVersionKind]struct{}
 }
 
 // New makes a watcher that wants nothing yet. It watches the namespaces given
-// and nothing cluster-scoped, or without any the whole cluster.
+// and nothing cluster-scoped, or without any the whole cluster. Without a tree
+// nothing is known of what objects own.
 func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Watcher {
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -68,14 +73,26 @@ func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *s
 // Want replaces the kinds that are watched. Kinds that objects of these kinds
 // own are added.
 func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
+	w.mu.Lock()
+	w.managed = kinds
+	w.mu.Unlock()
+	w.Reconsider()
+}
+
+// Reconsider looks again at which kinds are watched, because the tree shows
+// others than before.
+func (w *Watcher) Reconsider() {
+	w.mu.Lock()
 	next := map[schema.GroupVersionKind]struct{}{}
-	for _, k := range kinds {
+	for _, k := range w.managed {
 		next[k] = struct{}{}
-		for _, child := range childrenOf(k.GroupKind()) {
+		if w.tree == nil {
+			continue
+		}
+		for _, child := range w.tree.childrenOf(k.GroupKind()) {
 			next[child] = struct{}{}
 		}
 	}
-	w.mu.Lock()
 	w.wanted = next
 	w.mu.Unlock()
 	select {
@@ -86,9 +103,7 @@ func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
 
 // Run watches what is wanted until ctx ends, then returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
-	var loops sync.WaitGroup
-	defer loops.Wait()
-	running := map[schema.GroupVersionKind]context.CancelFunc{}
+	running := map[schema.GroupVersionKind]func(){}
 	for {
 		w.mu.Lock()
 		wanted := w.wanted
@@ -97,18 +112,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if _, ok := wanted[gvk]; !ok {
 				stop()
 				delete(running, gvk)
+				w.sink.Left(ctx, gvk)
 			}
 		}
 		for gvk := range wanted {
 			if _, ok := running[gvk]; ok {
 				continue
 			}
-			own, stop := context.WithCancel(ctx)
-			running[gvk] = stop
-			for _, space := range w.spaces {
-				k := &kind{w: w, gvk: gvk, namespace: space}
-				loops.Go(func() { k.run(own) })
-			}
+			running[gvk] = w.begin(ctx, gvk)
 		}
 		select {
 		case <-w.wake:
@@ -118,5 +129,19 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 			return nil
 		}
+	}
+}
+
+// begin watches a kind, and gives what ends that and waits for its end.
+func (w *Watcher) begin(ctx context.Context, gvk schema.GroupVersionKind) func() {
+	var loops sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	for _, space := range w.spaces {
+		k := &kind{w: w, gvk: gvk, namespace: space}
+		loops.Go(func() { k.run(ctx) })
+	}
+	return func() {
+		stop()
+		loops.Wait()
 	}
 }

@@ -819,6 +819,19 @@ type InitiatedBy struct {
 	Username  *string `json:"username,omitempty"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   *time.Time   `json:"expiresAt,omitempty"`
@@ -890,6 +903,9 @@ type Node struct {
 	Name      string  `json:"name"`
 	Namespace *string `json:"namespace,omitempty"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned *bool `json:"orphaned,omitempty"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          *string         `json:"parent,omitempty"`
 	RequiresPruning *bool           `json:"requiresPruning,omitempty"`
@@ -914,12 +930,21 @@ type ObjectDiff struct {
 	Kind   string    `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      *AnyObject     `json:"live,omitempty"`
-	Name      string         `json:"name"`
-	Namespace *string        `json:"namespace,omitempty"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   *string        `json:"summary,omitempty"`
-	Version   string         `json:"version"`
+	Live      *AnyObject `json:"live,omitempty"`
+	Name      string     `json:"name"`
+	Namespace *string    `json:"namespace,omitempty"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive *AnyObject `json:"normalizedLive,omitempty"`
+
+	// Predicted A Kubernetes object.
+	Predicted *AnyObject `json:"predicted,omitempty"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem *string        `json:"problem,omitempty"`
+	Status  SyncStatusCode `json:"status"`
+	Summary *string        `json:"summary,omitempty"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1108,6 +1133,38 @@ type Rewind struct {
 
 // Roles defines model for Roles.
 type Roles = []string
+
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value *string `json:"value,omitempty"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings *[]string `json:"warnings,omitempty"`
+}
 
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
@@ -1323,6 +1380,9 @@ type ErrorAnswer = Error
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
 
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
+
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
@@ -1397,6 +1457,9 @@ type DiffApplicationParams struct {
 	Kind              *string `form:"kind,omitempty" json:"kind,omitempty"`
 	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
 	ResourceName      *string `form:"resourceName,omitempty" json:"resourceName,omitempty"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict *bool `form:"predict,omitempty" json:"predict,omitempty"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -1590,6 +1653,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1729,6 +1807,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -2621,6 +2702,25 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredential(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetupWithBody Makes the first account of a tenant with a one-time setup token
 	//
@@ -3868,6 +3968,55 @@ func (c *Client) DeleteRepositoryCredential(ctx context.Context, id PathID, reqE
 	return c.Client.Do(req)
 }
 
+// GetSettings Gives the settings of the tenant; values of secrets are left out
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *Client) GetSettings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSettingsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettingsWithBody Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettingsWithBody(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *Client) PatchSettings(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPatchSettingsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // SetupWithBody Makes the first account of a tenant with a one-time setup token
 //
 // Takes any type of body and a specified content type.
@@ -4953,6 +5102,18 @@ func NewDiffApplicationRequest(server string, namespace PathNamespace, name Path
 		if params.ResourceName != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", *params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Predict != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "predict", *params.Predict, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -6939,6 +7100,115 @@ func NewDeleteRepositoryCredentialRequest(server string, id PathID) (*http.Reque
 	return req, nil
 }
 
+// NewGetSettingsRequest constructs an http.Request for the GetSettings method
+func NewGetSettingsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPatchSettingsRequest calls the generic PatchSettings builder with application/json body
+func NewPatchSettingsRequest(server string, params *PatchSettingsParams, body PatchSettingsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPatchSettingsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPatchSettingsRequestWithBody constructs an http.Request for the PatchSettings method, with any body, and a specified content type
+func NewPatchSettingsRequestWithBody(server string, params *PatchSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/settings")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dryRun", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewSetupRequest calls the generic Setup builder with application/json body
 func NewSetupRequest(server string, body SetupJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -8269,6 +8539,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /api/v1/repository-credentials/{id} (the `DeleteRepositoryCredential` operationId).
 	DeleteRepositoryCredentialWithResponse(ctx context.Context, id PathID, reqEditors ...RequestEditorFn) (*DeleteRepositoryCredentialResponse, error)
+
+	// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+	GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error)
+
+	// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
+
+	// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+	PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error)
 
 	// SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
 	//
@@ -10974,6 +11265,116 @@ func (r DeleteRepositoryCredentialResponse) ContentType() string {
 	return ""
 }
 
+// GetSettingsResponse200Headers the declared response headers of an HTTP 200 response for GetSettings
+type GetSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type GetSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PatchSettingsResponse200Headers the declared response headers of an HTTP 200 response for PatchSettings
+type PatchSettingsResponse200Headers struct {
+	ETag *string
+}
+
+type PatchSettingsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettingsAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchSettingsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PatchSettingsResponse) GetJSON200() *SettingsAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PatchSettingsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PatchSettingsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PatchSettingsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PatchSettingsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PatchSettingsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // SetupResponse200Headers the declared response headers of an HTTP 200 response for Setup
 type SetupResponse200Headers struct {
 	SetCookie *string
@@ -12848,6 +13249,45 @@ func (c *ClientWithResponses) DeleteRepositoryCredentialWithResponse(ctx context
 		return nil, err
 	}
 	return ParseDeleteRepositoryCredentialResponse(rsp)
+}
+
+// GetSettingsWithResponse Gives the settings of the tenant; values of secrets are left out
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/settings (the `GetSettings` operationId).
+func (c *ClientWithResponses) GetSettingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSettingsResponse, error) {
+	rsp, err := c.GetSettings(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSettingsResponse(rsp)
+}
+
+// PatchSettingsWithBodyWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithBodyWithResponse(ctx context.Context, params *PatchSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettingsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
+}
+
+// PatchSettingsWithResponse Sets keys, and takes away those whose value is null; all that is not named stays
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/settings (the `PatchSettings` operationId).
+func (c *ClientWithResponses) PatchSettingsWithResponse(ctx context.Context, params *PatchSettingsParams, body PatchSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*PatchSettingsResponse, error) {
+	rsp, err := c.PatchSettings(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePatchSettingsResponse(rsp)
 }
 
 // SetupWithBodyWithResponse Makes the first account of a tenant with a one-time setup token
@@ -15022,6 +15462,98 @@ func ParseDeleteRepositoryCredentialResponse(rsp *http.Response) (*DeleteReposit
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetSettingsResponse parses an HTTP response from a GetSettingsWithResponse call
+func ParseGetSettingsResponse(rsp *http.Response) (*GetSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePatchSettingsResponse parses an HTTP response from a PatchSettingsWithResponse call
+func ParsePatchSettingsResponse(rsp *http.Response) (*PatchSettingsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PatchSettingsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettingsAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchSettingsResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -26,6 +26,7 @@ const (
 	Certificates = "certificates"
 	Accounts     = "accounts"
 	Audit        = "audit"
+	Settings     = "settings"
 	// Tenants is the one resource of the platform: no policy of a tenant can
 	// give rights on it, only the role platform-admin of an account.
 	Tenants = "tenants"

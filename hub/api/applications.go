@@ -221,7 +221,7 @@ func (s *Server) DiffApplication(ctx context.Context, r gen.DiffApplicationReque
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Relay.Diff(ctx, *v.On, v.ID, p.All, hub.ObjectRef{Group: p.Group, Kind: p.Kind, Namespace: p.ResourceNamespace, Name: p.ResourceName})
+	found, err := s.Relay.Diff(ctx, *v.On, v.ID, p.All, p.Predict, hub.ObjectRef{Group: p.Group, Kind: p.Kind, Namespace: p.ResourceNamespace, Name: p.ResourceName})
 	if err != nil {
 		return nil, err
 	}

@@ -186,7 +186,9 @@ func TestApplyBadInput(t *testing.T) {
 	})
 	t.Run("what is not served says so", func(t *testing.T) {
 		for text, want := range map[string]string{
-			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\n":                                                                      "not served yet",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {resource.exclusions: 'kinds: x'}\n":                             "key resource.exclusions",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {exec.enabled: true}\n":                                          "is no text",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: [x]\n":                                                           "no map",
 			"apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: x}\n":                                                       "not served",
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n":                                                                        "not served",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {a: b}\n":                                                             "no label",

@@ -19,7 +19,7 @@ func TestDeclaredRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resources := []string{access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.Accounts, access.Audit, access.Tenants}
+	resources := []string{access.Applications, access.Projects, access.Clusters, access.Repositories, access.Certificates, access.Accounts, access.Audit, access.Settings, access.Tenants}
 	words := map[string]string{"public": "none", "self": "all", "apply": "all", "stream": "all"}
 	table := rights()
 	for _, m := range methods(t) {

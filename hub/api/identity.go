@@ -87,6 +87,7 @@ func permissions(rights *access.Index) []gen.Permission {
 	ask(access.Accounts, false, crud...)
 	ask(access.Tenants, false, crud...)
 	ask(access.Audit, false, access.Get)
+	ask(access.Settings, false, access.Get, access.Update)
 	return out
 }
 

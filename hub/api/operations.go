@@ -185,5 +185,6 @@ func presentDifference(d relay.Difference) gen.ObjectDiff {
 	return gen.ObjectDiff{
 		Group: d.Group, Version: d.Version, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name, Status: gen.SyncStatusCode(d.Sync),
 		Summary: d.Summary, Fields: d.Fields, Desired: d.Desired, Live: d.Live, Applied: d.Applied,
+		NormalizedLive: d.Normal, Predicted: d.Predicted, Problem: d.Problem,
 	}
 }

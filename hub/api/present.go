@@ -278,7 +278,7 @@ func presentNode(r hub.Resource) gen.Node {
 	out := gen.Node{
 		Uid: r.UID, Parent: r.Parent, Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
 		Managed: r.Managed, Status: gen.SyncStatusCode(r.Sync), Health: gen.HealthStatusCode(r.Health), Message: r.Message,
-		RequiresPruning: r.RequiresPrune, Hook: r.Hook, SyncWave: r.Wave, Diff: r.DiffSummary, CreatedAt: at(r.CreatedAt), UpdatedAt: r.UpdatedAt.UTC(),
+		RequiresPruning: r.RequiresPrune, Hook: r.Hook, SyncWave: r.Wave, Diff: r.DiffSummary, Orphaned: r.Orphan, CreatedAt: at(r.CreatedAt), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	for _, i := range r.Info {
 		out.Info = append(out.Info, gen.Info(i))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -94,10 +95,14 @@ func (c *Catalog) applyOne(ctx context.Context, by hub.Caller, o *manifest.Objec
 		}
 		_, outcome, more, err := c.PutProject(ctx, by, hub.Project{Meta: meta, Spec: spec}, put)
 		return outcome, append(warnings, more...), err
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret" && settings.IsSecret(o.GetName()):
+		return c.applySettingsMap(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "Secret":
 		return c.applySecret(ctx, by, o, dryRun)
 	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && o.GetName() == knownHostsMap:
 		return c.applyKnownHosts(ctx, by, o, dryRun)
+	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap" && settings.IsMap(o.GetName()):
+		return c.applySettingsMap(ctx, by, o, dryRun)
 	}
 	return "", nil, notServed(o)
 }
@@ -109,11 +114,6 @@ func notServed(o *manifest.Object) error {
 	switch {
 	case o.GetAPIVersion() == ArgoVersion && o.GetKind() == "ApplicationSet":
 		fix = "write the Applications that it would make"
-	case o.GetAPIVersion() == "v1" && o.GetKind() == "ConfigMap":
-		if strings.HasPrefix(o.GetName(), "argocd-") {
-			return fault.With(fault.New(fault.Invalid, "settings in ConfigMaps are not served yet"), object, fix)
-		}
-		fallthrough
 	case !strings.HasPrefix(o.GetAPIVersion(), "argoproj.io/"):
 		fix = "objects for a cluster belong into a repository that an Application names"
 	}

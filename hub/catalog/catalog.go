@@ -97,6 +97,8 @@ type writer struct {
 	wakes   []hub.ClusterID
 	revoked bool     // agents are no longer good, or good again
 	due     []string // kinds of work
+
+	catalog *Catalog
 }
 
 // errDryRun takes back a transaction that was only tried.
@@ -127,7 +129,7 @@ func (c *Catalog) writeAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
 		if by, rights, err = who(ctx, tx); err != nil {
 			return err
 		}
-		w = &writer{reader: reader{Tx: tx, by: by, rights: rights}, now: c.Now()}
+		w = &writer{reader: reader{Tx: tx, by: by, rights: rights}, now: c.Now(), catalog: c}
 		if err := do(ctx, w); err != nil {
 			return err
 		}

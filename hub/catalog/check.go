@@ -183,16 +183,32 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
 		}
 	}
+	if err := checkOrphans(spec.OrphanedResources); err != nil {
+		return spec, nil, err
+	}
 	if err := checkWindows(spec); err != nil {
 		return spec, nil, err
 	}
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
-	warnings := unknown(p.Spec, spec)
-	warnings = append(warnings, windowWarnings(spec)...)
-	if len(spec.OrphanedResources) > 0 && string(spec.OrphanedResources) != "null" {
-		warnings = append(warnings, "spec.orphanedResources is kept but has no effect: this release does not look for orphaned resources")
+	return spec, append(unknown(p.Spec, spec), windowWarnings(spec)...), nil
+}
+
+// checkOrphans validates what a project's monitor of orphaned objects leaves out.
+func checkOrphans(m *hub.OrphanedMonitor) error {
+	if m == nil {
+		return nil
 	}
-	return spec, warnings, nil
+	for i, r := range m.Ignore {
+		if r == (hub.OrphanedRule{}) {
+			return fault.With(fault.New(fault.Invalid, "spec.orphanedResources.ignore[%d] names nothing", i), "", "set kind, and group for kinds that have one")
+		}
+		for _, glob := range [...]string{r.Group, r.Kind, r.Name} {
+			if _, err := path.Match(glob, ""); err != nil {
+				return fault.New(fault.Invalid, "spec.orphanedResources.ignore[%d]: %q is no pattern", i, short(glob))
+			}
+		}
+	}
+	return nil
 }

@@ -142,11 +142,18 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 		if err := w.need(access.Clusters, access.Create, cl.Name); err != nil {
 			return cl, "", err
 		}
+		before, err := w.Tx.Clusters(ctx)
+		if err != nil {
+			return cl, "", err
+		}
 		made, err := w.CreateCluster(ctx, cl)
 		if err != nil {
 			return cl, "", err
 		}
 		w.note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
+		if err := w.redeliver(ctx, before); err != nil {
+			return cl, "", err
+		}
 		return made, Created, w.resettle(ctx)
 	}
 	if err != nil {
@@ -178,6 +185,10 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	if old.Server == cl.Server && sameMap(old.Labels, cl.Labels) && sameMap(old.Annotations, cl.Annotations) {
 		return old, Unchanged, nil
 	}
+	before, err := w.Tx.Clusters(ctx)
+	if err != nil {
+		return cl, "", err
+	}
 	now := old
 	now.Server, now.Labels, now.Annotations = cl.Server, cl.Labels, cl.Annotations
 	stored, err := w.UpdateCluster(ctx, now, expect)
@@ -185,10 +196,13 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 		return cl, "", err
 	}
 	w.note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
-	if old.Server != stored.Server {
-		err = w.resettle(ctx)
+	if old.Server == stored.Server {
+		return stored, Configured, nil
 	}
-	return stored, Configured, err
+	if err := w.redeliver(ctx, before); err != nil {
+		return cl, "", err
+	}
+	return stored, Configured, w.resettle(ctx)
 }
 
 // clusterText is what a person wrote of a cluster.
@@ -247,9 +261,16 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		w.wakes = append(w.wakes, cl.ID)
 		w.due = append(w.due, hub.WorkRefresh)
 		w.revoked = true
+		before, err := w.Tx.Clusters(ctx)
+		if err != nil {
+			return err
+		}
 		// Applications that lost it wait for a person, even if one cluster is
 		// left that their destination could stand for now.
-		return w.Tx.DeleteCluster(ctx, cl.ID)
+		if err := w.Tx.DeleteCluster(ctx, cl.ID); err != nil {
+			return err
+		}
+		return w.redeliver(ctx, before)
 	})
 }
 

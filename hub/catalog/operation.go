@@ -189,12 +189,19 @@ func (c *Catalog) Refresh(ctx context.Context, by hub.Caller, namespace, name st
 	return v, err
 }
 
-// refresh makes the application and its repositories due.
+// refreshAnyway is when an application is refreshed whose repositories have
+// not answered by then.
+const refreshAnyway = 10 * time.Second
+
+// refresh has the repositories of the application looked at, and the
+// application once that is over: a refresh that is done has seen what was
+// pushed before it was asked for.
 func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) error {
 	spec, err := hub.DecodeSpec(a.Spec)
 	if err != nil {
 		return err
 	}
+	due := w.now
 	for _, url := range spec.RepoURLs() {
 		repo, err := w.RepositoryByURL(ctx, url)
 		if fault.KindOf(err) == fault.Missing {
@@ -203,12 +210,13 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 		if err != nil {
 			return err
 		}
-		if err := w.Fetch(ctx, repo.ID); err != nil {
+		if err := w.FetchFor(ctx, repo.ID); err != nil {
 			return err
 		}
+		due = w.now.Add(refreshAnyway)
 	}
 	w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
-	return w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), w.now, hard)
+	return w.Enqueue(ctx, hub.WorkRefresh, string(a.ID), due, hard)
 }
 
 // Operations lists the operations of an application, newest first.

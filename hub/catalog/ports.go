@@ -39,6 +39,7 @@ type Tx interface {
 	repositories
 	clusters
 	applications
+	settingsTx
 	records
 }
 
@@ -75,6 +76,7 @@ type repositories interface {
 	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)
 	DeleteRepository(ctx context.Context, id hub.RepositoryID) error
 	Fetch(ctx context.Context, id hub.RepositoryID) error
+	FetchFor(ctx context.Context, id hub.RepositoryID) error // and refresh its applications whatever comes of it
 	RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error)
 	PutRepositoryTemplate(ctx context.Context, t hub.RepositoryTemplate, c *hub.Credential) (hub.RepositoryTemplate, error)
 	DeleteRepositoryTemplate(ctx context.Context, id hub.RepositoryID) error
@@ -134,6 +136,15 @@ type applications interface {
 	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
 }
 
+type settingsTx interface {
+	// Settings gives no value of a secret.
+	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
+	// LockSettings comes before any lock on a desired log.
+	LockSettings(ctx context.Context) error
+	ChangeSettings(ctx context.Context, put, drop []hub.Setting) error
+	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
+}
+
 type records interface {
 	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
 	AppendAudit(ctx context.Context, r hub.AuditRecord) error
@@ -152,6 +163,8 @@ type Deployer interface {
 	Sync(ctx context.Context, tx Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
 	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest) (hub.Operation, error)
 	Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
+	// Settings gives settings to the agents of clusters.
+	Settings(ctx context.Context, tx Tx, bodies map[hub.ClusterID][]byte) error
 	Delete(ctx context.Context, tx Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error)
 	// Local is Sync for manifests that came with the request.
 	Local(ctx context.Context, tx Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)

@@ -309,6 +309,14 @@ func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationI
 	return dispatch.Abandon(ctx, t, app)
 }
 
+func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Settings(ctx, t, bodies)
+}
+
 func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
 	t, ok := tx.(*store.Tenant)
 	if !ok {
@@ -384,9 +392,11 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		if err != nil {
 			return err
 		}
-		_, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence)
+		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence, item.Forced); err != nil {
+			return err
+		}
 		w.queue.continued(ctx, t)
-		return err
+		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
 	})
 	failpoint.Here(failpoint.HubSourceFetched)
 	if err != nil && fault.KindOf(err) != fault.Missing {
@@ -394,7 +404,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		return err
 	}
 	w.queue.hint(hub.WorkRefresh)
-	return w.queue.Later(ctx, []hub.WorkItem{item}, next)
+	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {

@@ -36,7 +36,7 @@ func (s state) body() ([]byte, error) {
 		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones),
+		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
 	}
 	if at := s.app.ApprovedAt(); !at.IsZero() {
 		m.ApprovedUnixNano = at.UnixNano()
@@ -186,6 +186,19 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot
 		m.Options.NamespaceLabels, m.Options.NamespaceAnnotations = meta.Labels, meta.Annotations
 	}
 	return marshal(m)
+}
+
+// orphansOf is what a project asks for; nil if it does not look for orphaned
+// objects.
+func orphansOf(p hub.ProjectSpec) *linkv1.Orphans {
+	if p.OrphanedResources == nil {
+		return nil
+	}
+	out := &linkv1.Orphans{Warn: p.OrphanedResources.Warns()}
+	for _, r := range p.OrphanedResources.Ignore {
+		out.Ignore = append(out.Ignore, &linkv1.OrphanRule{Group: r.Group, Kind: r.Kind, Name: r.Name})
+	}
+	return out
 }
 
 func projectSpec(p hub.Project) (hub.ProjectSpec, error) {

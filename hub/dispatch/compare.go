@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 
+	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/buckets"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -33,7 +34,7 @@ func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := sumsOf(leaves)
+	mine := sumsOf(f.known(leaves))
 	theirs, err := f.ask(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -103,5 +104,22 @@ func (f *follower) again(ctx context.Context) error {
 			down.ForgetBuckets = append(down.ForgetBuckets, uint32(b))
 		}
 	}
+	if f.settings && (f.only == nil || f.only[buckets.Of(string(hub.SettingsRow))]) {
+		if err := f.ahead(ctx, down); err != nil {
+			return err
+		}
+	}
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Batch{Batch: down}})
+}
+
+// ahead lets a replay bring the settings first: until their row comes, states
+// would be enforced as if the tenant had set nothing.
+func (f *follower) ahead(ctx context.Context, down *linkv1.Batch) error {
+	return f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
+		row, found, err := tx.SettingsRow(ctx, f.cluster)
+		if found {
+			down.Settings = rowOf(row)
+		}
+		return err
+	})
 }

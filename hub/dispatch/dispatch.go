@@ -108,6 +108,7 @@ type desiredLog interface {
 	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
 	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
 	RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error)
+	SettingsRow(ctx context.Context, cluster hub.ClusterID) (row hub.LogRow, found bool, err error)
 	HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error)
 	Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error)
 	Heads(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)

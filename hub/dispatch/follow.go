@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"maps"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -51,7 +52,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sent: map[hub.Digest]bool{}, compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	go f.receive()
@@ -68,6 +69,7 @@ type follower struct {
 	sums     chan *linkv1.Sums
 	key      []byte          // of proofs
 	compares bool            // the agent can say which states it holds
+	settings bool            // the agent keeps settings
 	seq      int64           // last row sent
 	seen     int64           // last row read; what lies between is held by the agent already
 	barrier  *linkv1.Barrier // last one sent
@@ -184,7 +186,7 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 			// The next stream is judged by the place of the agent.
 			return fault.New(fault.Conflict, "the hub's log no longer holds row %d, which was its last: the database went back to an earlier state", f.head.Seq)
 		}
-		rows, leaves := p.Rows, p.leaves
+		rows := p.Rows
 		f.head = p.Head
 		if err := f.hold(); err != nil {
 			return err
@@ -195,14 +197,14 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		if p.more {
 			continue
 		}
-		if leaves == nil {
+		if p.leaves == nil {
 			return nil
 		}
 		if err := f.close(); err != nil {
 			return err
 		}
 		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(leaves)}
+		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.known(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
 }
@@ -259,9 +261,7 @@ func (f *follower) send(rows []hub.LogRow) error {
 				return err
 			}
 		}
-		batch.Rows = append(batch.Rows, &linkv1.Row{
-			Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain,
-		})
+		batch.Rows = append(batch.Rows, rowOf(row))
 		batch.Blobs = append(batch.Blobs, blobs...)
 		size += len(row.Body) + extra + 64
 		f.seq = row.Seq
@@ -272,9 +272,25 @@ func (f *follower) send(rows []hub.LogRow) error {
 	return flush()
 }
 
+func rowOf(row hub.LogRow) *linkv1.Row {
+	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
+}
+
+// known are those of the states in the log that the agent should hold. One
+// that is too old to know of settings is not asked for them. Other streams may
+// read the same leaves, so they stay as they are.
+func (f *follower) known(leaves map[string][32]byte) map[string][32]byte {
+	if _, there := leaves[string(hub.SettingsRow)]; !there || f.settings {
+		return leaves
+	}
+	leaves = maps.Clone(leaves)
+	delete(leaves, string(hub.SettingsRow))
+	return leaves
+}
+
 // equal says whether the agent was found to hold the state of a row already.
 func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && row.Kind == hub.RowState && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored lately

@@ -55,6 +55,8 @@ type agent struct {
 	blobs  map[string][]byte
 	kinds  []linkv1.RowKind
 	resets int
+	knows  bool        // it keeps settings
+	ahead  *linkv1.Row // settings that came ahead of their turn
 	stop   context.CancelFunc
 }
 
@@ -118,7 +120,10 @@ func (a *agent) batch(b *linkv1.Batch) {
 	a.t.Helper()
 	if b.Reset_ {
 		a.resets++
-		a.apps, a.cursor = map[string][32]byte{}, &linkv1.Cursor{}
+		a.apps, a.cursor = map[string][32]byte{}, &linkv1.Cursor{Settings: a.knows}
+	}
+	if b.Settings != nil {
+		a.ahead = b.Settings
 	}
 	a.cursor.Incarnation = b.Incarnation
 	for _, blob := range b.Blobs {
@@ -133,6 +138,10 @@ func (a *agent) batch(b *linkv1.Batch) {
 			a.t.Fatalf("row %d does not follow from the one before", r.Seq)
 		}
 		switch r.Kind {
+		case linkv1.RowKind_ROW_KIND_SETTINGS:
+			if a.knows {
+				a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
+			}
 		case linkv1.RowKind_ROW_KIND_STATE:
 			a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
 		case linkv1.RowKind_ROW_KIND_FORGET:

@@ -129,7 +129,7 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 		o.Applications = append(o.Applications, hub.ApplicationObservation{
 			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
 			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
-			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
+			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Notes: notes(a.Notes), Excluded: a.Excluded, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
 		})
 	}
 	for _, r := range up.Resources {
@@ -164,11 +164,26 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 	return o, nil
 }
 
+// notes keeps what has a type that agents may report; others would take the
+// place of what the hub itself says.
+func notes(in []*linkv1.Note) []hub.Note {
+	var out []hub.Note
+	for _, n := range in {
+		switch n.GetType() {
+		case hub.SharedWarning, hub.OrphanedWarning:
+		default:
+			n = &linkv1.Note{Type: hub.AgentWarning, Message: n.GetMessage()}
+		}
+		out = append(out, hub.Note{Type: n.GetType(), Message: n.GetMessage()})
+	}
+	return out
+}
+
 func resource(cluster hub.ClusterID, r *linkv1.Resource) hub.Resource {
 	out := hub.Resource{
 		Cluster: cluster, Application: hub.ApplicationID(r.AppId), UID: r.Uid, Parent: r.Parent,
 		Group: r.Group, Version: r.Version, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
-		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Stamp: r.Stamp,
+		Managed: r.Managed, Message: r.Message, RequiresPrune: r.RequiresPrune, Hook: r.Hook, Wave: r.Wave, DiffSummary: r.Diff, Orphan: r.Orphan, Stamp: r.Stamp,
 	}
 	if r.Sync != "" {
 		out.Sync = syncOf(r.Sync)

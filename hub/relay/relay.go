@@ -49,6 +49,9 @@ type Difference struct {
 	Desired   json.RawMessage
 	Live      json.RawMessage
 	Applied   json.RawMessage
+	Normal    json.RawMessage // of Live what the other two speak of
+	Predicted json.RawMessage // what an apply would leave
+	Problem   string          // why it would be refused
 }
 
 // Get gives one live object of an application.
@@ -68,15 +71,15 @@ func (r *Relay) Get(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 }
 
 // Diff gives what differs in an application, or with all everything. A kind
-// asks for one object alone.
-func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all bool, o hub.ObjectRef) ([]Difference, error) {
+// asks for one object alone; predict asks the API server, too.
+func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all, predict bool, o hub.ObjectRef) ([]Difference, error) {
 	client, ctx, cancel, err := r.client(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
 	reply, err := client.Diff(ctx, &linkv1.DiffRequest{
-		AppId: string(app), All: all, Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		AppId: string(app), All: all, Predict: predict, Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 	}, grpc.MaxCallRecvMsgSize(maxReply))
 	if err != nil {
 		return nil, broken(ctx, err, cluster)
@@ -87,6 +90,7 @@ func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.Applicati
 			Group: d.GetGroup(), Version: d.GetVersion(), Kind: d.GetKind(), Namespace: d.GetNamespace(), Name: d.GetName(),
 			Sync: hub.SyncStatus(d.GetSync()), Summary: d.GetSummary(), Fields: d.GetFields(),
 			Desired: text(d.GetDesired()), Live: text(d.GetLive()), Applied: text(d.GetApplied()),
+			Normal: text(d.GetNormalized()), Predicted: text(d.GetPredicted()), Problem: d.GetProblem(),
 		}
 	}
 	return out, nil

@@ -71,7 +71,7 @@ func TestRelay(t *testing.T) {
 		if err != nil || string(live) != `{"kind":"Pod"}` {
 			t.Errorf("Get() = %s, %v", live, err)
 		}
-		diffs, err := r.Diff(t.Context(), here, "app", false, hub.ObjectRef{})
+		diffs, err := r.Diff(t.Context(), here, "app", false, false, hub.ObjectRef{})
 		if err != nil || len(diffs) != 1 || diffs[0].Name != "app" || diffs[0].Sync != hub.OutOfSync || diffs[0].Desired != nil {
 			t.Errorf("Diff() = %+v, %v", diffs, err)
 		}

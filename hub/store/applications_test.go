@@ -58,7 +58,7 @@ func TestApplications(t *testing.T) {
 				{[]hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, "", true, 1},
 				{[]hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, "", false, 0},
 			} {
-				if changed := must[bool](t)(tx.Fetched(ctx, r.ID, c.refs, now(), c.failure)); changed != c.changed {
+				if changed := must[bool](t)(tx.Fetched(ctx, r.ID, c.refs, now(), c.failure, false)); changed != c.changed {
 					t.Errorf("refs %v: changed %v, want %v", c.refs, changed, c.changed)
 				}
 			}
@@ -67,9 +67,19 @@ func TestApplications(t *testing.T) {
 		if n := refreshes(); n != 1 {
 			t.Errorf("%d refreshes after a ref moved, want 1", n)
 		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			same := []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}
+			if must[bool](t)(tx.Fetched(ctx, hub.RepositoryID(fetches[0].Key), same, now(), "", true)) {
+				t.Error("equal refs are a change because somebody waits")
+			}
+			return nil
+		})
+		if n := refreshes(); n != 1 {
+			t.Errorf("%d refreshes after a look that somebody waited for, want 1", n)
+		}
 		fetched := func(failure string, refs ...hub.Ref) (changed bool) {
 			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-				changed = must[bool](t)(tx.Fetched(ctx, hub.RepositoryID(fetches[0].Key), refs, now(), failure))
+				changed = must[bool](t)(tx.Fetched(ctx, hub.RepositoryID(fetches[0].Key), refs, now(), failure, false))
 				return nil
 			})
 			return changed

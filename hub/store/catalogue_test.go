@@ -141,7 +141,7 @@ func TestVersionsAndNames(t *testing.T) {
 				},
 				"fetch": func(ctx context.Context, tx *store.Tenant) error { return tx.Fetch(ctx, hub.RepositoryID(id)) },
 				"fetched": func(ctx context.Context, tx *store.Tenant) error {
-					_, err := tx.Fetched(ctx, hub.RepositoryID(id), nil, now(), "")
+					_, err := tx.Fetched(ctx, hub.RepositoryID(id), nil, now(), "", false)
 					return err
 				},
 				"operation": func(ctx context.Context, tx *store.Tenant) error {

@@ -57,7 +57,7 @@ const (
 	// the newest.
 	collectRows = `
 		UPDATE log_row r SET body = ''
-		WHERE  r.tenant_id = $1 AND r.kind = 1 AND r.created_at < $2 AND r.body <> ''
+		WHERE  r.tenant_id = $1 AND r.kind IN (1, 5) AND r.created_at < $2 AND r.body <> ''
 		  AND  NOT EXISTS (
 		         SELECT FROM desired_head h
 		         WHERE  h.tenant_id = $1 AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id AND h.seq = r.seq)`

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,8 +39,9 @@ const (
 		DELETE FROM desired_head h USING unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
 		WHERE  h.tenant_id = $1 AND h.cluster_id = u.cluster AND h.application_id = u.app`
 
-	// Only what still matters: the newest state of each application, the
-	// operations that are not over with what ends them, and what to forget.
+	// Only what still matters: the newest state of each application and the
+	// newest settings, the operations that are not over with what ends them,
+	// and what to forget.
 	selectRows = `
 		SELECT r.seq, r.kind, r.application_id, coalesce(r.operation_id::text, ''), r.body, r.chain
 		FROM   log_row r
@@ -48,6 +50,7 @@ const (
 		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.seq > $3
 		  AND  CASE r.kind
 		         WHEN 1 THEN h.seq = r.seq
+		         WHEN 5 THEN h.seq = r.seq
 		         WHEN 4 THEN h.seq IS NULL
 		         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
 		ORDER  BY r.seq
@@ -57,6 +60,11 @@ const (
 		UNION ALL
 		SELECT chain FROM log_checkpoint WHERE tenant_id = $1 AND cluster_id = $2 AND seq = $3
 		LIMIT  1`
+	selectSettingsRow = `
+		SELECT r.seq, r.kind, r.application_id, '', r.body, r.chain
+		FROM   desired_head h
+		JOIN   log_row r ON r.tenant_id = h.tenant_id AND r.cluster_id = h.cluster_id AND r.seq = h.seq
+		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
 	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
 
@@ -174,7 +182,7 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 		}
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
-		case hub.RowState:
+		case hub.RowState, hub.RowSettings:
 			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
 		case hub.RowForget:
 			newest[r.Application] = nil
@@ -213,6 +221,19 @@ func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64
 		return r, err
 	}, selectRows, t.id, cluster, seq, limit)
 	return rows, head, err
+}
+
+// SettingsRow gives the newest row with settings of a cluster's log, if there
+// is one.
+func (t *Tenant) SettingsRow(ctx context.Context, cluster hub.ClusterID) (r hub.LogRow, found bool, err error) {
+	err = t.tx.QueryRow(ctx, selectSettingsRow, t.id, cluster, hub.SettingsRow).Scan(&r.Seq, &r.Kind, &r.Application, &r.Operation, &r.Body, &r.Chain)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return hub.LogRow{}, false, nil
+	}
+	if err != nil {
+		return hub.LogRow{}, false, fmt.Errorf("read the settings in the log of cluster %q: %w", cluster, err)
+	}
+	return r, true, nil
 }
 
 func (t *Tenant) head(ctx context.Context, cluster hub.ClusterID) (h hub.LogHead, err error) {

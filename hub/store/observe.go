@@ -463,8 +463,15 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 		for _, w := range a.Warnings {
 			now = append(now, said{a.Application, hub.AgentWarning, w})
 		}
+		for _, n := range a.Notes {
+			now = append(now, said{a.Application, n.Type, n.Message})
+		}
+		for _, w := range a.Excluded {
+			now = append(now, said{a.Application, hub.ExcludedWarning, w})
+		}
 	}
-	return t.replaceConditions(ctx, byAgent, []string{hub.ComparisonError, hub.AgentWarning}, all, now)
+	types := []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning, hub.ExcludedWarning}
+	return t.replaceConditions(ctx, byAgent, types, all, now)
 }
 
 // Resources gives the tree of an application as its agents last saw it.
@@ -476,6 +483,7 @@ func (t *Tenant) Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Re
 		var info []byte
 		err = row.Scan(&r.Cluster, &r.Application, &r.UID, &r.Parent, &r.Group, &r.Version, &r.Kind, &r.Namespace, &r.Name, &r.Managed,
 			&r.Sync, &r.Health, &r.Message, &r.RequiresPrune, &r.Hook, &r.Wave, &r.DiffSummary, &info, &r.CreatedAt, &r.UpdatedAt)
+		r.Orphan = !r.Managed && r.Parent == "" && !r.Hook // what is neither managed nor owned by anything
 		if err == nil && info != nil {
 			err = json.Unmarshal(info, &r.Info)
 		}

@@ -28,6 +28,7 @@ const (
 			WHERE  r.tenant_id = $1 AND r.cluster_id = p.cluster AND r.seq > p.after
 			  AND  CASE r.kind
 			         WHEN 1 THEN h.seq = r.seq
+			         WHEN 5 THEN h.seq = r.seq
 			         WHEN 4 THEN h.seq IS NULL
 			         ELSE o.phase IN ('Pending', 'Running', 'Terminating') END
 			ORDER  BY r.seq

@@ -31,8 +31,8 @@ const (
 // Fetched stores what a look at a repository gave: its refs, or the sentence
 // of what went wrong, which leaves the refs as they were. When a ref changed,
 // and when an error came or went, every application that uses the repository
-// is refreshed. It says whether a ref changed.
-func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time, sentence string) (bool, error) {
+// is refreshed; with asked, whatever came of it. It says whether a ref changed.
+func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Ref, at time.Time, sentence string, asked bool) (bool, error) {
 	if !hub.ValidID(string(id)) {
 		return false, noRepository()
 	}
@@ -44,7 +44,7 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 		if _, err := exec(ctx, t.tx, "store fetch error", failFetch, t.id, id, sentence, micro(at)); err != nil {
 			return false, err
 		}
-		if before == sentence {
+		if before == sentence && !asked {
 			return false, nil
 		}
 		return false, t.repositoryMoved(ctx, id, at)
@@ -56,7 +56,7 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if _, err := exec(ctx, t.tx, "store fetch", finishFetch, t.id, id, micro(at)); err != nil {
 		return false, err
 	}
-	if !changed && before == "" {
+	if !changed && before == "" && !asked {
 		return false, nil
 	}
 	return changed, t.repositoryMoved(ctx, id, at)

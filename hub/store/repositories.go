@@ -238,6 +238,16 @@ func (t *Tenant) Fetch(ctx context.Context, id hub.RepositoryID) error {
 	return nil
 }
 
+// FetchFor is Fetch for somebody who waits: when the look is over, the
+// applications that use the repository are refreshed whatever it found.
+func (t *Tenant) FetchFor(ctx context.Context, id hub.RepositoryID) error {
+	if err := t.Fetch(ctx, id); err != nil {
+		return err
+	}
+	t.enqueue(hub.WorkFetch, string(id), time.Now(), true)
+	return nil
+}
+
 func (t *Tenant) fetch(id hub.RepositoryID) { t.enqueue(hub.WorkFetch, string(id), time.Now(), false) }
 
 // noteRepositories makes URLs known that applications name, has new ones

@@ -119,7 +119,12 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	w.template = must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://git.test/" + w.mark, Name: w.mark},
 		&hub.Credential{Username: w.mark, Password: "template secret of " + w.mark}))
 	check(t, tx.PutHostKeys(ctx, []hub.HostKey{{Host: "git.test", Type: "ssh-rsa", Key: w.mark}}))
-	must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/" + w.mark, Commit: "c0ffee"}}, now(), ""))
+	check(t, tx.LockSettings(ctx))
+	check(t, tx.ChangeSettings(ctx, []hub.Setting{
+		{Map: hub.SettingsMap, Key: "url", Value: w.mark, UpdatedAt: now(), UpdatedBy: w.mark},
+		{Map: hub.SecretMap, Key: "token", Value: "setting secret of " + w.mark, Secret: true, UpdatedAt: now(), UpdatedBy: w.mark},
+	}, nil))
+	must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/" + w.mark, Commit: "c0ffee"}}, now(), "", false))
 	w.cluster = must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: w.mark}, Server: "https://" + w.mark}))
 	w.enrolment = must[hub.Enrolment](t)(tx.CreateEnrolment(ctx,
 		hub.Enrolment{Cluster: w.cluster.ID, Prefix: w.mark, CreatedBy: w.mark, ExpiresAt: now().Add(time.Hour)}, sha256.Sum256([]byte(w.tenant+"join"))))

@@ -97,10 +97,11 @@ func TestPace(t *testing.T) {
 		id, op := c[i].operation(nil)
 		all, ids = append(all, state, op), append(ids, id)
 	}
+	asked := w.asked(t, "configmaps")
 	begin = time.Now()
 	w.append(all...)
 	for _, id := range ids {
 		w.ended(id, "Succeeded")
 	}
-	t.Logf("200 applications with 5 objects each: %s", time.Since(begin))
+	t.Logf("200 applications with 5 objects each: %s, requests %v", time.Since(begin), asked())
 }

@@ -338,6 +338,9 @@ func (h *fakeHub) fold(up *linkv1.ReportUp) {
 	}
 	for _, g := range up.GetGone() {
 		maps.DeleteFunc(h.resources, func(_ string, r *linkv1.Resource) bool {
+			if r.GetAppId() != g.GetAppId() {
+				return false
+			}
 			if g.GetUid() != "" {
 				return r.GetUid() == g.GetUid()
 			}

@@ -52,11 +52,14 @@ func exists(*unstructured.Unstructured) error { return nil }
 func TestHooks(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()
-	t.Run("HOOK-01 HOOK-06 ENG-01 hooks run in their phases, once, and go by their policies", func(t *testing.T) {
+	t.Run("HOOK-01 HOOK-06 HOOK-09 ENG-01 hooks run in their phases, once, held until their result is known, and go by their policies", func(t *testing.T) {
 		id := a.begin(hookJob("before", "PreSync", "HookSucceeded")+configMap("web", "red")+hookJob("after", "PostSync", "BeforeHookCreation"), nil)
 		before := w.live(jobs, "before", exists)
 		if got := before.GetAnnotations()["capstan.dev/hook-instance"]; got != id+"/PreSync" {
 			t.Errorf("instance is %q", got)
+		}
+		if f := before.GetFinalizers(); !contains(f, "capstan.dev/hook-finalizer") {
+			t.Errorf("a hook that runs may vanish before its result is seen: %v", f)
 		}
 		if _, err := w.at(configMaps).Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
 			t.Error("an object was applied before the PreSync hook was done")
@@ -263,6 +266,8 @@ spec:
 		if err := data("color", "red")(w.get(configMaps, "mine")); err != nil {
 			t.Error(err)
 		}
-		e.await("OutOfSync with a warning", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" && len(r.GetWarnings()) == 1 })
+		e.await("OutOfSync with a warning", func(r *linkv1.AppReport) bool {
+			return r.GetSync() == "OutOfSync" && len(r.GetNotes()) == 1 && r.GetNotes()[0].GetType() == "SharedResourceWarning"
+		})
 	})
 }

@@ -148,7 +148,8 @@ type application struct {
 	accepted   *linkv1.SnapshotRef
 	ops        int
 	fence      uint64 // of the next operation, if not the generation
-	approved   int64  // when deletions were approved last
+	orphans    *linkv1.Orphans
+	approved   int64 // when deletions were approved last
 }
 
 func (w *world) application() *application {
@@ -202,6 +203,7 @@ func (a *application) stateRow() *linkv1.Row {
 	return row(linkv1.RowKind_ROW_KIND_STATE, a.id, &linkv1.AppState{
 		Name: a.name, AppNamespace: "argocd", Namespace: a.w.namespace, Project: "default", Generation: a.generation,
 		Target: a.target, Accepted: a.accepted, Policy: a.policy, Tombstones: a.stones,
+		Orphans:          a.orphans,
 		ApprovedUnixNano: a.approved,
 	})
 }

@@ -30,6 +30,7 @@ func main() {
 	most := flag.Int("most", 5000, "simulated agents of MANY")
 	events := flag.Duration("events", 30*time.Second, "how long the agents of B10 report")
 	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
+	parts := flag.Int("parts", 5000, "objects of the application of B21")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -41,7 +42,7 @@ func main() {
 		}
 		return
 	}
-	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, rest: *rest, only: map[string]bool{}}
+	b := &bench{apps: *apps, rounds: *rounds, idle: *idle, agents: *agents, most: *most, events: *events, objects: *objects, parts: *parts, rest: *rest, only: map[string]bool{}}
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" {
 			b.only[strings.ToUpper(name)] = true
@@ -62,6 +63,7 @@ type bench struct {
 	most    int           // of them at most
 	events  time.Duration // of B10
 	objects int           // of B15
+	parts   int           // of B21
 	rest    time.Duration // before memory is read
 	only    map[string]bool
 
@@ -104,7 +106,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		}
 	}
 	defer keep()
-	if b.wants("B01", "B04", "B02", "B09", "B13", "B15", "NULL") {
+	if b.wants("B01", "B04", "B02", "B09", "B12", "B13", "B15", "B21", "NULL") {
 		if err := b.clustered(ctx, bin, dir); err != nil {
 			return err
 		}
@@ -136,6 +138,8 @@ func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 		{[]string{"B01", "B04"}, b.single},
 		{[]string{"B02", "B09", "B13"}, b.many},
 		{[]string{"NULL"}, b.floor},
+		{[]string{"B12"}, b.requests},
+		{[]string{"B21"}, b.big},
 		{[]string{"B15"}, b.large},
 	} {
 		if !b.wants(part.ids...) {

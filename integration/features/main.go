@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,19 +23,20 @@ import (
 
 func main() {
 	catalogue := flag.String("catalogue", "docs/features.csv", "the list of behaviours")
+	differences := flag.String("differences", "docs/differences.csv", "the list of behaviours that are others on purpose; empty: none")
 	missing := flag.Bool("missing", false, "list what has no passing test instead of what has")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: features [flags] log...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(os.Stdout, *catalogue, *missing, flag.Args()); err != nil {
+	if err := run(os.Stdout, *catalogue, *differences, *missing, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "features:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, catalogue string, missing bool, logs []string) error {
+func run(out io.Writer, catalogue, differences string, missing bool, logs []string) error {
 	f, err := os.Open(catalogue)
 	if err != nil {
 		return err
@@ -43,6 +45,10 @@ func run(out io.Writer, catalogue string, missing bool, logs []string) error {
 	list, err := readCatalogue(f)
 	if err != nil {
 		return fmt.Errorf("read %q: %w", catalogue, err)
+	}
+	others, err := openDifferences(differences, list)
+	if err != nil {
+		return err
 	}
 	var tests []testlog.Test
 	for _, path := range logs {
@@ -63,7 +69,25 @@ func run(out io.Writer, catalogue string, missing bool, logs []string) error {
 	if len(tests) == 0 {
 		return errors.New("no log holds a test: run make test first")
 	}
-	return judge(list, tests).print(out, missing)
+	v := judge(list, tests)
+	v.printDifferences(out, others)
+	return v.print(out, missing)
+}
+
+func openDifferences(path string, list []feature) ([]difference, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	others, err := readDifferences(f, list, filepath.Join(filepath.Dir(path), "decisions"))
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", path, err)
+	}
+	return others, nil
 }
 
 // A feature is one behaviour.

@@ -74,3 +74,44 @@ func TestTheCatalogueIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// Every behaviour that is another one on purpose is one of the catalogue, has
+// a reason, and the page of a decision that names it.
+func TestDifferencesHaveDecisions(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("../../docs/features.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	list, err := readCatalogue(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, err := openDifferences("../../docs/differences.csv", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	judge(list, []testlog.Test{{Name: "TestA/" + others[0].id + "_instead", Result: "pass"}}).printDifferences(&out, others)
+	if !strings.Contains(out.String(), "1 of them with a passing test") || strings.Count(out.String(), "(no passing test)") != len(others)-1 {
+		t.Errorf("printDifferences() wrote\n%s", out.String())
+	}
+}
+
+func TestReadDifferencesRefuses(t *testing.T) {
+	t.Parallel()
+	list := []feature{{"DIFF-01", "Differences", "one"}}
+	for name, text := range map[string]string{
+		"NoHeading":      "DIFF-01,0018,a,b\n",
+		"UnknownID":      "id,decision,instead,why\nDIFF-99,0018,a,b\n",
+		"NoReason":       "id,decision,instead,why\nDIFF-01,0018,a,\n",
+		"NoDecision":     "id,decision,instead,why\nDIFF-01,9999,a,b\n",
+		"DecisionSilent": "id,decision,instead,why\nDIFF-01,0001,a,b\n",
+		"Twice":          "id,decision,instead,why\nDIFF-01,0018,a,b\nDIFF-01,0018,a,b\n",
+	} {
+		if _, err := readDifferences(strings.NewReader(text), list, "../../docs/decisions"); err == nil {
+			t.Errorf("%s: it was accepted", name)
+		}
+	}
+}

@@ -37,6 +37,7 @@ var consoleSteps = []struct{ id, name string }{
 	{"UI-16", "the clusters show their agents"},
 	{"UX-A11-7", "enrolment gives commands and waits for the agent"},
 	{"UI-16", "the repositories show how their fetch went"},
+	{"CFG-03", "a setting that is wrong says where, and one that is right is kept"},
 	{"UX-A11-1", "no page has a serious barrier"},
 }
 

@@ -150,6 +150,47 @@ func TestWindows(t *testing.T) {
 	})
 }
 
+func TestWindowCommands(t *testing.T) {
+	t.Run("WIN-11 windows are added, changed, switched, listed and deleted on the command line", func(t *testing.T) {
+		if _, err := s.API.Apply(t.Context(), `{"apiVersion":"argoproj.io/v1alpha1","kind":"AppProject","metadata":{"name":"hours"},"spec":{"sourceRepos":["*"]}}`); err != nil {
+			t.Fatal(err)
+		}
+		windows := func(args ...string) { t.Helper(); cli(t, append([]string{"project", "windows"}, args...)...) }
+		listed := func() []map[string]any {
+			t.Helper()
+			var got struct{ All []map[string]any }
+			if err := json.Unmarshal([]byte(cli(t, "project", "windows", "list", "hours", "-o", "json")), &got); err != nil {
+				t.Fatal(err)
+			}
+			return got.All
+		}
+		windows("add", "hours", "--kind", "deny", "--schedule", "0 22 * * *", "--duration", "8h", "--time-zone", "Europe/Berlin", "--applications", "web-*,api")
+		windows("add", "hours", "--kind", "allow", "--schedule", "0 6 * * 1-5", "--duration", "12h", "--clusters", "production")
+		windows("update", "hours", "0", "--duration", "10h", "--description", "at night")
+		all := listed()
+		if len(all) != 2 || all[0]["duration"] != "10h" || all[0]["description"] != "at night" || all[0]["timeZone"] != "Europe/Berlin" || all[1]["kind"] != "allow" {
+			t.Fatalf("windows are %v", all)
+		}
+		for verb, field := range map[string]string{"manual-sync": "manualSync", "sync-overrun": "syncOverrun", "self-heal": "selfHeal"} {
+			windows("enable-"+verb, "hours", "0")
+			if w := listed()[0]; w[field] != true {
+				t.Errorf("after enable-%s it is %v", verb, w)
+			}
+			windows("disable-"+verb, "hours", "0")
+			if w := listed()[0]; w[field] == true {
+				t.Errorf("after disable-%s it is %v", verb, w)
+			}
+		}
+		windows("delete", "hours", "0", "--yes")
+		if all := listed(); len(all) != 1 || all[0]["kind"] != "allow" {
+			t.Errorf("windows are %v", all)
+		}
+		if out, err := s.API.CLI(t.Context(), "", "project", "windows", "delete", "hours", "7", "--yes"); err == nil || !strings.Contains(out+err.Error(), `there is no window "7"`) {
+			t.Errorf("a window that is not there: %v\n%s", err, out)
+		}
+	})
+}
+
 func TestGuideProject(t *testing.T) {
 	t.Run("WIN-01 guide/15 is taken as written, and its window counts", func(t *testing.T) {
 		text, object := guide(t, "15-appproject.yaml", "")

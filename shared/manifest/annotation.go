@@ -196,6 +196,13 @@ func Options(o *Object) []string {
 	return out
 }
 
+// CompareOptions gives the options of comparison that an object asks for, as
+// written ("IgnoreExtraneous").
+func CompareOptions(o *Object) []string {
+	text, _ := Annotation(o, "compare-options")
+	return splitWords(text)
+}
+
 // Option gives the value of one sync option from a list such as Options gives;
 // "true" for an option without a value. The last one wins.
 func Option(options []string, name string) (string, bool) {

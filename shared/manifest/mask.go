@@ -16,8 +16,9 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // and different ones differ, whichever of the two fields they stand in, so
 // diffs still work; without the key nobody can test a guess. Other kinds are
 // copied unchanged. It never fails: what is not shaped as it should be is
-// masked whole.
-func Mask(o *Object, key []byte) *Object {
+// masked whole. annotations names more of a Secret's annotations that are
+// masked.
+func Mask(o *Object, key []byte, annotations ...string) *Object {
 	out := o.DeepCopy()
 	if !isSecret(out) {
 		return out
@@ -34,8 +35,12 @@ func Mask(o *Object, key []byte) *Object {
 		}
 	}
 	if meta, ok := out.Object["metadata"].(map[string]any); ok {
-		if all, ok := meta["annotations"].(map[string]any); ok && all[LastApplied] != nil {
-			all[LastApplied] = masked(key, "", all[LastApplied])
+		if all, ok := meta["annotations"].(map[string]any); ok {
+			for _, name := range append([]string{LastApplied}, annotations...) {
+				if all[name] != nil {
+					all[name] = masked(key, "", all[name])
+				}
+			}
 		}
 	}
 	return out

@@ -296,6 +296,27 @@ async function rest(page) {
     await page.keyboard.press('Escape');
     expected = [];
   });
+  await step('a setting that is wrong says where, and one that is right is kept', async () => {
+    await place(page, 'Settings');
+    await page.getByRole('button', { name: 'Set resource.exclusions' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('textbox', { name: 'Value' }).fill('- apiGroups: [velero.io]\n  kind: [Backup]\n');
+    expected = ['status of 4'];
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.getByRole('alert').getByText('line 2').waitFor();
+    await look(page, 'setting-wrong');
+    expected = [];
+    await dialog.getByRole('textbox', { name: 'Value' }).fill('- apiGroups: [velero.io]\n  kinds: [Backup]\n');
+    await dialog.getByRole('button', { name: 'Check' }).click();
+    await dialog.getByText('The value is fine.').waitFor();
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByRole('row').filter({ hasText: 'resource.exclusions' }).getByText('In use').waitFor();
+    await look(page, 'settings');
+    await page.getByRole('button', { name: 'Edit resource.exclusions' }).click();
+    await dialog.getByRole('button', { name: 'Remove' }).click();
+    await page.getByRole('button', { name: 'Set resource.exclusions' }).waitFor();
+  });
 }
 
 const browser = await chromium.launch({

@@ -108,6 +108,10 @@ func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationI
 	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
 }
 
+func (deploys) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
+	return dispatch.Settings(ctx, tx.(*store.Tenant), bodies)
+}
+
 func (deploys) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
 	return dispatch.Terminate(ctx, tx.(*store.Tenant), app, by)
 }

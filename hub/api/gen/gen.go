@@ -815,6 +815,19 @@ type InitiatedBy struct {
 	Username  string `json:"username,omitempty,omitzero"`
 }
 
+// KnownSetting defines model for KnownSetting.
+type KnownSetting struct {
+	About string `json:"about"`
+
+	// Key A key, or the beginning of keys if it ends in a dot: `group_Kind` follows.
+	Key string `json:"key"`
+	Map string `json:"map"`
+
+	// Sample A value that is fine.
+	Sample string `json:"sample"`
+	Used   bool   `json:"used"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	ExpiresAt   time.Time    `json:"expiresAt,omitempty,omitzero"`
@@ -886,6 +899,9 @@ type Node struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty,omitzero"`
 
+	// Orphaned In the application's namespace, and managed by no application.
+	Orphaned bool `json:"orphaned,omitempty,omitzero"`
+
 	// Parent The uid of the owner; absent: managed directly.
 	Parent          string         `json:"parent,omitempty,omitzero"`
 	RequiresPruning bool           `json:"requiresPruning,omitempty,omitzero"`
@@ -910,12 +926,21 @@ type ObjectDiff struct {
 	Kind   string   `json:"kind"`
 
 	// Live A Kubernetes object.
-	Live      AnyObject      `json:"live,omitempty,omitzero"`
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace,omitempty,omitzero"`
-	Status    SyncStatusCode `json:"status"`
-	Summary   string         `json:"summary,omitempty,omitzero"`
-	Version   string         `json:"version"`
+	Live      AnyObject `json:"live,omitempty,omitzero"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace,omitempty,omitzero"`
+
+	// NormalizedLive A Kubernetes object.
+	NormalizedLive AnyObject `json:"normalizedLive,omitempty,omitzero"`
+
+	// Predicted A Kubernetes object.
+	Predicted AnyObject `json:"predicted,omitempty,omitzero"`
+
+	// Problem Why an apply would be refused; with predict.
+	Problem string         `json:"problem,omitempty,omitzero"`
+	Status  SyncStatusCode `json:"status"`
+	Summary string         `json:"summary,omitempty,omitzero"`
+	Version string         `json:"version"`
 }
 
 // ObjectResult defines model for ObjectResult.
@@ -1104,6 +1129,38 @@ type Rewind struct {
 
 // Roles defines model for Roles.
 type Roles = []string
+
+// Setting defines model for Setting.
+type Setting struct {
+	Key string `json:"key"`
+
+	// Map The name of the ConfigMap or Secret that Argo CD keeps it in.
+	Map       string    `json:"map"`
+	Secret    bool      `json:"secret"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	UpdatedBy string    `json:"updatedBy"`
+
+	// Used Something acts on it; otherwise it is kept and changes nothing yet.
+	Used bool `json:"used"`
+
+	// Value Absent for a secret.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// Settings defines model for Settings.
+type Settings struct {
+	// Items In order of map and key.
+	Items []Setting `json:"items"`
+
+	// Known Keys that this release knows.
+	Known []KnownSetting `json:"known"`
+
+	// Version Grows with every change; 0 before the first.
+	Version int64 `json:"version"`
+
+	// Warnings What to know about the change.
+	Warnings []string `json:"warnings,omitempty,omitzero"`
+}
 
 // SignInMode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
 type SignInMode string
@@ -1319,6 +1376,9 @@ type ErrorAnswer = Error
 // OperationAnswer defines model for OperationAnswer.
 type OperationAnswer = Operation
 
+// SettingsAnswer defines model for SettingsAnswer.
+type SettingsAnswer = Settings
+
 // SignedInAnswer defines model for SignedInAnswer.
 type SignedInAnswer struct {
 	ExpiresAt time.Time `json:"expiresAt,omitempty,omitzero"`
@@ -1393,6 +1453,9 @@ type DiffApplicationParams struct {
 	Kind              string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
 	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
 	ResourceName      string `form:"resourceName,omitempty" json:"resourceName,omitempty,omitzero"`
+
+	// Predict Ask the cluster's API server what an apply would make of each object that differs; nothing is written.
+	Predict bool `form:"predict,omitempty" json:"predict,omitempty,omitzero"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
@@ -1577,6 +1640,21 @@ type PutRepositoryParams struct {
 // PutRepositoryJSONBodyType defines parameters for PutRepository.
 type PutRepositoryJSONBodyType string
 
+// PatchSettingsJSONBody defines parameters for PatchSettings.
+type PatchSettingsJSONBody struct {
+	// Values By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key.
+	Values map[string]map[string]*string `json:"values"`
+}
+
+// PatchSettingsParams defines parameters for PatchSettings.
+type PatchSettingsParams struct {
+	// DryRun Check everything, change nothing.
+	DryRun bool `form:"dryRun,omitempty" json:"dryRun,omitempty,omitzero"`
+
+	// IfMatch The ETag of the object as it was read; another one now answers 412.
+	IfMatch IfMatch `json:"If-Match,omitempty,omitzero"`
+}
+
 // SetupJSONBody defines parameters for Setup.
 type SetupJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1700,6 +1778,9 @@ type UpdateProjectJSONRequestBody = AppProject
 
 // PutRepositoryJSONRequestBody defines body for PutRepository for application/json ContentType.
 type PutRepositoryJSONRequestBody PutRepositoryJSONBody
+
+// PatchSettingsJSONRequestBody defines body for PatchSettings for application/json ContentType.
+type PatchSettingsJSONRequestBody PatchSettingsJSONBody
 
 // SetupJSONRequestBody defines body for Setup for application/json ContentType.
 type SetupJSONRequestBody SetupJSONBody
@@ -2243,6 +2324,12 @@ type ServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx echo.Context, id PathID) error
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx echo.Context) error
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx echo.Context, params PatchSettingsParams) error
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx echo.Context) error
@@ -2631,6 +2718,13 @@ func (w *ServerInterfaceWrapper) DiffApplication(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// ------------- Optional query parameter "predict" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "predict", ctx.QueryParams(), &params.Predict, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter predict: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -3542,6 +3636,50 @@ func (w *ServerInterfaceWrapper) DeleteRepositoryCredential(ctx echo.Context) er
 	return err
 }
 
+// GetSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSettings(ctx)
+	return err
+}
+
+// PatchSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchSettings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchSettingsParams
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchSettings(ctx, params)
+	return err
+}
+
 // Setup converts echo context to params.
 func (w *ServerInterfaceWrapper) Setup(ctx echo.Context) error {
 	var err error
@@ -3918,6 +4056,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit, options.OperationMiddlewares["verifyAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/settings", wrapper.GetSettings, options.OperationMiddlewares["getSettings"]...)
+	router.PATCH(options.BaseURL+"/api/v1/settings", wrapper.PatchSettings, options.OperationMiddlewares["patchSettings"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/approve", wrapper.ApproveOperation, options.OperationMiddlewares["approveOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/abandon", wrapper.AbandonApplication, options.OperationMiddlewares["abandonApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
@@ -3947,6 +4087,15 @@ type ApplicationAnswerJSONResponse struct {
 type ErrorAnswerJSONResponse Error
 
 type OperationAnswerJSONResponse Operation
+
+type SettingsAnswerResponseHeaders struct {
+	ETag string
+}
+type SettingsAnswerJSONResponse struct {
+	Body Settings
+
+	Headers SettingsAnswerResponseHeaders
+}
 
 type SignedInAnswerResponseHeaders struct {
 	SetCookie string
@@ -5950,6 +6099,86 @@ func (response DeleteRepositoryCredentialdefaultJSONResponse) VisitDeleteReposit
 	return err
 }
 
+type GetSettingsRequestObject struct {
+}
+
+type GetSettingsResponseObject interface {
+	VisitGetSettingsResponse(w http.ResponseWriter) error
+}
+
+type GetSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response GetSettings200JSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetSettingsdefaultJSONResponse) VisitGetSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsRequestObject struct {
+	Params PatchSettingsParams
+	Body   *PatchSettingsJSONRequestBody
+}
+
+type PatchSettingsResponseObject interface {
+	VisitPatchSettingsResponse(w http.ResponseWriter) error
+}
+
+type PatchSettings200JSONResponse struct{ SettingsAnswerJSONResponse }
+
+func (response PatchSettings200JSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSettingsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PatchSettingsdefaultJSONResponse) VisitPatchSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SetupRequestObject struct {
 	Body *SetupJSONRequestBody
 }
@@ -6762,6 +6991,12 @@ type StrictServerInterface interface {
 	// DeleteRepositoryCredential Deletes a credential template
 	// (DELETE /api/v1/repository-credentials/{id})
 	DeleteRepositoryCredential(ctx context.Context, request DeleteRepositoryCredentialRequestObject) (DeleteRepositoryCredentialResponseObject, error)
+	// GetSettings Gives the settings of the tenant; values of secrets are left out
+	// (GET /api/v1/settings)
+	GetSettings(ctx context.Context, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
+	// PatchSettings Sets keys, and takes away those whose value is null; all that is not named stays
+	// (PATCH /api/v1/settings)
+	PatchSettings(ctx context.Context, request PatchSettingsRequestObject) (PatchSettingsResponseObject, error)
 	// Setup Makes the first account of a tenant with a one-time setup token
 	// (POST /api/v1/setup)
 	Setup(ctx context.Context, request SetupRequestObject) (SetupResponseObject, error)
@@ -8423,6 +8658,77 @@ func (sh *strictHandler) DeleteRepositoryCredential(ctx echo.Context, id PathID)
 		return err
 	} else if validResponse, ok := response.(DeleteRepositoryCredentialResponseObject); ok {
 		return validResponse.VisitDeleteRepositoryCredentialResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSettings operation middleware
+func (sh *strictHandler) GetSettings(ctx echo.Context) error {
+	var request GetSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSettings(ctx.Request().Context(), request.(GetSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSettingsResponseObject); ok {
+		return validResponse.VisitGetSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PatchSettings operation middleware
+func (sh *strictHandler) PatchSettings(ctx echo.Context, params PatchSettingsParams) error {
+	var request PatchSettingsRequestObject
+
+	request.Params = params
+
+	var body PatchSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchSettings(ctx.Request().Context(), request.(PatchSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchSettingsResponseObject); ok {
+		return validResponse.VisitPatchSettingsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -29,6 +29,9 @@ const (
 	RowKind_ROW_KIND_OPERATION   RowKind = 2 // body Operation
 	RowKind_ROW_KIND_TERMINATE   RowKind = 3 // body Terminate
 	RowKind_ROW_KIND_FORGET      RowKind = 4 // stop managing the application and leave its objects alone
+	// body Settings: replaces the settings. Its app_id is the nil UUID, and it
+	// counts among the states under that id, in roots and in buckets.
+	RowKind_ROW_KIND_SETTINGS RowKind = 5
 )
 
 // Enum value maps for RowKind.
@@ -39,6 +42,7 @@ var (
 		2: "ROW_KIND_OPERATION",
 		3: "ROW_KIND_TERMINATE",
 		4: "ROW_KIND_FORGET",
+		5: "ROW_KIND_SETTINGS",
 	}
 	RowKind_value = map[string]int32{
 		"ROW_KIND_UNSPECIFIED": 0,
@@ -46,6 +50,7 @@ var (
 		"ROW_KIND_OPERATION":   2,
 		"ROW_KIND_TERMINATE":   3,
 		"ROW_KIND_FORGET":      4,
+		"ROW_KIND_SETTINGS":    5,
 	}
 )
 
@@ -453,6 +458,9 @@ type Batch struct {
 	Proof         []byte                 `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`                                              // the hub's keyed hash over the point after the last row; the agent keeps it with its cursor
 	ForgetBuckets []uint32               `protobuf:"varint,6,rep,packed,name=forget_buckets,json=forgetBuckets,proto3" json:"forget_buckets,omitempty"` // forget the states of the applications in these buckets of 16 bits first, as reset does for all
 	Partial       bool                   `protobuf:"varint,7,opt,name=partial,proto3" json:"partial,omitempty"`                                         // a replay of single buckets begins: seq counts from 0 again, and states outside of forget_buckets stay
+	// The newest row SETTINGS, ahead of its turn: with reset or partial, so that
+	// no state is enforced under other settings. It comes again in its place.
+	Settings      *Row `protobuf:"bytes,40,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -534,6 +542,13 @@ func (x *Batch) GetPartial() bool {
 		return x.Partial
 	}
 	return false
+}
+
+func (x *Batch) GetSettings() *Row {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 // Barrier closes a replay: the agent answers with the root hash over its own
@@ -949,7 +964,7 @@ type Row struct {
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Kind          RowKind                `protobuf:"varint,2,opt,name=kind,proto3,enum=link.v1.RowKind" json:"kind,omitempty"`
 	AppId         string                 `protobuf:"bytes,3,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
-	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`   // AppState, Operation, Terminate; empty for FORGET
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`   // AppState, Operation, Terminate, Settings; empty for FORGET
 	Chain         []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"` // 32 bytes, after this row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1031,7 +1046,8 @@ type AppState struct {
 	Target           *SnapshotRef           `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`     // compared with live
 	Accepted         *SnapshotRef           `protobuf:"bytes,7,opt,name=accepted,proto3" json:"accepted,omitempty"` // enforced; absent: nothing is yet
 	Policy           *Policy                `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
-	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"`                                         // all open ones
+	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
+	Orphans          *Orphans               `protobuf:"bytes,55,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; whole seconds count for the second
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1126,6 +1142,13 @@ func (x *AppState) GetPolicy() *Policy {
 func (x *AppState) GetTombstones() []*Tombstone {
 	if x != nil {
 		return x.Tombstones
+	}
+	return nil
+}
+
+func (x *AppState) GetOrphans() *Orphans {
+	if x != nil {
+		return x.Orphans
 	}
 	return nil
 }
@@ -2229,7 +2252,7 @@ var File_link_v1_desired_proto protoreflect.FileDescriptor
 
 const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
+	"\x15link/v1/desired.proto\x12\alink.v1\x1a\x15link/v1/compare.proto\x1a\x15link/v1/session.proto\x1a\x14link/v1/window.proto\"\x85\x01\n" +
 	"\bFollowUp\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x0f.link.v1.CursorH\x00R\x05start\x12 \n" +
 	"\x03ack\x18\x02 \x01(\v2\f.link.v1.AckH\x00R\x03ack\x12#\n" +
@@ -2248,7 +2271,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tconfirmed\x18\x04 \x01(\v2\x12.link.v1.ConfirmedH\x00R\tconfirmed\x12#\n" +
 	"\x04hold\x18\x05 \x01(\v2\r.link.v1.HoldH\x00R\x04hold\x12,\n" +
 	"\acompare\x18\x06 \x01(\v2\x10.link.v1.CompareH\x00R\acompareB\t\n" +
-	"\amessage\"\xdd\x01\n" +
+	"\amessage\"\x87\x02\n" +
 	"\x05Batch\x12 \n" +
 	"\x04rows\x18\x01 \x03(\v2\f.link.v1.RowR\x04rows\x12#\n" +
 	"\x05blobs\x18\x02 \x03(\v2\r.link.v1.BlobR\x05blobs\x12\x14\n" +
@@ -2256,7 +2279,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x14\n" +
 	"\x05proof\x18\x05 \x01(\fR\x05proof\x12%\n" +
 	"\x0eforget_buckets\x18\x06 \x03(\rR\rforgetBuckets\x12\x18\n" +
-	"\apartial\x18\a \x01(\bR\apartial\"/\n" +
+	"\apartial\x18\a \x01(\bR\apartial\x12(\n" +
+	"\bsettings\x18( \x01(\v2\f.link.v1.RowR\bsettings\"/\n" +
 	"\aBarrier\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\fR\x04root\"!\n" +
@@ -2288,7 +2312,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\x0e2\x10.link.v1.RowKindR\x04kind\x12\x15\n" +
 	"\x06app_id\x18\x03 \x01(\tR\x05appId\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
-	"\x05chain\x18\x05 \x01(\fR\x05chain\"\x86\x03\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"\xb2\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +
@@ -2302,7 +2326,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x06policy\x18\b \x01(\v2\x0f.link.v1.PolicyR\x06policy\x122\n" +
 	"\n" +
 	"tombstones\x18\t \x03(\v2\x12.link.v1.TombstoneR\n" +
-	"tombstones\x12,\n" +
+	"tombstones\x12*\n" +
+	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\x12,\n" +
 	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\"{\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -2403,13 +2428,14 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\n" +
 	"FetchReply\x12#\n" +
 	"\x05blobs\x18\x01 \x03(\v2\r.link.v1.BlobR\x05blobs\x12\x18\n" +
-	"\amissing\x18\x02 \x03(\fR\amissing*|\n" +
+	"\amissing\x18\x02 \x03(\fR\amissing*\x93\x01\n" +
 	"\aRowKind\x12\x18\n" +
 	"\x14ROW_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eROW_KIND_STATE\x10\x01\x12\x16\n" +
 	"\x12ROW_KIND_OPERATION\x10\x02\x12\x16\n" +
 	"\x12ROW_KIND_TERMINATE\x10\x03\x12\x13\n" +
-	"\x0fROW_KIND_FORGET\x10\x04*\x80\x01\n" +
+	"\x0fROW_KIND_FORGET\x10\x04\x12\x15\n" +
+	"\x11ROW_KIND_SETTINGS\x10\x05*\x80\x01\n" +
 	"\rOperationKind\x12\x1e\n" +
 	"\x1aOPERATION_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OPERATION_KIND_SYNC\x10\x01\x12\x1b\n" +
@@ -2467,7 +2493,8 @@ var file_link_v1_desired_proto_goTypes = []any{
 	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
 	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
 	(*Cursor)(nil),       // 31: link.v1.Cursor
-	(*SyncWindow)(nil),   // 32: link.v1.SyncWindow
+	(*Orphans)(nil),      // 32: link.v1.Orphans
+	(*SyncWindow)(nil),   // 33: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
 	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
@@ -2481,37 +2508,39 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	10, // 8: link.v1.FollowDown.compare:type_name -> link.v1.Compare
 	13, // 9: link.v1.Batch.rows:type_name -> link.v1.Row
 	26, // 10: link.v1.Batch.blobs:type_name -> link.v1.Blob
-	31, // 11: link.v1.Confirmed.from:type_name -> link.v1.Cursor
-	12, // 12: link.v1.Sums.second:type_name -> link.v1.BucketSums
-	0,  // 13: link.v1.Row.kind:type_name -> link.v1.RowKind
-	15, // 14: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
-	15, // 15: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
-	18, // 16: link.v1.AppState.policy:type_name -> link.v1.Policy
-	22, // 17: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
-	17, // 18: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
-	17, // 19: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
-	19, // 20: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
-	20, // 21: link.v1.Policy.limits:type_name -> link.v1.Limits
-	32, // 22: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
-	21, // 23: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 24: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 25: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 27: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 28: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 29: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 30: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 31: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 32: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 33: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 34: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 35: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 36: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	35, // [35:37] is the sub-list for method output_type
-	33, // [33:35] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	13, // 11: link.v1.Batch.settings:type_name -> link.v1.Row
+	31, // 12: link.v1.Confirmed.from:type_name -> link.v1.Cursor
+	12, // 13: link.v1.Sums.second:type_name -> link.v1.BucketSums
+	0,  // 14: link.v1.Row.kind:type_name -> link.v1.RowKind
+	15, // 15: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
+	15, // 16: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
+	18, // 17: link.v1.AppState.policy:type_name -> link.v1.Policy
+	22, // 18: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
+	32, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
+	17, // 20: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
+	17, // 21: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
+	19, // 22: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
+	20, // 23: link.v1.Policy.limits:type_name -> link.v1.Limits
+	33, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	21, // 25: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 26: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 27: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 28: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	1,  // 29: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 30: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	24, // 31: link.v1.Operation.options:type_name -> link.v1.Options
+	29, // 32: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	30, // 33: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	26, // 34: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 35: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	27, // 36: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 37: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	28, // 38: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2519,6 +2548,7 @@ func file_link_v1_desired_proto_init() {
 	if File_link_v1_desired_proto != nil {
 		return
 	}
+	file_link_v1_compare_proto_init()
 	file_link_v1_session_proto_init()
 	file_link_v1_window_proto_init()
 	file_link_v1_desired_proto_msgTypes[0].OneofWrappers = []any{

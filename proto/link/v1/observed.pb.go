@@ -285,10 +285,12 @@ type AppReport struct {
 	Health           string                 `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
 	HealthCause      string                 `protobuf:"bytes,6,opt,name=health_cause,json=healthCause,proto3" json:"health_cause,omitempty"`
 	ComparedUnixNano int64                  `protobuf:"varint,7,opt,name=compared_unix_nano,json=comparedUnixNano,proto3" json:"compared_unix_nano,omitempty"`
-	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"` // such as "Deployment shop/web: replicas is fought over by hpa"
-	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`       // why the comparison is Unknown
-	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`       // a delete operation ended: nothing is left
-	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`      // the agent's hash of this report without its time; empty: it gives none
+	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`  // such as "Deployment shop/web: replicas is fought over by hpa"
+	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`        // why the comparison is Unknown
+	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`        // a delete operation ended: nothing is left
+	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`       // the agent's hash of this report without its time; empty: it gives none
+	Excluded         []string               `protobuf:"bytes,40,rep,name=excluded,proto3" json:"excluded,omitempty"` // one sentence for each kind of the application that the settings exclude
+	Notes            []*Note                `protobuf:"bytes,55,rep,name=notes,proto3" json:"notes,omitempty"`       // conditions that have a type of their own
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -400,6 +402,20 @@ func (x *AppReport) GetStamp() []byte {
 	return nil
 }
 
+func (x *AppReport) GetExcluded() []string {
+	if x != nil {
+		return x.Excluded
+	}
+	return nil
+}
+
+func (x *AppReport) GetNotes() []*Note {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -420,7 +436,8 @@ type Resource struct {
 	Diff          string                 `protobuf:"bytes,16,opt,name=diff,proto3" json:"diff,omitempty"`
 	Info          []*Column              `protobuf:"bytes,17,rep,name=info,proto3" json:"info,omitempty"`
 	CreatedUnix   int64                  `protobuf:"varint,18,opt,name=created_unix,json=createdUnix,proto3" json:"created_unix,omitempty"`
-	Stamp         []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"` // the agent's hash of this resource; empty: it gives none
+	Stamp         []byte                 `protobuf:"bytes,19,opt,name=stamp,proto3" json:"stamp,omitempty"`    // the agent's hash of this resource; empty: it gives none
+	Orphan        bool                   `protobuf:"varint,55,opt,name=orphan,proto3" json:"orphan,omitempty"` // in the application's namespace, and managed by no application
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -586,6 +603,13 @@ func (x *Resource) GetStamp() []byte {
 		return x.Stamp
 	}
 	return nil
+}
+
+func (x *Resource) GetOrphan() bool {
+	if x != nil {
+		return x.Orphan
+	}
+	return false
 }
 
 type Column struct {
@@ -1037,7 +1061,7 @@ var File_link_v1_observed_proto protoreflect.FileDescriptor
 
 const file_link_v1_observed_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/observed.proto\x12\alink.v1\x1a\x15link/v1/desired.proto\"\x87\x03\n" +
+	"\x16link/v1/observed.proto\x12\alink.v1\x1a\x15link/v1/compare.proto\x1a\x15link/v1/desired.proto\"\x87\x03\n" +
 	"\bReportUp\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12&\n" +
@@ -1064,7 +1088,7 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x05Sweep\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\x04R\bsnapshot\x12\x18\n" +
 	"\abounded\x18\x02 \x01(\bR\abounded\x12\x18\n" +
-	"\abuckets\x18\x03 \x03(\rR\abuckets\"\xb3\x02\n" +
+	"\abuckets\x18\x03 \x03(\rR\abuckets\"\xf4\x02\n" +
 	"\tAppReport\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1e\n" +
@@ -1079,7 +1103,9 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x05error\x18\t \x01(\tR\x05error\x12\x12\n" +
 	"\x04gone\x18\n" +
 	" \x01(\bR\x04gone\x12\x14\n" +
-	"\x05stamp\x18\v \x01(\fR\x05stamp\"\xe2\x03\n" +
+	"\x05stamp\x18\v \x01(\fR\x05stamp\x12\x1a\n" +
+	"\bexcluded\x18( \x03(\tR\bexcluded\x12#\n" +
+	"\x05notes\x187 \x03(\v2\r.link.v1.NoteR\x05notes\"\xfa\x03\n" +
 	"\bResource\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1100,7 +1126,8 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x04diff\x18\x10 \x01(\tR\x04diff\x12#\n" +
 	"\x04info\x18\x11 \x03(\v2\x0f.link.v1.ColumnR\x04info\x12!\n" +
 	"\fcreated_unix\x18\x12 \x01(\x03R\vcreatedUnix\x12\x14\n" +
-	"\x05stamp\x18\x13 \x01(\fR\x05stamp\"2\n" +
+	"\x05stamp\x18\x13 \x01(\fR\x05stamp\x12\x16\n" +
+	"\x06orphan\x187 \x01(\bR\x06orphan\"2\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x93\x01\n" +
@@ -1171,6 +1198,7 @@ var file_link_v1_observed_proto_goTypes = []any{
 	(*Result)(nil),          // 9: link.v1.Result
 	(*Sums)(nil),            // 10: link.v1.Sums
 	(*Compare)(nil),         // 11: link.v1.Compare
+	(*Note)(nil),            // 12: link.v1.Note
 }
 var file_link_v1_observed_proto_depIdxs = []int32{
 	3,  // 0: link.v1.ReportUp.apps:type_name -> link.v1.AppReport
@@ -1181,15 +1209,16 @@ var file_link_v1_observed_proto_depIdxs = []int32{
 	2,  // 5: link.v1.ReportUp.sweep:type_name -> link.v1.Sweep
 	10, // 6: link.v1.ReportUp.sums:type_name -> link.v1.Sums
 	11, // 7: link.v1.ReportDown.compare:type_name -> link.v1.Compare
-	5,  // 8: link.v1.Resource.info:type_name -> link.v1.Column
-	9,  // 9: link.v1.OperationReport.results:type_name -> link.v1.Result
-	0,  // 10: link.v1.Observed.Report:input_type -> link.v1.ReportUp
-	1,  // 11: link.v1.Observed.Report:output_type -> link.v1.ReportDown
-	11, // [11:12] is the sub-list for method output_type
-	10, // [10:11] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 8: link.v1.AppReport.notes:type_name -> link.v1.Note
+	5,  // 9: link.v1.Resource.info:type_name -> link.v1.Column
+	9,  // 10: link.v1.OperationReport.results:type_name -> link.v1.Result
+	0,  // 11: link.v1.Observed.Report:input_type -> link.v1.ReportUp
+	1,  // 12: link.v1.Observed.Report:output_type -> link.v1.ReportDown
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_observed_proto_init() }
@@ -1197,6 +1226,7 @@ func file_link_v1_observed_proto_init() {
 	if File_link_v1_observed_proto != nil {
 		return
 	}
+	file_link_v1_compare_proto_init()
 	file_link_v1_desired_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -157,6 +157,7 @@ type DiffRequest struct {
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace     string                 `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Predict       bool                   `protobuf:"varint,55,opt,name=predict,proto3" json:"predict,omitempty"` // ask the API server what an apply would make of each object that differs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,6 +234,13 @@ func (x *DiffRequest) GetName() string {
 	return ""
 }
 
+func (x *DiffRequest) GetPredict() bool {
+	if x != nil {
+		return x.Predict
+	}
+	return false
+}
+
 type DiffResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objects       []*ObjectDiff          `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -286,10 +294,13 @@ type ObjectDiff struct {
 	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	Sync          string                 `protobuf:"bytes,6,opt,name=sync,proto3" json:"sync,omitempty"`
 	Summary       string                 `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
-	Desired       []byte                 `protobuf:"bytes,8,opt,name=desired,proto3" json:"desired,omitempty"`  // JSON, masked; empty: not desired any more
-	Live          []byte                 `protobuf:"bytes,9,opt,name=live,proto3" json:"live,omitempty"`        // JSON, masked, reduced to what a person compares; empty: not there
-	Applied       []byte                 `protobuf:"bytes,10,opt,name=applied,proto3" json:"applied,omitempty"` // JSON, masked: what was applied last; empty: never
-	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"`   // paths that differ
+	Desired       []byte                 `protobuf:"bytes,8,opt,name=desired,proto3" json:"desired,omitempty"`        // JSON, masked; empty: not desired any more
+	Live          []byte                 `protobuf:"bytes,9,opt,name=live,proto3" json:"live,omitempty"`              // JSON, masked, reduced to what a person compares; empty: not there
+	Applied       []byte                 `protobuf:"bytes,10,opt,name=applied,proto3" json:"applied,omitempty"`       // JSON, masked: what was applied last; empty: never
+	Fields        []string               `protobuf:"bytes,11,rep,name=fields,proto3" json:"fields,omitempty"`         // paths that differ
+	Normalized    []byte                 `protobuf:"bytes,55,opt,name=normalized,proto3" json:"normalized,omitempty"` // JSON, masked: of live what the other two speak of; empty: not there
+	Predicted     []byte                 `protobuf:"bytes,56,opt,name=predicted,proto3" json:"predicted,omitempty"`   // JSON, masked: what an apply would leave; empty: nobody asked, or it would be refused
+	Problem       string                 `protobuf:"bytes,57,opt,name=problem,proto3" json:"problem,omitempty"`       // why an apply would be refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -401,6 +412,27 @@ func (x *ObjectDiff) GetFields() []string {
 	return nil
 }
 
+func (x *ObjectDiff) GetNormalized() []byte {
+	if x != nil {
+		return x.Normalized
+	}
+	return nil
+}
+
+func (x *ObjectDiff) GetPredicted() []byte {
+	if x != nil {
+		return x.Predicted
+	}
+	return nil
+}
+
+func (x *ObjectDiff) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type RefreshRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"` // empty: all
@@ -495,16 +527,17 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\"!\n" +
 	"\vGetResponse\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"\x92\x01\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\xac\x01\n" +
 	"\vDiffRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"=\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x18\n" +
+	"\apredict\x187 \x01(\bR\apredict\"=\n" +
 	"\fDiffResponse\x12-\n" +
-	"\aobjects\x18\x01 \x03(\v2\x13.link.v1.ObjectDiffR\aobjects\"\x90\x02\n" +
+	"\aobjects\x18\x01 \x03(\v2\x13.link.v1.ObjectDiffR\aobjects\"\xe8\x02\n" +
 	"\n" +
 	"ObjectDiff\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
@@ -518,7 +551,12 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\x04live\x18\t \x01(\fR\x04live\x12\x18\n" +
 	"\aapplied\x18\n" +
 	" \x01(\fR\aapplied\x12\x16\n" +
-	"\x06fields\x18\v \x03(\tR\x06fields\"'\n" +
+	"\x06fields\x18\v \x03(\tR\x06fields\x12\x1e\n" +
+	"\n" +
+	"normalized\x187 \x01(\fR\n" +
+	"normalized\x12\x1c\n" +
+	"\tpredicted\x188 \x01(\fR\tpredicted\x12\x18\n" +
+	"\aproblem\x189 \x01(\tR\aproblem\"'\n" +
 	"\x0eRefreshRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
 	"\x0fRefreshResponse2\xe5\x01\n" +

@@ -248,6 +248,7 @@ type Cursor struct {
 	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // highest of any application that was seen here
 	Guard         *Cursor                `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`            // with no incarnation: the place that was known before the copy was lost
 	Compares      bool                   `protobuf:"varint,7,opt,name=compares,proto3" json:"compares,omitempty"`     // the agent answers Compare
+	Settings      bool                   `protobuf:"varint,40,opt,name=settings,proto3" json:"settings,omitempty"`    // the agent keeps rows SETTINGS; otherwise roots and buckets leave them out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -327,6 +328,13 @@ func (x *Cursor) GetGuard() *Cursor {
 func (x *Cursor) GetCompares() bool {
 	if x != nil {
 		return x.Compares
+	}
+	return false
+}
+
+func (x *Cursor) GetSettings() bool {
+	if x != nil {
+		return x.Settings
 	}
 	return false
 }
@@ -709,7 +717,7 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
 	"until_unix\x18\x02 \x01(\x03R\tuntilUnix\x12\x14\n" +
-	"\x05proof\x18\x03 \x01(\fR\x05proof\"\xcb\x01\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\xe7\x01\n" +
 	"\x06Cursor\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
@@ -719,7 +727,8 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"generation\x18\x05 \x01(\x04R\n" +
 	"generation\x12%\n" +
 	"\x05guard\x18\x06 \x01(\v2\x0f.link.v1.CursorR\x05guard\x12\x1a\n" +
-	"\bcompares\x18\a \x01(\bR\bcompares\"\xe4\x02\n" +
+	"\bcompares\x18\a \x01(\bR\bcompares\x12\x1a\n" +
+	"\bsettings\x18( \x01(\bR\bsettings\"\xe4\x02\n" +
 	"\rHelloResponse\x12\x1f\n" +
 	"\vhub_version\x18\x01 \x01(\tR\n" +
 	"hubVersion\x12\x1d\n" +

@@ -13,6 +13,8 @@ export type ObjectResult = components['schemas']['ObjectResult'];
 export type Me = components['schemas']['Me'];
 export type Enrolment = components['schemas']['Enrolment'];
 export type StreamEvent = components['schemas']['StreamEvent'];
+export type Setting = components['schemas']['Setting'];
+export type KnownSetting = components['schemas']['KnownSetting'];
 export type SyncRequest = components['schemas']['SyncRequest'];
 
 /** Requests of the console say so; a foreign page cannot set this header. */

@@ -884,6 +884,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Gives the settings of the tenant; values of secrets are left out */
+        get: operations["getSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Sets keys, and takes away those whose value is null; all that is not named stays */
+        patch: operations["patchSettings"];
+        trace?: never;
+    };
     "/api/v1/applications/{namespace}/{name}/approve": {
         parameters: {
             query?: never;
@@ -1456,6 +1474,8 @@ export interface components {
             syncWave?: number;
             /** @description A few words: which fields differ. */
             diff?: string;
+            /** @description In the application's namespace, and managed by no application. */
+            orphaned?: boolean;
             info?: components["schemas"]["Info"][];
             /** Format: date-time */
             createdAt?: string;
@@ -1475,6 +1495,10 @@ export interface components {
             desired?: components["schemas"]["AnyObject"];
             live?: components["schemas"]["AnyObject"];
             applied?: components["schemas"]["AnyObject"];
+            normalizedLive?: components["schemas"]["AnyObject"];
+            predicted?: components["schemas"]["AnyObject"];
+            /** @description Why an apply would be refused; with predict. */
+            problem?: string;
         };
         /** @description How the last fetch went. */
         Connection: {
@@ -1704,6 +1728,41 @@ export interface components {
             prev?: string;
             hash: string;
         };
+        Settings: {
+            /**
+             * Format: int64
+             * @description Grows with every change; 0 before the first.
+             */
+            version: number;
+            /** @description In order of map and key. */
+            items: components["schemas"]["Setting"][];
+            /** @description Keys that this release knows. */
+            known: components["schemas"]["KnownSetting"][];
+            /** @description What to know about the change. */
+            warnings?: string[];
+        };
+        Setting: {
+            /** @description The name of the ConfigMap or Secret that Argo CD keeps it in. */
+            map: string;
+            key: string;
+            /** @description Absent for a secret. */
+            value?: string;
+            secret: boolean;
+            /** @description Something acts on it; otherwise it is kept and changes nothing yet. */
+            used: boolean;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string;
+        };
+        KnownSetting: {
+            map: string;
+            /** @description A key, or the beginning of keys if it ends in a dot: `group_Kind` follows. */
+            key: string;
+            about: string;
+            /** @description A value that is fine. */
+            sample: string;
+            used: boolean;
+        };
         /** @enum {string} */
         Propagation: "foreground" | "background" | "orphan";
         Reason: {
@@ -1839,6 +1898,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Application"];
+            };
+        };
+        /** @description The settings as they are now. */
+        SettingsAnswer: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Settings"];
             };
         };
         /** @description The operation; it is under way. */
@@ -3325,6 +3394,8 @@ export interface operations {
                 kind?: string;
                 resourceNamespace?: string;
                 resourceName?: string;
+                /** @description Ask the cluster's API server what an apply would make of each object that differs; nothing is written. */
+                predict?: boolean;
             };
             header?: never;
             path: {
@@ -3558,6 +3629,49 @@ export interface operations {
                     };
                 };
             };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    getSettings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    patchSettings: {
+        parameters: {
+            query?: {
+                /** @description Check everything, change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the object as it was read; another one now answers 412. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description By the name of the ConfigMap or Secret that Argo CD keeps them in, and by key. */
+                    values: {
+                        [key: string]: {
+                            [key: string]: string | null;
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SettingsAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };

@@ -107,3 +107,27 @@ test('a list that cannot be read says why', async () => {
   await screen.findByText('The store is away.');
   await screen.findByRole('button', { name: 'Try again' });
 });
+
+test('a setting that the hub refuses says where it is wrong, and nothing is lost', async () => {
+  const known = [{ map: 'argocd-cm', key: 'resource.exclusions', about: 'Left alone.', sample: '[]', used: true }];
+  answers = {
+    'GET /api/v1/me': {
+      status: 200,
+      body: { ...me, permissions: [{ resource: '*', action: '*', all: true, projects: [] }] },
+    },
+    'GET /api/v1/applications': { status: 200, body: { items: [], cursor: '1', metadata: {} } },
+    'GET /api/v1/settings': { status: 200, body: { version: 3, items: [], known } },
+    'PATCH /api/v1/settings': {
+      status: 400,
+      body: { code: 'CAP-1400', message: 'ConfigMap argocd-cm, key resource.exclusions: line 2: it must be a list' },
+    },
+  };
+  show('/settings');
+  fireEvent.click(await screen.findByRole('button', { name: 'Set resource.exclusions' }));
+  fireEvent.change(await screen.findByLabelText('Value'), { target: { value: '- kinds: A' } });
+  fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+  expect((await screen.findByRole('alert')).textContent).toContain('line 2');
+  const patch = sent.find((s) => s.path === 'PATCH /api/v1/settings');
+  expect(JSON.parse(patch?.body ?? '')).toEqual({ values: { 'argocd-cm': { 'resource.exclusions': '- kinds: A' } } });
+  expect(screen.getByLabelText<HTMLTextAreaElement>('Value').value).toBe('- kinds: A');
+});

@@ -9,6 +9,7 @@ import { SetupPage } from '../features/login/setup-page';
 import { SignInPage } from '../features/login/sign-in-page';
 import { ProjectList } from '../features/projects/project-list';
 import { RepositoryList } from '../features/repositories/repository-list';
+import { SettingsPage } from '../features/settings/settings-page';
 import { NoPage, Problem } from '../ui/states';
 import { Shell } from './shell';
 
@@ -71,11 +72,12 @@ export function makeRouter(queries: QueryClient) {
   const clusters = createRoute({ getParentRoute: () => shell, path: '/clusters', component: ClusterList });
   const repositories = createRoute({ getParentRoute: () => shell, path: '/repositories', component: RepositoryList });
   const projects = createRoute({ getParentRoute: () => shell, path: '/projects', component: ProjectList });
+  const settings = createRoute({ getParentRoute: () => shell, path: '/settings', component: SettingsPage });
   return createRouter({
     routeTree: root.addChildren([
       signIn,
       setup,
-      shell.addChildren([home, apps, app, projects, clusters, repositories]),
+      shell.addChildren([home, apps, app, projects, clusters, repositories, settings]),
     ]),
     defaultPreload: 'intent',
     defaultNotFoundComponent: NoPage,

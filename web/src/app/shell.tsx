@@ -1,9 +1,17 @@
 import { ActionIcon, Badge, Group, Menu, NavLink, Text, Title, useMantineColorScheme } from '@mantine/core';
-import { IconApps, IconFolders, IconGitBranch, IconMoon, IconServer, IconUserCircle } from '@tabler/icons-react';
+import {
+  IconApps,
+  IconFolders,
+  IconGitBranch,
+  IconMoon,
+  IconServer,
+  IconSettings,
+  IconUserCircle,
+} from '@tabler/icons-react';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
 import { api } from '../api/client';
-import { meQuery } from '../api/session';
+import { may, meQuery } from '../api/session';
 import { appsQuery } from '../features/apps/api';
 import { useLive } from './live';
 
@@ -12,6 +20,7 @@ const places = [
   { to: '/projects', label: 'Projects', icon: IconFolders },
   { to: '/clusters', label: 'Clusters', icon: IconServer },
   { to: '/repositories', label: 'Repositories', icon: IconGitBranch },
+  { to: '/settings', label: 'Settings', icon: IconSettings, right: 'settings' },
 ] as const;
 
 /** The frame around every page, and the one place that follows the stream. */
@@ -64,15 +73,17 @@ export function Shell() {
         </Group>
       </Group>
       <nav aria-label="Main">
-        {places.map((p) => (
-          <NavLink
-            key={p.to}
-            label={p.label}
-            leftSection={<p.icon size={18} aria-hidden />}
-            active={path.startsWith(p.to)}
-            renderRoot={(props) => <Link to={p.to} {...props} />}
-          />
-        ))}
+        {places
+          .filter((p) => !('right' in p) || may(me.data, p.right, 'get'))
+          .map((p) => (
+            <NavLink
+              key={p.to}
+              label={p.label}
+              leftSection={<p.icon size={18} aria-hidden />}
+              active={path.startsWith(p.to)}
+              renderRoot={(props) => <Link to={p.to} {...props} />}
+            />
+          ))}
       </nav>
       <main>
         <Outlet />

@@ -4,9 +4,9 @@ import { MergeView } from '@codemirror/merge';
 import { EditorState } from '@codemirror/state';
 import { EditorView, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
-import { Badge, Group, Paper, Stack, Text, useComputedColorScheme } from '@mantine/core';
+import { Badge, Group, Paper, SegmentedControl, Stack, Switch, Text, useComputedColorScheme } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useRef } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { stringify } from 'yaml';
 import type { ObjectDiff } from '../../api/client';
 import { DriftBadge } from '../../ui/badges';
@@ -39,6 +39,8 @@ function text(object: unknown): string {
 }
 
 function One({ object }: { object: ObjectDiff }) {
+  const [side, setSide] = useState<'live' | 'applied'>('live');
+  const [whole, setWhole] = useState(false);
   return (
     <Paper withBorder p="sm">
       <Group mb="xs">
@@ -63,15 +65,38 @@ function One({ object }: { object: ObjectDiff }) {
           {object.summary}
         </Text>
       )}
+      <Group mb="xs">
+        <SegmentedControl
+          size="xs"
+          aria-label="Compare Git with"
+          value={side}
+          onChange={(v) => setSide(v === 'applied' ? 'applied' : 'live')}
+          data={[
+            { value: 'live', label: 'Live' },
+            { value: 'applied', label: 'Last applied', disabled: !object.applied },
+          ]}
+        />
+        {side === 'live' && object.live && (
+          <Switch
+            size="xs"
+            label="Also what Git says nothing about"
+            checked={whole}
+            onChange={(e) => setWhole(e.currentTarget.checked)}
+          />
+        )}
+      </Group>
       <Group grow mb={4}>
         <Text size="xs" c="dimmed">
-          Live
+          {side === 'applied' ? 'Last applied' : 'Live'}
         </Text>
         <Text size="xs" c="dimmed">
           Desired
         </Text>
       </Group>
-      <Merge live={text(object.live)} desired={text(object.desired)} />
+      <Merge
+        live={text(side === 'applied' ? object.applied : whole ? object.live : (object.normalizedLive ?? object.live))}
+        desired={text(object.desired)}
+      />
     </Paper>
   );
 }

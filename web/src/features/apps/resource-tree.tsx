@@ -1,4 +1,4 @@
-import { Anchor, Group, Paper, Text, useMantineColorScheme } from '@mantine/core';
+import { Anchor, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import {
@@ -11,7 +11,7 @@ import {
   Position,
   ReactFlow,
 } from '@xyflow/react';
-import { useMemo } from 'react';
+import { useMemo, useState } from 'react';
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
@@ -37,6 +37,7 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
         {node.kind}
         {node.syncWave ? ` · wave ${node.syncWave}` : ''}
         {node.requiresPruning ? ' · to be pruned' : ''}
+        {node.orphaned ? ' · orphaned' : ''}
         {node.info?.map((i) => ` · ${i.value}`).join('')}
       </Text>
       <Text size="sm" fw={600} truncate>
@@ -71,6 +72,7 @@ const nodeTypes = { object: ObjectNode };
 /** The live objects of an application, owners left of what they own. */
 export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: string }) {
   const tree = useQuery(treeQuery(appKey));
+  const [orphans, setOrphans] = useState(false);
   return (
     <Screen
       query={tree}
@@ -78,7 +80,23 @@ export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: s
         t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
       }
     >
-      {(t) => <Graph nodes={t.nodes} name={name} />}
+      {(t) => {
+        const count = t.nodes.filter((n) => n.orphaned).length;
+        return (
+          <>
+            {count > 0 && (
+              <Switch
+                mb="xs"
+                size="xs"
+                label={`Show orphaned (${count})`}
+                checked={orphans}
+                onChange={(e) => setOrphans(e.currentTarget.checked)}
+              />
+            )}
+            <Graph nodes={orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned)} name={name} />
+          </>
+        );
+      }}
     </Screen>
   );
 }

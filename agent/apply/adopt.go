@@ -1,0 +1,213 @@
+package apply
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tracking"
+)
+
+// adoptOption is the sync option that adopts an object whatever marks it carries.
+const adoptOption = "Adopt"
+
+// listPause is how long a first write waits until its kind was listed, which
+// spares a request for each object.
+const listPause = 3 * time.Second
+
+// argoFinalizer makes Argo CD delete an application's objects with it.
+const argoFinalizer = "resources-finalizer.argocd.argoproj.io"
+
+// meet makes sure that it is known what is live of an object before it is
+// written for the first time. No write of it may be in flight.
+func (a *app) meet(ctx context.Context, x *object) {
+	for until := a.e.Clock.Now().Add(listPause); ; {
+		a.mu.Lock()
+		met := x.record != nil || x.live.known
+		a.mu.Unlock()
+		if listed, broken := a.e.kindState(x); met || listed || broken != nil || a.e.Clock.Now().After(until) {
+			return
+		}
+		if run.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// takeOver takes over an object that others have applied, before our first
+// write of it: their fields become ours, so that what the manifests leave out
+// goes, and their marks are taken off. It changes metadata alone. An object
+// that somebody else still enforces is refused.
+func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
+	a.mu.Lock()
+	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
+	a.mu.Unlock()
+	if skip {
+		return nil
+	}
+	gvr, _, err := a.e.Mapper.Find(ctx, s.body.GroupVersionKind())
+	if err != nil {
+		return nil // sending it says so better
+	}
+	at := place{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
+	for try := 1; ; try++ {
+		live, err := a.e.kube.get(ctx, at)
+		if err != nil || live == nil {
+			return err
+		}
+		if s.before == "" {
+			s.before = live.GetResourceVersion() // no watch had seen it yet
+		}
+		a.mu.Lock()
+		mark := a.foreign(live)
+		a.mu.Unlock()
+		if err := a.yieldsTo(ctx, s, mark); err != nil {
+			return err
+		}
+		ops, from := a.adoption(live, s.options)
+		if len(ops) == 0 || s.dryRun {
+			return nil
+		}
+		text, err := manifest.AppendCanonical(nil, ops)
+		if err != nil {
+			return err
+		}
+		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		switch {
+		case err == nil:
+			s.note = "adopted from " + from
+			if mark != nil {
+				s.note = "adopted from " + mark.Title()
+			}
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err) || try == maxConflicts:
+			return explain(err, s.key, "adopt")
+		}
+	}
+}
+
+// adoption makes the patch that takes an object over, and names from whom.
+func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from string) {
+	former := func(manager string) bool {
+		if hasOption(options, "ClientSideApplyMigration", "false") {
+			return manager == "argocd-controller"
+		}
+		extra, _ := manifest.Annotation(live, "client-side-apply-migration-manager")
+		return diff.Former(manager) || extra != "" && manager == extra
+	}
+	entries, taken := diff.Adopt(live, a.e.Manager, former)
+	if len(taken) > 0 {
+		ops = append(ops, map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": entries})
+		from = strings.Join(taken, " and ")
+	}
+	for _, name := range [...]string{manifest.LastApplied, tracking.ArgoAnnotation, tracking.ArgoInstallation} {
+		if _, there := manifest.RawAnnotation(live, name); there {
+			ops = append(ops, map[string]any{"op": "remove", "path": "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")})
+		}
+	}
+	if len(ops) > 0 {
+		ops = append(ops, map[string]any{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()})
+	}
+	if from == "" {
+		from = "another tool"
+	}
+	return ops, from
+}
+
+// inherits says whether tools that apply whole manifests have left their trace
+// on an object.
+func inherits(o *manifest.Object) bool {
+	if _, there := manifest.RawAnnotation(o, manifest.LastApplied); there {
+		return true
+	}
+	meta, _ := o.Object["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
+	for _, e := range entries {
+		m, _ := e.(map[string]any)
+		name, _ := m["manager"].(string)
+		if sub, _ := m["subresource"].(string); sub == "" && diff.Former(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// yieldsTo refuses to take an object from somebody who still holds it.
+func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error {
+	if m == nil || hasOption(s.options, adoptOption, "true") {
+		return nil
+	}
+	a.mu.Lock()
+	installation := a.installation()
+	a.mu.Unlock()
+	if m.Installation != "" && m.Installation != installation {
+		return fault.With(fault.New(fault.Conflict, "it belongs to %s", m.Title()), s.key.Describe(),
+			"remove it there, or set the sync option Adopt=true to take it over")
+	}
+	if m.System != tracking.Argo {
+		return nil // an application of ours that is gone has left it behind
+	}
+	why, err := a.e.argoHolds(ctx, *m)
+	if err != nil || why == "" {
+		return err
+	}
+	return fault.With(fault.New(fault.Conflict, "%s still holds it: %s", m.Title(), why), s.key.Describe(),
+		"turn off automation and take the finalizer "+argoFinalizer+" off in Argo CD, then sync again")
+}
+
+// argoHolds says why an Argo CD in this cluster would fight an adoption, or
+// delete what was adopted; empty: nothing is in the way.
+func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark) (string, error) {
+	gvr, _, err := e.Mapper.Resource(ctx, schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"})
+	if fault.KindOf(err) == fault.Missing {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	namespace, name := tracking.ID{App: m.App}.Application()
+	list, err := e.kube.list(ctx, place{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
+	if apierrors.IsForbidden(err) {
+		return "the agent may not look whether it is still active", nil
+	}
+	if err != nil {
+		return "", fault.Wrap(fault.Offline, err, "the API server does not say which applications Argo CD has")
+	}
+	for i := range list {
+		o := &list[i]
+		if !m.Names(o.GetName()) {
+			continue
+		}
+		automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
+		if enabled, said := automated["enabled"].(bool); on && (enabled || !said) {
+			return "its Application has automation on", nil
+		}
+		for _, f := range o.GetFinalizers() {
+			if strings.HasPrefix(f, argoFinalizer) {
+				return "its Application has the finalizer " + f, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// selector asks for one application; one that a label cut off is looked for
+// among all.
+func selector(m tracking.Mark, name string) string {
+	if m.Label {
+		return ""
+	}
+	return "metadata.name=" + name
+}

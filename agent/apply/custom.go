@@ -1,0 +1,23 @@
+package apply
+
+import linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+
+// Custom is what a tenant's settings say about comparing and tracking. The
+// zero value is what holds without settings.
+type Custom struct {
+	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
+	InstallationID string               // written to each object; what carries another one is left alone
+	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
+	Hidden         []string             // annotations of Secrets that are masked like their values
+}
+
+// custom gives the settings as they are now.
+func (e *Engine) custom() Custom {
+	if e.Custom == nil {
+		return Custom{}
+	}
+	return e.Custom()
+}
+
+// Hidden gives the annotations of Secrets that people must not see.
+func (e *Engine) Hidden() []string { return e.custom().Hidden }

@@ -1,0 +1,236 @@
+// Package settings holds what the tenant has set, as far as it concerns this
+// agent, in a form that other parts can ask. It never talks to the hub or to
+// the cluster: the daemon gives it the newest settings of the desired log, and
+// parts that act on them ask for the present value each time, or wait for the
+// next one. A value never changes; without settings the defaults hold.
+package settings
+
+import (
+	"path"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/exclude"
+)
+
+// Current is the value that holds now. Many goroutines may use it.
+type Current struct {
+	mu      sync.Mutex
+	value   *Value
+	changed chan struct{}
+}
+
+// New makes a Current of settings; nil: the defaults.
+func New(s *linkv1.Settings) *Current {
+	return &Current{value: newValue(s), changed: make(chan struct{})}
+}
+
+// Get gives the value that holds now.
+func (c *Current) Get() *Value {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.value
+}
+
+// Changed closes when another value holds than now.
+func (c *Current) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// Set takes newer settings, nil for the defaults, and says whether they
+// differ in anything but their version.
+func (c *Current) Set(s *linkv1.Settings) bool {
+	next := newValue(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := proto.Equal(withoutVersion(c.value.raw), withoutVersion(next.raw))
+	c.value = next
+	if same {
+		return false
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return true
+}
+
+func withoutVersion(s *linkv1.Settings) *linkv1.Settings {
+	out := proto.CloneOf(s)
+	out.Version = 0
+	return out
+}
+
+// A Value is one state of the settings. It never changes, and what it gives
+// out must not be changed either.
+type Value struct {
+	raw      *linkv1.Settings
+	all      exclude.List // kinds that an application cannot have
+	children exclude.List // kinds that are not shown below objects
+}
+
+func newValue(s *linkv1.Settings) *Value {
+	if s == nil {
+		s = &linkv1.Settings{}
+	}
+	v := &Value{raw: s}
+	v.children.Included = filters(s.GetInclusions())
+	v.children.Excluded = filters(s.GetExclusions())
+	v.all = v.children
+	if !s.GetExclusionsGiven() {
+		v.all.Excluded = exclude.Default()
+	}
+	return v
+}
+
+func filters(in []*linkv1.KindFilter) (out []exclude.Filter) {
+	for _, f := range in {
+		out = append(out, exclude.Filter{Groups: f.GetGroups(), Kinds: f.GetKinds()})
+	}
+	return out
+}
+
+// Version is that of the tenant's settings; 0: it has set nothing.
+func (v *Value) Version() uint64 { return v.raw.GetVersion() }
+
+// Excluded says whether a kind is left alone: not watched, shown, compared or
+// applied.
+func (v *Value) Excluded(group, kind string) bool { return v.all.Excludes(group, kind) }
+
+// ExcludedChild says whether a kind that managed objects own is not shown. The
+// built-in exclusions do not count for them: they cost next to nothing.
+func (v *Value) ExcludedChild(group, kind string) bool { return v.children.Excludes(group, kind) }
+
+// customization finds the first one for a kind that has something: the one
+// that names the kind itself, then patterns in their order.
+func (v *Value) customization(group, kind string, has func(*linkv1.Customization) bool) *linkv1.Customization {
+	var found *linkv1.Customization
+	for _, c := range v.raw.GetCustomizations() {
+		switch {
+		case !has(c) || !matches(c, group, kind):
+		case c.GetGroup() == group && c.GetKind() == kind:
+			return c
+		case found == nil:
+			found = c
+		}
+	}
+	return found
+}
+
+func matches(c *linkv1.Customization, group, kind string) bool {
+	g, err := path.Match(c.GetGroup(), group)
+	if err != nil || !g {
+		return false
+	}
+	k, err := path.Match(c.GetKind(), kind)
+	return err == nil && k
+}
+
+// A HealthScript judges the health of a kind.
+type HealthScript struct {
+	Lua      string
+	OpenLibs bool // it may use the standard libraries of Lua
+}
+
+// HealthScript gives the tenant's script for a kind.
+func (v *Value) HealthScript(group, kind string) (HealthScript, bool) {
+	c := v.customization(group, kind, func(c *linkv1.Customization) bool { return c.GetHealthLua() != "" })
+	if c == nil {
+		return HealthScript{}, false
+	}
+	libs := v.customization(group, kind, func(c *linkv1.Customization) bool { return c.GetUseOpenLibs() })
+	return HealthScript{Lua: c.GetHealthLua(), OpenLibs: libs != nil}, true
+}
+
+// Actions gives the tenant's actions for a kind; nil: it has none.
+func (v *Value) Actions(group, kind string) *linkv1.Actions {
+	return v.customization(group, kind, func(c *linkv1.Customization) bool { return c.GetActions() != nil }).GetActions()
+}
+
+// IgnoreDifferences gives the tenant's rules for all kinds, in the form of
+// those of an application.
+func (v *Value) IgnoreDifferences() []*linkv1.IgnoreRule {
+	return v.rules((*linkv1.Customization).GetIgnoreDifferences)
+}
+
+// IgnoreResourceUpdates gives the rules about changes that cause no
+// comparison; none where they are switched off.
+func (v *Value) IgnoreResourceUpdates() []*linkv1.IgnoreRule {
+	if v.raw.GetIgnoreResourceUpdatesDisabled() {
+		return nil
+	}
+	out := v.rules((*linkv1.Customization).GetIgnoreResourceUpdates)
+	if !v.raw.GetCompare().GetDifferencesOnUpdates() {
+		out = append(out, v.IgnoreDifferences()...)
+	}
+	return out
+}
+
+func (v *Value) rules(of func(*linkv1.Customization) *linkv1.IgnoreFields) (out []*linkv1.IgnoreRule) {
+	for _, c := range v.raw.GetCustomizations() {
+		if f := of(c); f != nil {
+			out = append(out, &linkv1.IgnoreRule{
+				Group: c.GetGroup(), Kind: c.GetKind(), JsonPointers: f.GetJsonPointers(), Jq: f.GetJq(), Managers: f.GetManagers(),
+			})
+		}
+	}
+	return out
+}
+
+// KnownTypeFields gives the fields of a custom kind that hold a known type.
+func (v *Value) KnownTypeFields(group, kind string) []*linkv1.KnownTypeField {
+	return v.customization(group, kind, func(c *linkv1.Customization) bool { return len(c.GetKnownTypeFields()) > 0 }).GetKnownTypeFields()
+}
+
+// CompareOptions are those of the whole tenant.
+type CompareOptions struct {
+	IgnoreAggregatedRoles bool
+	IgnoreStatus          string // all, crd or none
+	DifferencesOnUpdates  bool   // updates of ignored fields alone are changes all the same
+}
+
+// CompareOptions gives how live and desired state are compared.
+func (v *Value) CompareOptions() CompareOptions {
+	c := v.raw.GetCompare()
+	out := CompareOptions{IgnoreAggregatedRoles: c.GetIgnoreAggregatedRoles(), IgnoreStatus: c.GetIgnoreStatus(), DifferencesOnUpdates: c.GetDifferencesOnUpdates()}
+	if out.IgnoreStatus == "" {
+		out.IgnoreStatus = "all"
+	}
+	return out
+}
+
+// The ways to mark an object as an application's (TRK-01).
+const (
+	TrackByAnnotation = "annotation"
+	TrackByBoth       = "annotation+label"
+	TrackByLabel      = "label"
+)
+
+// TrackingMethod is how objects are marked as an application's.
+func (v *Value) TrackingMethod() string {
+	if m := v.raw.GetTrackingMethod(); slices.Contains([]string{TrackByBoth, TrackByLabel}, m) {
+		return m
+	}
+	return TrackByAnnotation
+}
+
+// InstanceLabelKey is the label that names an application, where labels are
+// used.
+func (v *Value) InstanceLabelKey() string {
+	if key := v.raw.GetInstanceLabelKey(); key != "" {
+		return key
+	}
+	return "app.kubernetes.io/instance"
+}
+
+// InstallationID tells installations apart that share a cluster; empty: none.
+func (v *Value) InstallationID() string { return v.raw.GetInstallationId() }
+
+// CustomLabels are the labels that are shown with objects.
+func (v *Value) CustomLabels() []string { return v.raw.GetCustomLabels() }
+
+// SensitiveAnnotations are those whose values are masked.
+func (v *Value) SensitiveAnnotations() []string { return v.raw.GetSensitiveAnnotations() }

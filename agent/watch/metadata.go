@@ -1,0 +1,25 @@
+package watch
+
+import "net/http"
+
+// What lists and watches ask for where only metadata is wanted.
+const (
+	metadataList  = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	metadataEvent = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)
+
+// MetadataOnly makes every list and watch that goes through it ask for the
+// metadata of objects alone, so that no content of foreign objects is read.
+func MetadataOnly(next http.RoundTripper) http.RoundTripper { return slim{next} }
+
+type slim struct{ next http.RoundTripper }
+
+// RoundTrip sends a request with another Accept header.
+func (s slim) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Accept", metadataList)
+	if r.URL.Query().Get("watch") != "" {
+		r.Header.Set("Accept", metadataEvent)
+	}
+	return s.next.RoundTrip(r)
+}

@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-cd/capstan/cli/client"
+)
+
+// externalDiff names the program that shows differences, as kubectl does.
+const externalDiff = "KUBECTL_EXTERNAL_DIFF"
+
+// diffing is what was asked for of a comparison.
+type diffing struct {
+	predict, exit, three bool
+	refresh, hard        bool
+	code                 int
+	local                string
+}
+
+func (a *app) appDiff() *cobra.Command {
+	var d diffing
+	c := a.one("diff NAME", "Show how the cluster differs from Git; exit code 3 if it does",
+		"  capstan app diff shop\n  capstan app diff shop --server-side-diff\n  helm template ./chart | capstan app diff shop --local -",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			return a.diff(cmd, api, namespace, name, d)
+		})
+	f := c.Flags()
+	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
+	f.BoolVar(&d.refresh, "refresh", false, "look at the sources first, and wait for it")
+	f.BoolVar(&d.hard, "hard-refresh", false, "the same, and render even if nothing changed")
+	f.BoolVar(&d.three, "three-way", false, "show what was applied last, too")
+	f.StringVar(&d.local, "local", "", "compare the cluster with these manifests instead: a file, a folder, or - for the input")
+	f.BoolVar(&d.exit, "exit-code", true, "end with an exit code of its own if there is a difference")
+	f.IntVar(&d.code, "diff-exit-code", exitDiffers, "that exit code")
+	return c
+}
+
+func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name string, d diffing) error {
+	if d.code < 1 || d.code > 125 {
+		return usageError{fmt.Errorf("--diff-exit-code %d is no exit code from 1 to 125", d.code)}
+	}
+	if d.local != "" && d.predict {
+		return usageError{errors.New("--local and --server-side-diff do not go together")}
+	}
+	if d.refresh || d.hard {
+		if err := a.refreshed(cmd.Context(), api, namespace, name, d.hard); err != nil {
+			return err
+		}
+	}
+	got, raw, err := call[struct {
+		Items []client.ObjectDiff `json:"items"`
+	}](api.DiffApplication(cmd.Context(), namespace, name, &client.DiffApplicationParams{Predict: ref(d.predict), All: ref(d.local != "")}))
+	if err != nil {
+		return err
+	}
+	items := got.Items
+	if d.local != "" {
+		if items, err = a.againstLocal(items, d.local); err != nil {
+			return err
+		}
+		if raw, err = json.Marshal(map[string]any{"items": items}); err != nil {
+			return err
+		}
+	}
+	if a.output == "table" || a.output == "wide" {
+		for _, o := range items {
+			if err := a.showDiff(cmd, o, d); err != nil {
+				return err
+			}
+		}
+	} else if err := a.print(raw, diffNames(items)); err != nil {
+		return err
+	}
+	if len(items) > 0 && d.exit {
+		return differs(d.code)
+	}
+	return nil
+}
+
+func diffNames(items []client.ObjectDiff) table {
+	var t table
+	for _, o := range items {
+		t.name = append(t.name, strings.ToLower(o.Kind)+"/"+o.Name)
+	}
+	return t
+}
+
+// showDiff prints one object for people: of live what the manifests speak of,
+// or with a prediction all of it, against what should be.
+func (a *app) showDiff(cmd *cobra.Command, o client.ObjectDiff, d diffing) error {
+	title := o.Kind + " " + o.Name
+	if ns := deref(o.Namespace); ns != "" {
+		title = o.Kind + " " + ns + "/" + o.Name
+	}
+	fmt.Fprintf(a.streams.Out, "===== %s: %s\n", title, dash(deref(o.Summary)))
+	if why := deref(o.Problem); why != "" {
+		fmt.Fprintln(a.streams.Out, "an apply would be refused:", why)
+	}
+	from, to := o.NormalizedLive, o.Desired
+	if from == nil {
+		from = o.Live
+	}
+	if o.Predicted != nil {
+		from, to = o.Live, o.Predicted
+	}
+	live, err := lines(from)
+	if err != nil {
+		return err
+	}
+	desired, err := lines(to)
+	if err != nil {
+		return err
+	}
+	if program := os.Getenv(externalDiff); program != "" {
+		return a.external(cmd, program, o, live, desired)
+	}
+	fmt.Fprint(a.streams.Out, udiff.Unified("live", "desired", live, desired))
+	if !d.three {
+		return nil
+	}
+	applied, err := lines(o.Applied)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(a.streams.Out, udiff.Unified("last applied", "desired", applied, desired))
+	return nil
+}
+
+// external has another program show a difference. That it ends with 1 means
+// that there is one.
+func (a *app) external(cmd *cobra.Command, program string, o client.ObjectDiff, live, desired string) error {
+	dir, err := os.MkdirTemp("", "capstan-diff-")
+	if err != nil {
+		return fmt.Errorf("make a folder for %s: %w", externalDiff, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	words := strings.Fields(program)
+	args := words[1:]
+	for _, side := range [...]struct{ name, text string }{{"live", live}, {"desired", desired}} {
+		path := filepath.Join(dir, side.name+"-"+strings.ToLower(o.Kind)+".yaml")
+		if err := os.WriteFile(path, []byte(side.text), 0o600); err != nil {
+			return fmt.Errorf("write for %s: %w", externalDiff, err)
+		}
+		args = append(args, path)
+	}
+	run := exec.CommandContext(cmd.Context(), words[0], args...) //nolint:gosec // the user names the program
+	run.Stdout, run.Stderr = a.streams.Out, a.streams.Err
+	var ended *exec.ExitError
+	if err := run.Run(); err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1) {
+		return usageError{fmt.Errorf("%s=%q cannot be run; name a program that takes two files, such as diff -u", externalDiff, program)}
+	}
+	return nil
+}
+
+func lines(object *client.AnyObject) (string, error) {
+	if object == nil || len(*object) == 0 || string(*object) == "null" {
+		return "", nil
+	}
+	b, err := yaml.JSONToYAML(*object)
+	return string(b), err
+}
+
+// localObject is a manifest on this machine.
+type localObject map[string]any
+
+func (o localObject) text(path ...string) string {
+	var v any = map[string]any(o)
+	for _, step := range path {
+		m, _ := v.(map[string]any)
+		v = m[step]
+	}
+	s, _ := v.(string)
+	return s
+}
+
+func (o localObject) group() string {
+	group, _, ok := strings.Cut(o.text("apiVersion"), "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+func (o localObject) is(d client.ObjectDiff) bool {
+	namespace := o.text("metadata", "namespace")
+	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == deref(d.Namespace))
+}
+
+// secret says whether the values of a kind are not shown here.
+func secret(group, kind string) bool { return group == "" && kind == "Secret" }
+
+// againstLocal compares what is live with manifests on this machine. Secrets
+// are left out.
+func (a *app) againstLocal(all []client.ObjectDiff, from string) ([]client.ObjectDiff, error) {
+	local, err := a.localManifests(from)
+	if err != nil {
+		return nil, err
+	}
+	var out []client.ObjectDiff
+	for _, d := range all {
+		var mine localObject
+		if i := slices.IndexFunc(local, func(o localObject) bool { return o.is(d) }); i >= 0 {
+			mine = local[i]
+			local = slices.Delete(local, i, i+1)
+		}
+		if secret(d.Group, d.Kind) {
+			continue
+		}
+		changed, err := replaced(&d, mine)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			out = append(out, d)
+		}
+	}
+	for _, o := range local {
+		if secret(o.group(), o.text("kind")) {
+			continue
+		}
+		version := o.text("apiVersion")
+		if _, after, ok := strings.Cut(version, "/"); ok {
+			version = after
+		}
+		d := client.ObjectDiff{Group: o.group(), Version: version, Kind: o.text("kind"), Name: o.text("metadata", "name"), Status: "OutOfSync"}
+		if ns := o.text("metadata", "namespace"); ns != "" {
+			d.Namespace = &ns
+		}
+		if _, err := replaced(&d, o); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// replaced puts a local manifest in the place of the desired object, and says
+// whether live differs from it.
+func replaced(d *client.ObjectDiff, mine localObject) (bool, error) {
+	d.Desired, d.NormalizedLive, d.Predicted = nil, nil, nil
+	if mine == nil {
+		d.Status, d.Summary = "OutOfSync", ref("not among the local manifests")
+		return true, nil
+	}
+	d.Summary = ref("local manifest")
+	delete(mine, "status")
+	if meta, ok := mine["metadata"].(map[string]any); ok && deref(d.Namespace) != "" {
+		meta["namespace"] = *d.Namespace
+	}
+	desired, err := json.Marshal(mine)
+	if err != nil {
+		return false, fmt.Errorf("write %s %s: %w", d.Kind, d.Name, err)
+	}
+	d.Desired = (*client.AnyObject)(&desired)
+	if d.Live == nil {
+		d.Summary = ref("not in the cluster")
+		return true, nil
+	}
+	var live any
+	if err := json.Unmarshal(*d.Live, &live); err != nil {
+		return false, fmt.Errorf("read the live %s %s: %w", d.Kind, d.Name, err)
+	}
+	normal, err := json.Marshal(restricted(live, map[string]any(mine)))
+	if err != nil {
+		return false, fmt.Errorf("write the live %s %s: %w", d.Kind, d.Name, err)
+	}
+	d.NormalizedLive = (*client.AnyObject)(&normal)
+	return !bytes.Equal(normal, desired), nil
+}
+
+// restricted gives of a live value what a wish speaks of. Items of lists are
+// compared by their place.
+func restricted(live, wish any) any {
+	switch w := wish.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		if !ok {
+			return live
+		}
+		out := map[string]any{}
+		for k, v := range w {
+			if have, there := l[k]; there {
+				out[k] = restricted(have, v)
+			}
+		}
+		return out
+	case []any:
+		l, ok := live.([]any)
+		if !ok || len(l) != len(w) {
+			return live
+		}
+		out := make([]any, len(l))
+		for i := range l {
+			out[i] = restricted(l[i], w[i])
+		}
+		return out
+	}
+	return live
+}
+
+// localManifests reads a file, all files of a folder, or the input.
+func (a *app) localManifests(from string) ([]localObject, error) {
+	all, err := a.gather([]string{from})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var out []localObject
+	var part []string
+	for line := range strings.SplitSeq(string(all)+"\n---", "\n") {
+		if trimmed := strings.TrimRight(line, " \t\r"); trimmed != "---" {
+			part = append(part, line)
+			continue
+		}
+		var o localObject
+		if err := yaml.Unmarshal([]byte(strings.Join(part, "\n")), &o); err != nil {
+			return nil, usageError{fmt.Errorf("a document of %s is not YAML: %w", from, err)}
+		}
+		part = nil
+		if len(o) == 0 {
+			continue
+		}
+		if o.text("kind") == "" || o.text("metadata", "name") == "" {
+			return nil, usageError{fmt.Errorf("a document of %s has no kind or no name", from)}
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDiff(t *testing.T) {
+	const at = "GET /api/v1/applications/argocd/shop/diff"
+	one := `{"items":[{"group":"","kind":"ConfigMap","namespace":"shop","name":"a","version":"v1","status":"OutOfSync","summary":"data.v",
+"desired":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"},"data":{"v":"two"}},
+"live":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","labels":{"noise":"yes"}},"data":{"v":"one"}},
+"normalizedLive":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"},"data":{"v":"one"}},
+"applied":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"},"data":{"v":"zero"}}PREDICTED},
+{"group":"","kind":"Secret","namespace":"shop","name":"s","version":"v1","status":"Synced","live":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}}]}`
+	predicted := strings.Replace(one, "PREDICTED", `,"predicted":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","labels":{"noise":"yes","more":"by webhook"}},"data":{"v":"two"}},"problem":"the quota is used up"`, 1)
+	one = strings.Replace(one, "PREDICTED", "", 1)
+	dir := t.TempDir()
+	local := filepath.Join(dir, "a.yaml")
+	manifest := func(v string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {v: " + v + "}\n"
+	}
+	if err := os.WriteFile(local, []byte(manifest("one")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	viewer := filepath.Join(dir, "viewer")
+	if err := os.WriteFile(viewer, []byte("#!/bin/sh\necho seen by $1\ncat \"$2\" \"$3\"\nexit 1\n"), 0o700); err != nil { //nolint:gosec // a program has to be executable
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		answer   string
+		stdin    string
+		external string
+		args     []string
+		want     int
+		has      []string
+		lacks    []string
+	}{
+		"of live only what manifests speak of":        {one, "", "", nil, exitDiffers, []string{"-  v: one", "+  v: two", "data.v"}, []string{"noise", "zero"}},
+		"what was applied last":                       {one, "", "", []string{"--three-way"}, exitDiffers, []string{"-  v: zero", "+  v: two"}, []string{"noise"}},
+		"what an apply would make":                    {predicted, "", "", []string{"--server-side-diff"}, exitDiffers, []string{"+    more: by webhook", "the quota is used up"}, nil},
+		"another exit code":                           {one, "", "", []string{"--diff-exit-code", "1"}, 1, []string{"v: two"}, nil},
+		"no exit code":                                {one, "", "", []string{"--exit-code=false"}, exitOK, []string{"v: two"}, nil},
+		"an exit code that is none":                   {one, "", "", []string{"--diff-exit-code", "0"}, exitUsage, nil, nil},
+		"another program shows it":                    {one, "", viewer + " word", nil, exitDiffers, []string{"seen by word", "v: one", "v: two"}, nil},
+		"another program that is not there":           {one, "", "/nonexistent/viewer", nil, exitUsage, nil, nil},
+		"local manifests that are live":               {one, "", "", []string{"--local", local}, exitOK, nil, []string{"Secret"}},
+		"local manifests from the input":              {one, manifest("three"), "", []string{"--local", "-"}, exitDiffers, []string{"+  v: three"}, []string{"Secret", "v: two"}},
+		"local manifests lack one":                    {one, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n", "", []string{"--local", "-"}, exitDiffers, []string{"ConfigMap shop/a", "ConfigMap b"}, nil},
+		"local manifests that are none":               {one, "apiVersion: v1\nkind: [", "", []string{"--local", "-"}, exitUsage, nil, nil},
+		"a folder that is not there":                  {one, "", "", []string{"--local", filepath.Join(dir, "no")}, exitUsage, nil, nil},
+		"local manifests and a prediction do not mix": {one, "", "", []string{"--local", local, "--server-side-diff"}, exitUsage, nil, nil},
+		"the answer as JSON has the local manifests":  {one, manifest("three"), "", []string{"--local", "-", "-o", "json"}, exitDiffers, []string{`"three"`}, []string{`"two"`}},
+	}
+	for name, c := range cases {
+		t.Run("DIFF-17 "+name, func(t *testing.T) {
+			home(t)
+			t.Setenv(externalDiff, c.external)
+			h := hub(t, map[string]answer{at: {200, c.answer}})
+			code, out, errs := capstan(t, c.stdin, append([]string{"app", "diff", "shop", "--server", h.URL, "--token", "t0ken"}, c.args...)...)
+			if code != c.want {
+				t.Errorf("exit %d, want %d; output %q, errors %q", code, c.want, out, errs)
+			}
+			if c.want == exitUsage && errs == "" {
+				t.Error("nothing says why")
+			}
+			for _, text := range c.has {
+				if !strings.Contains(out, text) {
+					t.Errorf("%q is not in\n%s", text, out)
+				}
+			}
+			for _, text := range c.lacks {
+				if strings.Contains(out, text) {
+					t.Errorf("%q is in\n%s", text, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// settingsMap is where settings are that are given without a map.
+const settingsMap = "argocd-cm"
+
+const maxSetting = 1 << 20
+
+func (a *app) settingsCommand() *cobra.Command {
+	return noun("settings", "Settings of the tenant: get, set", []string{"setting"}, a.settingsGet(), a.settingsSet())
+}
+
+func (a *app) settingsGet() *cobra.Command {
+	var name string
+	var known bool
+	c := &cobra.Command{
+		Use: "get [KEY]", Short: "Show settings, or the value of one", Args: cobra.MaximumNArgs(1),
+		Example: "  capstan settings get\n  capstan settings get resource.exclusions\n  capstan settings get --known",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			all, raw, err := call[client.Settings](api.GetSettings(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			switch {
+			case len(args) == 1:
+				return a.oneSetting(all, name, args[0])
+			case known:
+				return a.print(raw, knownTable(all.Known))
+			}
+			return a.print(raw, settingsTable(all.Items))
+		},
+	}
+	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret that holds KEY")
+	c.Flags().BoolVar(&known, "known", false, "show the keys that this release knows")
+	return c
+}
+
+// oneSetting writes a value as it is, so that it can go into a file.
+func (a *app) oneSetting(all client.Settings, name, key string) error {
+	for _, s := range all.Items {
+		if s.Map != name || s.Key != key {
+			continue
+		}
+		if s.Secret {
+			return fault.New(fault.Denied, "the key %s of %s is a secret: it is kept sealed and never given back", key, name)
+		}
+		_, err := fmt.Fprintln(a.streams.Out, strings.TrimSuffix(deref(s.Value), "\n"))
+		return err
+	}
+	return fault.With(fault.New(fault.Missing, "the key %s of %s is not set", key, name), "", "see `capstan settings get`")
+}
+
+func settingsTable(all []client.Setting) table {
+	t := table{head: []string{"MAP", "KEY", "VALUE", "STATE", "CHANGED", "BY"}, wide: 1}
+	for _, s := range all {
+		value, state := deref(s.Value), "in use"
+		if s.Secret {
+			value = "(secret)"
+		}
+		if first, rest, found := strings.Cut(value, "\n"); found && rest != "" {
+			value = fmt.Sprintf("%s … (%d lines)", first, strings.Count(strings.TrimSuffix(value, "\n"), "\n")+1)
+		}
+		if !s.Used {
+			state = "no effect"
+		}
+		t.rows = append(t.rows, []string{s.Map, s.Key, strings.TrimSpace(value), state, ago(&s.UpdatedAt), s.UpdatedBy})
+		t.name = append(t.name, "setting/"+s.Map+"/"+s.Key)
+	}
+	return t
+}
+
+func knownTable(all []client.KnownSetting) table {
+	t := table{head: []string{"MAP", "KEY", "STATE", "ABOUT"}}
+	for _, k := range all {
+		key, state := k.Key, "in use"
+		if strings.HasSuffix(key, ".") {
+			key += "GROUP_KIND"
+		}
+		if !k.Used {
+			state = "no effect"
+		}
+		t.rows = append(t.rows, []string{k.Map, key, state, k.About})
+		t.name = append(t.name, "setting/"+k.Map+"/"+key)
+	}
+	return t
+}
+
+func (a *app) settingsSet() *cobra.Command {
+	var name, from string
+	var unset, dryRun bool
+	c := &cobra.Command{
+		Use: "set KEY=VALUE…", Short: "Set keys, or take them away", Args: cobra.MinimumNArgs(1),
+		Example: "  capstan settings set application.resourceTrackingMethod=annotation\n" +
+			"  capstan settings set resource.exclusions --from-file exclusions.yaml\n" +
+			"  capstan settings set webhook.github.secret --map argocd-secret --from-file -\n" +
+			"  capstan settings set resource.exclusions --unset",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := a.settingsGiven(args, from, unset)
+			if err != nil {
+				return err
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			body := client.PatchSettingsJSONRequestBody{Values: map[string]map[string]*string{name: keys}}
+			all, raw, err := call[client.Settings](api.PatchSettings(cmd.Context(), &client.PatchSettingsParams{DryRun: ref(dryRun)}, body))
+			if err != nil {
+				return err
+			}
+			a.warn(all.Warnings)
+			var touched []client.Setting
+			for _, s := range all.Items {
+				if _, given := keys[s.Key]; given && s.Map == name {
+					touched = append(touched, s)
+				}
+			}
+			return a.print(raw, settingsTable(touched))
+		},
+	}
+	c.Flags().StringVar(&name, "map", settingsMap, "ConfigMap or Secret that holds the keys")
+	c.Flags().StringVar(&from, "from-file", "", "file with the value of the one key given, or - for standard input")
+	c.Flags().BoolVar(&unset, "unset", false, "take the keys away")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, change nothing")
+	return c
+}
+
+// settingsGiven reads keys and values from the words of a command.
+func (a *app) settingsGiven(args []string, from string, unset bool) (map[string]*string, error) {
+	out := map[string]*string{}
+	if from != "" {
+		if unset || len(args) != 1 || strings.Contains(args[0], "=") {
+			return nil, usageError{errors.New("--from-file takes one KEY, without a value")}
+		}
+		value, err := a.settingFrom(from)
+		out[args[0]] = &value
+		return out, err
+	}
+	for _, arg := range args {
+		key, value, found := strings.Cut(arg, "=")
+		if found == unset {
+			return nil, usageError{fmt.Errorf("%q: write KEY=VALUE, or KEY with --unset or --from-file", arg)}
+		}
+		out[key] = &value
+		if unset {
+			out[key] = nil
+		}
+	}
+	return out, nil
+}
+
+func (a *app) settingFrom(name string) (string, error) {
+	in := a.streams.In
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", fault.Wrap(fault.Invalid, err, "the file %s cannot be read", name)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxSetting+1))
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "%s cannot be read", name)
+	}
+	if len(text) > maxSetting {
+		return "", fault.New(fault.Exceeded, "%s has more than %d bytes", name, maxSetting)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/api/gen"
+	"github.com/capstan-cd/capstan/hub/settings"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// GetSettings answers the settings of the tenant.
+func (s *Server) GetSettings(ctx context.Context, _ gen.GetSettingsRequestObject) (gen.GetSettingsResponseObject, error) {
+	answer, err := s.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gen.GetSettings200JSONResponse{SettingsAnswerJSONResponse: answer}, nil
+}
+
+// PatchSettings changes settings key by key.
+func (s *Server) PatchSettings(ctx context.Context, r gen.PatchSettingsRequestObject) (gen.PatchSettingsResponseObject, error) {
+	expect, err := expected(r.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	var changes []hub.SettingChange
+	for _, name := range slices.Sorted(maps.Keys(r.Body.Values)) {
+		keys := r.Body.Values[name]
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			changes = append(changes, hub.SettingChange{Map: name, Key: key, Value: keys[key]})
+		}
+	}
+	patch, err := s.Catalog.PatchSettings(ctx, callerOf(ctx), changes, expect, r.Params.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.settings(ctx)
+	if fault.KindOf(err) == fault.Denied { // who may change settings need not see them
+		answer.Headers.ETag, answer.Body = etag(patch.Version), gen.Settings{Version: patch.Version, Items: []gen.Setting{}, Known: []gen.KnownSetting{}}
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer.Body.Warnings = patch.Warnings
+	return gen.PatchSettings200JSONResponse{SettingsAnswerJSONResponse: answer}, nil
+}
+
+func (s *Server) settings(ctx context.Context) (gen.SettingsAnswerJSONResponse, error) {
+	all, version, err := s.Catalog.Settings(ctx, callerOf(ctx))
+	if err != nil {
+		return gen.SettingsAnswerJSONResponse{}, err
+	}
+	body := gen.Settings{Version: version, Items: collect(all, presentSetting), Known: collect(settings.Catalogue(), presentKnown)}
+	return gen.SettingsAnswerJSONResponse{Body: body, Headers: gen.SettingsAnswerResponseHeaders{ETag: etag(version)}}, nil
+}
+
+func presentSetting(v hub.Setting) gen.Setting {
+	out := gen.Setting{
+		Map: v.Map, Key: v.Key, Secret: v.Secret, Used: settings.Unused(v.Map, v.Key) == "", UpdatedAt: v.UpdatedAt.UTC(), UpdatedBy: v.UpdatedBy,
+	}
+	if !v.Secret {
+		out.Value = v.Value
+	}
+	return out
+}
+
+func presentKnown(k settings.Known) gen.KnownSetting {
+	return gen.KnownSetting{Map: k.Map, Key: k.Key, About: k.About, Sample: k.Sample, Used: k.Used}
+}

@@ -1,0 +1,313 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/hub/settings"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// settingName is what policies call a setting.
+func settingName(name, key string) string { return name + "/" + key }
+
+// Settings gives the settings that the caller may see, without the values of
+// secrets, and the version of all.
+func (c *Catalog) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, int64, error) {
+	var out []hub.Setting
+	var version int64
+	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
+		out = nil
+		if err := r.may(access.Settings, access.Get); err != nil {
+			return err
+		}
+		all, v, err := r.Tx.Settings(ctx)
+		for _, s := range all {
+			if r.rights.Check(access.Settings, access.Get, settingName(s.Map, s.Key)) {
+				out = append(out, s)
+			}
+		}
+		version = v
+		return err
+	})
+	return out, version, err
+}
+
+// A SettingsPatch is what became of a change of settings.
+type SettingsPatch struct {
+	Version  int64
+	Outcome  Outcome
+	Warnings []string
+}
+
+// PatchSettings sets keys and takes others away; what is not named stays. All
+// changes are made, or none. An expected version of 0 is any.
+func (c *Catalog) PatchSettings(ctx context.Context, by hub.Caller, changes []hub.SettingChange, expect int64, dryRun bool) (SettingsPatch, error) {
+	var out SettingsPatch
+	for _, change := range changes {
+		value := ""
+		if change.Value != nil {
+			value = *change.Value
+		}
+		if err := settings.Check(change.Map, change.Key, value); err != nil && change.Value != nil {
+			return out, err
+		}
+		if why := settings.Unused(change.Map, change.Key); why != "" && change.Value != nil {
+			out.Warnings = append(out.Warnings, why)
+		}
+	}
+	err := c.writeOr(ctx, by, dryRun, func(ctx context.Context, w *writer) error {
+		var err error
+		out.Version, out.Outcome, err = w.patchSettings(ctx, changes, expect)
+		return err
+	})
+	return out, err
+}
+
+func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, Outcome, error) {
+	for _, change := range changes {
+		if err := w.need(access.Settings, access.Update, settingName(change.Map, change.Key)); err != nil {
+			return 0, "", err
+		}
+	}
+	if err := w.LockSettings(ctx); err != nil {
+		return 0, "", err
+	}
+	before, version, err := w.Tx.Settings(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	if expect != 0 && expect != version {
+		return version, "", stale("settings")
+	}
+	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
+	if err != nil || len(put)+len(drop) == 0 {
+		return version, Unchanged, err
+	}
+	if err := checkSizes(after); err != nil {
+		return version, "", err
+	}
+	if err := w.ChangeSettings(ctx, put, drop); err != nil {
+		return version, "", err
+	}
+	clusters, err := w.Tx.Clusters(ctx)
+	if err != nil {
+		return version, "", err
+	}
+	return version + 1, outcome, w.deliver(ctx, place{before, clusters}, place{after, clusters}, version+1)
+}
+
+// applySettings finds out what changes in fact.
+func (w *writer) applySettings(ctx context.Context, before []hub.Setting, changes []hub.SettingChange) (after, put, drop []hub.Setting, outcome Outcome, err error) {
+	type id struct{ name, key string }
+	now := map[id]hub.Setting{}
+	for _, s := range before {
+		now[id{s.Map, s.Key}] = s
+	}
+	outcome = Configured
+	for _, change := range changes {
+		old, there := now[id{change.Map, change.Key}]
+		if change.Value == nil {
+			if there {
+				delete(now, id{change.Map, change.Key})
+				drop = append(drop, old)
+				w.noteSetting(access.Delete, change, &old)
+			}
+			continue
+		}
+		if there && old.Secret {
+			if old.Value, _, err = w.SettingSecret(ctx, change.Map, change.Key); err != nil {
+				return nil, nil, nil, "", err
+			}
+		}
+		if there && old.Value == *change.Value {
+			continue
+		}
+		if !there && len(before) == 0 {
+			outcome = Created
+		}
+		s := hub.Setting{
+			Map: change.Map, Key: change.Key, Value: *change.Value, Secret: settings.IsSecret(change.Map), UpdatedAt: w.now, UpdatedBy: w.by.Username,
+		}
+		now[id{change.Map, change.Key}] = s
+		put = append(put, s)
+		action := access.Update
+		if !there {
+			action = access.Create
+		}
+		w.noteSetting(action, change, &old)
+	}
+	return slices.Collect(maps.Values(now)), put, drop, outcome, nil
+}
+
+// noteSetting leaves an audit record. Values stand in it only where they are
+// known to be no secret: people write passwords into other ConfigMaps, too.
+func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.Setting) {
+	var before, after any
+	if _, known := settings.Find(change.Map, change.Key); known {
+		if old.Key != "" {
+			before = old.Value
+		}
+		if change.Value != nil {
+			after = *change.Value
+		}
+	}
+	w.note(action, access.Settings, settingName(change.Map, change.Key), "", before, after)
+}
+
+// checkSizes keeps what a tenant sets within bounds.
+func checkSizes(all []hub.Setting) error {
+	if len(all) > settings.MaxKeys {
+		return fault.New(fault.Exceeded, "a tenant has at most %d settings", settings.MaxKeys)
+	}
+	sizes := map[string]int{}
+	for _, s := range all {
+		if sizes[s.Map] += len(s.Key) + len(s.Value); sizes[s.Map] > settings.MaxValue {
+			return fault.With(fault.New(fault.Exceeded, "its values have more than %d bytes together", settings.MaxValue), s.Map, "")
+		}
+	}
+	return nil
+}
+
+// A place is where settings hold.
+type place struct {
+	settings []hub.Setting
+	clusters []hub.Cluster
+}
+
+// deliver gives the settings to the agents for which they have changed. The
+// caller has locked them.
+func (w *writer) deliver(ctx context.Context, before, after place, version int64) error {
+	was, err := settings.Compile(before.settings)
+	if err != nil {
+		return fmt.Errorf("read the stored settings: %w", err)
+	}
+	is, err := settings.Compile(after.settings)
+	if err != nil {
+		return err
+	}
+	none, err := settings.Compile(nil)
+	if err != nil {
+		return err
+	}
+	bodies := map[hub.ClusterID][]byte{}
+	for _, cl := range after.clusters {
+		from, called := none, cl // a new one holds the defaults
+		if i := slices.IndexFunc(before.clusters, func(c hub.Cluster) bool { return c.ID == cl.ID }); i >= 0 {
+			from, called = was, before.clusters[i]
+		}
+		// What has changed is found with equal versions.
+		old, err := from.Body(0, namesIn(called, before.clusters))
+		if err != nil {
+			return err
+		}
+		same, err := is.Body(0, namesIn(cl, after.clusters))
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(old, same) {
+			continue
+		}
+		if bodies[cl.ID], err = is.Body(version, namesIn(cl, after.clusters)); err != nil {
+			return err
+		}
+		w.wakes = append(w.wakes, cl.ID)
+	}
+	if len(bodies) == 0 {
+		return nil
+	}
+	return w.catalog.Deployer.Settings(ctx, w.Tx, bodies)
+}
+
+// redeliver gives the settings to clusters that are new, or that rules about
+// clusters may mean now, unlike before.
+func (w *writer) redeliver(ctx context.Context, before []hub.Cluster) error {
+	if err := w.LockSettings(ctx); err != nil {
+		return err
+	}
+	all, version, err := w.Tx.Settings(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	after, err := w.Tx.Clusters(ctx)
+	if err != nil {
+		return err
+	}
+	return w.deliver(ctx, place{all, before}, place{all, after}, version)
+}
+
+// namesIn is what rules may call a cluster by.
+func namesIn(cl hub.Cluster, all []hub.Cluster) []string {
+	names := clusterNames(cl)
+	if in := pick(hub.Destination{Server: InCluster}, all); in != nil && in.ID == cl.ID {
+		names = append(names, InCluster, InClusterName)
+	}
+	return names
+}
+
+// applySettingsMap takes the data of a ConfigMap, or the values of a Secret,
+// key by key. A key goes only by an explicit null.
+func (c *Catalog) applySettingsMap(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {
+	object := manifest.KeyOf(o).Describe()
+	changes, warnings, err := settingChanges(o)
+	if err != nil {
+		return "", nil, fault.With(err, object, "")
+	}
+	if len(changes) == 0 {
+		return Unchanged, append(warnings, "it names no key, so nothing was changed"), nil
+	}
+	patch, err := c.PatchSettings(ctx, by, changes, 0, dryRun)
+	return patch.Outcome, append(warnings, patch.Warnings...), fault.With(err, object, "")
+}
+
+func settingChanges(o *manifest.Object) ([]hub.SettingChange, []string, error) {
+	values := map[string]string{}
+	var warnings []string
+	var err error
+	data, _ := o.Object["data"].(map[string]any)
+	text, _ := o.Object["stringData"].(map[string]any)
+	gone := map[string]bool{}
+	for _, m := range []map[string]any{data, text} {
+		for k, v := range m {
+			if v == nil {
+				gone[k] = true
+				delete(m, k)
+			}
+		}
+	}
+	if o.GetKind() == "Secret" {
+		if values, err = secretValues(o); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		for k, v := range data {
+			s, ok := v.(string)
+			if !ok {
+				return nil, nil, fault.With(fault.New(fault.Invalid, "data.%s is no text", short(k)), "", "put the value in quotes")
+			}
+			values[k] = s
+		}
+		if data == nil && o.Object["data"] != nil {
+			return nil, nil, fault.New(fault.Invalid, "data is no map of texts")
+		}
+		if o.Object["binaryData"] != nil {
+			warnings = append(warnings, "binaryData was not stored: settings are texts")
+		}
+	}
+	var out []hub.SettingChange
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		v := values[k]
+		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k, Value: &v})
+		delete(gone, k)
+	}
+	for _, k := range slices.Sorted(maps.Keys(gone)) {
+		out = append(out, hub.SettingChange{Map: o.GetName(), Key: k})
+	}
+	return out, warnings, nil
+}

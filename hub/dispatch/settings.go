@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// settingsClusters are the clusters whose rows are written by one statement.
+const settingsClusters = 500
+
+// Settings appends settings to the desired logs of clusters, inside the
+// caller's transaction, which has locked the tenant's settings.
+func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byte) error {
+	clusters := slices.Sorted(maps.Keys(bodies))
+	heads, err := tx.LockClusters(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(clusters, settingsClusters) {
+		logs := make(map[hub.ClusterID][]hub.LogRow, len(part))
+		for _, cluster := range part {
+			head, there := heads[cluster]
+			if !there {
+				continue // it went while we waited for the lock
+			}
+			log := &appender{head: head}
+			log.add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]})
+			logs[cluster] = log.rows
+		}
+		if err := tx.AppendLogs(ctx, logs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SettingsTx is what Settings needs of a transaction.
+type SettingsTx interface {
+	LockClusters(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error)
+	AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.LogRow) error
+}

@@ -1,0 +1,33 @@
+package hub
+
+import "time"
+
+// A Setting is one key of a tenant's settings. They are kept under the names
+// that Argo CD's ConfigMaps and Secrets give them.
+type Setting struct {
+	Map       string    // of the ConfigMap or Secret: argocd-cm, argocd-secret …
+	Key       string    // such as resource.exclusions
+	Value     string    // empty for a secret: it is sealed and never given back
+	Secret    bool      // the value came in a Secret
+	UpdatedAt time.Time // when it was last changed
+	UpdatedBy string    // by whom
+}
+
+// A SettingChange sets one key, or takes it away.
+type SettingChange struct {
+	Map   string
+	Key   string
+	Value *string // nil: the key goes
+}
+
+// The names of the maps that settings are read from.
+const (
+	SettingsMap = "argocd-cm"
+	ParamsMap   = "argocd-cmd-params-cm"
+	SecretMap   = "argocd-secret"
+)
+
+// SettingsRow is what rows with settings carry in place of an application.
+// Their newest one counts among the states of a cluster under this id, which
+// no application can have.
+const SettingsRow ApplicationID = "00000000-0000-0000-0000-000000000000"

@@ -1,0 +1,76 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Compiled is what agents act on of a tenant's settings.
+type Compiled struct{ set *set }
+
+// Compile reads all settings of a tenant. Keys of one kind win over the same
+// field of the map form.
+func Compile(all []hub.Setting) (*Compiled, error) {
+	s := newSet()
+	for _, known := range Catalogue() { // the map form comes before the single keys
+		for _, one := range all {
+			found, ok := Find(one.Map, one.Key)
+			if !ok || found.Map != known.Map || found.Key != known.Key {
+				continue
+			}
+			if err := known.read(s, strings.TrimPrefix(one.Key, known.Key), text{one.Value, 0}); err != nil {
+				return nil, fault.With(err, Title(one.Map, one.Key), "")
+			}
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.kinds), func(a, b kind) int {
+		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name))
+	}) {
+		s.out.Customizations = append(s.out.Customizations, s.kinds[k])
+	}
+	return &Compiled{s}, nil
+}
+
+// Body is the row of the desired log for a cluster, which people call by any
+// of the names given. Equal settings give equal bytes.
+func (c *Compiled) Body(version int64, names []string) ([]byte, error) {
+	out := proto.CloneOf(c.set.out)
+	out.Version = uint64(version) //nolint:gosec // versions count from 0
+	out.Exclusions = here(c.set.exclusions, names)
+	out.Inclusions = here(c.set.inclusions, names)
+	if len(out.GetInclusions()) == 0 && len(c.set.inclusions) > 0 {
+		// Rules for other clusters alone include nothing here.
+		out.Inclusions = []*linkv1.KindFilter{{Groups: []string{nothing}, Kinds: []string{nothing}}}
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("write settings: %w", err)
+	}
+	return body, nil
+}
+
+// nothing is the name of no group and no kind.
+const nothing = "-"
+
+// here gives the rules that count in a cluster.
+func here(all []filter, names []string) (out []*linkv1.KindFilter) {
+	for _, f := range all {
+		match := len(f.clusters) == 0
+		for _, glob := range f.clusters {
+			match = match || slices.ContainsFunc(names, func(name string) bool { return hub.Glob(glob, name) })
+		}
+		if match {
+			out = append(out, f.KindFilter)
+		}
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+// Package settings knows what a tenant can set, in the words of Argo CD's
+// ConfigMaps: it checks values and turns those that agents act on into what
+// travels to them. It stores nothing, reads nothing, and never decides what a
+// setting does. The catalogue calls it on every change; equal settings always
+// give equal bytes. Keys that nothing acts on yet are kept, and said to be so.
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// A Known is a key, or a family of keys, that this release knows.
+type Known struct {
+	Map    string
+	Key    string // ends in a dot: the kind of object follows
+	About  string // one sentence for people
+	Sample string // a value that is fine
+	// Used says that something acts on it; otherwise it is checked and kept.
+	Used bool
+	// Instead says what happens instead of a key that changes nothing on
+	// purpose; empty: there is nothing to say.
+	Instead string
+
+	read func(s *set, key string, text text) error
+}
+
+// Catalogue lists the keys that are known, in the order in which people look
+// for them.
+func Catalogue() []Known {
+	cm := func(key, about, sample string, used bool, read func(*set, string, text) error) Known {
+		return Known{Map: hub.SettingsMap, Key: key, About: about, Sample: sample, Used: used, read: read}
+	}
+	moot := func(key, about, sample, instead string, read func(*set, string, text) error) Known {
+		known := cm(key, about+" It changes nothing: "+instead+".", sample, false, read)
+		known.Instead = instead
+		return known
+	}
+	return []Known{
+		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
+		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
+		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
+		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, false, (*set).readHealth),
+		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", false, (*set).readOpenLibs),
+		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, false, (*set).readActions),
+		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, true, (*set).readIgnore),
+		moot(prefix+"ignoreResourceUpdates.", "Fields of a kind whose changes cause no comparison.", sampleIgnore, noUpdates, (*set).readIgnoreUpdates),
+		moot(prefix+"knownTypeFields.", "Fields of a custom kind that hold a type of Kubernetes.", sampleTypes,
+			"values are compared as the API server stores them, in whatever form they were written", (*set).readTypes),
+		moot("resource.compareoptions", "How live and desired state are compared.", sampleCompare,
+			"status and the rules of aggregated roles are never compared, because an apply does not set them", (*set).readCompare),
+		moot("resource.ignoreResourceUpdatesEnabled", "Whether ignoreResourceUpdates counts.", "true", noUpdates, (*set).readIgnoreEnabled),
+		cm("resource.customLabels", "Labels that are shown with objects, separated by commas.", "team, tier", false, (*set).readLabels),
+		cm("resource.sensitive.mask.annotations", "Annotations of Secrets whose values are masked, separated by commas.", "example.com/token", true, (*set).readMask),
+		moot("application.resourceTrackingMethod", "How objects are marked as an application's: annotation, annotation+label or label.", "annotation",
+			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
+		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
+		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
+	}
+}
+
+const prefix = "resource.customizations."
+
+const noUpdates = "an update of fields that are not ours changes no result and costs no request"
+
+// Find gives what is known of a key.
+func Find(name, key string) (Known, bool) {
+	for _, k := range Catalogue() {
+		if k.Map != name {
+			continue
+		}
+		if k.Key == key || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
+			return k, true
+		}
+	}
+	return Known{}, false
+}
+
+// Limits of what one tenant may set.
+const (
+	MaxValue = 1 << 20 // bytes of all values of one map, as in Kubernetes
+	MaxKeys  = 5000
+	maxName  = 253
+)
+
+// secretMaps are the Secrets that hold settings.
+func secretMaps() []string {
+	return []string{hub.SecretMap, "argocd-notifications-secret", "argocd-image-updater-secret"}
+}
+
+// IsSecret says whether the values of a map are secrets.
+func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
+
+// IsMap says whether a ConfigMap holds settings.
+func IsMap(name string) bool {
+	return strings.HasPrefix(name, "argocd-") && plain(name) && !IsSecret(name)
+}
+
+// Check says whether a value can be set. The error names map, key and line,
+// and never the value of a secret.
+func Check(name, key, value string) error {
+	object := Title(name, key)
+	switch {
+	case !IsSecret(name) && !IsMap(name):
+		return fault.With(fault.New(fault.Invalid, "there are no settings of that name"), object, "settings are in argocd-cm, other ConfigMaps whose names begin with argocd-, and argocd-secret")
+	case !plain(key):
+		return fault.With(fault.New(fault.Invalid, "its key is not usable"), object, "use up to 253 letters, digits, dots, dashes and underscores")
+	case len(value) > MaxValue:
+		return fault.With(fault.New(fault.Exceeded, "its value has %d bytes, more than %d", len(value), MaxValue), object, "")
+	}
+	known, ok := Find(name, key)
+	if !ok {
+		return nil
+	}
+	return fault.With(known.read(newSet(), strings.TrimPrefix(key, known.Key), text{value, 0}), object, "")
+}
+
+// Title names a key for people.
+func Title(name, key string) string {
+	kind := "ConfigMap"
+	if IsSecret(name) {
+		kind = "Secret"
+	}
+	return fmt.Sprintf("%s %s, key %s", kind, short(name), short(key))
+}
+
+// Unused says why a key changes nothing yet; empty: something acts on it.
+func Unused(name, key string) string {
+	k, ok := Find(name, key)
+	if ok && k.Used {
+		return ""
+	}
+	if k.Instead != "" {
+		return fmt.Sprintf("the key %s of %s is kept, and changes nothing: %s", short(key), short(name), k.Instead)
+	}
+	return fmt.Sprintf("the key %s of %s is kept, but not used yet", short(key), short(name))
+}
+
+// plain is what a key of a ConfigMap may be.
+func plain(s string) bool {
+	for _, c := range s {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c)) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxName
+}
+
+func short(s string) string {
+	if len(s) > 120 {
+		return s[:120] + "…"
+	}
+	return s
+}

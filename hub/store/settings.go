@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/seal"
+)
+
+const (
+	selectSettings = `
+		SELECT map, key, value, sealed IS NOT NULL, updated_at, updated_by
+		FROM   setting
+		WHERE  tenant_id = $1
+		ORDER  BY map, key`
+	upsertSetting = `
+		INSERT INTO setting (tenant_id, map, key, value, sealed, updated_at, updated_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (tenant_id, map, key) DO UPDATE
+		SET    value = excluded.value, sealed = excluded.sealed, updated_at = excluded.updated_at, updated_by = excluded.updated_by`
+	deleteSetting         = `DELETE FROM setting WHERE tenant_id = $1 AND map = $2 AND key = $3`
+	selectSettingSecret   = `SELECT sealed FROM setting WHERE tenant_id = $1 AND map = $2 AND key = $3 AND sealed IS NOT NULL`
+	selectSettingsVersion = `SELECT version FROM setting_version WHERE tenant_id = $1`
+	ensureSettingsVersion = `INSERT INTO setting_version (tenant_id, version) VALUES ($1, 0) ON CONFLICT DO NOTHING`
+	lockSettingsVersion   = `SELECT version FROM setting_version WHERE tenant_id = $1 FOR UPDATE`
+	moveSettingsVersion   = `UPDATE setting_version SET version = version + 1 WHERE tenant_id = $1`
+)
+
+// Settings gives all settings of the tenant in order of map and key, without
+// the values of secrets, and their version: 0 before the first change.
+func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
+	var version int64
+	if err := t.tx.QueryRow(ctx, selectSettingsVersion, t.id).Scan(&version); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, fmt.Errorf("read the version of the settings: %w", err)
+	}
+	all, err := list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (s hub.Setting, err error) {
+		err = row.Scan(&s.Map, &s.Key, &s.Value, &s.Secret, &s.UpdatedAt, &s.UpdatedBy)
+		return s, err
+	}, selectSettings, t.id)
+	return all, version, err
+}
+
+// LockSettings keeps everyone else from changing the settings until the
+// transaction ends. It comes before any lock on a desired log.
+func (t *Tenant) LockSettings(ctx context.Context) error {
+	if _, err := exec(ctx, t.tx, "begin settings", ensureSettingsVersion, t.id); err != nil {
+		return err
+	}
+	var version int64
+	if err := t.tx.QueryRow(ctx, lockSettingsVersion, t.id).Scan(&version); err != nil {
+		return fmt.Errorf("lock settings: %w", err)
+	}
+	return nil
+}
+
+// ChangeSettings stores settings, takes others away, and moves the version on
+// by one. The caller has locked them. A secret's value is sealed for its own
+// key, so that it is worth nothing in any other.
+func (t *Tenant) ChangeSettings(ctx context.Context, put, drop []hub.Setting) error {
+	b := &pgx.Batch{}
+	for _, s := range put {
+		var sealed []byte
+		value := s.Value
+		if s.Secret {
+			var err error
+			if sealed, err = t.sealSetting(ctx, s); err != nil {
+				return fmt.Errorf("seal setting %s of %s: %w", s.Key, s.Map, err)
+			}
+			value = ""
+		}
+		b.Queue(upsertSetting, t.id, s.Map, s.Key, value, sealed, micro(s.UpdatedAt), s.UpdatedBy)
+	}
+	for _, s := range drop {
+		b.Queue(deleteSetting, t.id, s.Map, s.Key)
+	}
+	b.Queue(moveSettingsVersion, t.id)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("store settings: %w", err)
+	}
+	return nil
+}
+
+// SettingSecret opens the value of a secret, for the hub's own use alone. It
+// is empty and not found if there is none of that name.
+func (t *Tenant) SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error) {
+	var sealed []byte
+	err = t.tx.QueryRow(ctx, selectSettingSecret, t.id, name, key).Scan(&sealed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read setting %s of %s: %w", key, name, err)
+	}
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	plain, err := seal.Open(keys.Credential, t.settingFor(name, key), sealed)
+	if err != nil {
+		return "", false, fmt.Errorf("open setting %s of %s: %w", key, name, err)
+	}
+	return string(plain), true, nil
+}
+
+func (t *Tenant) sealSetting(ctx context.Context, s hub.Setting) ([]byte, error) {
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return seal.Seal(keys.Credential, t.settingFor(s.Map, s.Key), []byte(s.Value))
+}
+
+// settingFor is the associated data of a sealed setting.
+func (t *Tenant) settingFor(name, key string) []byte {
+	return []byte(string(t.id) + "setting\x00" + name + "\x00" + key)
+}

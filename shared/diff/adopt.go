@@ -1,0 +1,79 @@
+package diff
+
+import (
+	"slices"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Former says whether a manager is a tool that applied whole manifests, so
+// that what it owns belongs to whoever applies them from now on.
+func Former(manager string) bool {
+	switch manager {
+	case "argocd-controller", "kubectl-client-side-apply", "kubectl", "helm":
+		return true
+	}
+	return false
+}
+
+// Adopt gives the managedFields of a live object in which everything that
+// former managers own has gone over to manager, as if it had applied it. From
+// then on a field that leaves the manifests leaves the object. taken names
+// those that owned anything; if there are none, nothing changes. Entries of
+// subresources and of other versions of the kind stay as they are.
+func Adopt(live *manifest.Object, manager string, former func(string) bool) (entries []any, taken []string) {
+	ours := map[string]any{}
+	var rest []any
+	at := ""
+	for _, e := range managedEntries(live) {
+		name, _ := e["manager"].(string)
+		sub, _ := e["subresource"].(string)
+		fields, _ := e["fieldsV1"].(map[string]any)
+		mine := name == manager && e["operation"] == "Apply"
+		if sub != "" || e["apiVersion"] != live.GetAPIVersion() || !(mine || former(name)) {
+			rest = append(rest, e)
+			continue
+		}
+		if !mine && !slices.Contains(taken, name) {
+			taken = append(taken, name)
+		}
+		if when, _ := e["time"].(string); when > at {
+			at = when
+		}
+		ours = union(ours, fields, true)
+	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	delete(ours, "f:status")
+	slices.Sort(taken)
+	entry := map[string]any{
+		"manager": manager, "operation": "Apply", "apiVersion": live.GetAPIVersion(), "fieldsType": "FieldsV1", "fieldsV1": ours,
+	}
+	if at != "" {
+		entry["time"] = at
+	}
+	return append(rest, entry), taken
+}
+
+// union joins two sets of fields. A set that is a leaf says that the field
+// itself is owned, which beside other members is written as ".".
+func union(a, b map[string]any, top bool) map[string]any {
+	out := make(map[string]any, len(a)+len(b))
+	for k, v := range a {
+		out[k] = v
+	}
+	for k, v := range b {
+		mine, both := out[k].(map[string]any)
+		theirs, ok := v.(map[string]any)
+		if !both || !ok {
+			out[k] = v
+			continue
+		}
+		out[k] = union(mine, theirs, false)
+	}
+	if !top && (len(a) == 0) != (len(b) == 0) {
+		out["."] = map[string]any{}
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+// Package tracking reads and writes the marks by which objects in a cluster
+// say which application they belong to: our own annotation, and the annotation
+// and label that Argo CD writes. It decides nothing and never changes an
+// object. The agent calls it when it applies, adopts and deletes. A mark that
+// does not describe the object that carries it was copied, and counts for none.
+package tracking
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// The annotations, and the label that stands in for them by default.
+const (
+	Annotation       = manifest.OwnPrefix + "tracking-id"
+	Installation     = manifest.OwnPrefix + "installation-id"
+	ArgoAnnotation   = manifest.ArgoPrefix + "tracking-id"
+	ArgoInstallation = manifest.ArgoPrefix + "installation-id"
+	InstanceLabel    = "app.kubernetes.io/instance"
+)
+
+// The systems that mark objects.
+const (
+	Own  = "Capstan"
+	Argo = "Argo CD"
+)
+
+// longestLabel is how much of a name fits into a label.
+const longestLabel = 63
+
+// An ID is what a tracking annotation says.
+type ID struct {
+	App string // "name", or "namespace_name"
+	Key manifest.Key
+}
+
+// String writes an id: app:group/Kind:namespace/name.
+func (id ID) String() string {
+	k := id.Key
+	return fmt.Sprintf("%s:%s/%s:%s/%s", id.App, k.Group, k.Kind, k.Namespace, k.Name)
+}
+
+// Parse reads an id; false: it is none.
+func Parse(text string) (ID, bool) {
+	parts := strings.SplitN(text, ":", 3) // names of roles may have colons
+	if len(parts) != 3 || parts[0] == "" {
+		return ID{}, false
+	}
+	group, kind, ok := strings.Cut(parts[1], "/")
+	namespace, name, whole := strings.Cut(parts[2], "/")
+	if !ok || !whole || kind == "" || name == "" {
+		return ID{}, false
+	}
+	return ID{App: parts[0], Key: manifest.Key{Group: group, Kind: kind, Namespace: namespace, Name: name}}, true
+}
+
+// Describes says whether an id is about an object, and was not copied with
+// another one's annotations (TRK-03). Of cluster-scoped objects Argo CD writes
+// the destination's namespace down.
+func (id ID) Describes(key manifest.Key) bool {
+	k := id.Key
+	return k.Group == key.Group && k.Kind == key.Kind && k.Name == key.Name && (key.Namespace == "" || k.Namespace == key.Namespace)
+}
+
+// Application splits the name that an id has for its application.
+func (id ID) Application() (namespace, name string) {
+	if ns, n, ok := strings.Cut(id.App, "_"); ok {
+		return ns, n
+	}
+	return "", id.App
+}
+
+// A Mark says to whom an object belongs by what it carries.
+type Mark struct {
+	System       string // Own or Argo
+	App          string // as the mark has it; with Label perhaps cut off at 63 characters
+	Label        bool   // found by label; anybody may have set it
+	Installation string // of several in one cluster; empty: none is named
+}
+
+// Title names the owner for people.
+func (m Mark) Title() string {
+	title := m.System + " application " + strings.ReplaceAll(m.App, "_", "/")
+	if m.Installation != "" {
+		title += " of installation " + m.Installation
+	}
+	return title
+}
+
+// Of reads the marks of an object, ours first. label names the label that Argo
+// CD may use instead of its annotation; empty: the usual one.
+func Of(o *manifest.Object, label string) []Mark {
+	var out []Mark
+	key := manifest.KeyOf(o)
+	for _, a := range [...]struct{ system, annotation, installation string }{
+		{Own, Annotation, Installation}, {Argo, ArgoAnnotation, ArgoInstallation},
+	} {
+		text, _ := manifest.RawAnnotation(o, a.annotation)
+		if id, ok := Parse(text); ok && id.Describes(key) {
+			installation, _ := manifest.RawAnnotation(o, a.installation)
+			out = append(out, Mark{System: a.system, App: id.App, Installation: installation})
+		}
+	}
+	if len(out) == 0 {
+		if app := labelled(o, label); app != "" {
+			installation, _ := manifest.RawAnnotation(o, ArgoInstallation)
+			out = append(out, Mark{System: Argo, App: app, Label: true, Installation: installation})
+		}
+	}
+	return out
+}
+
+// labelled gives the application that the label names, where Argo CD itself
+// has written the object: charts use the same label for their releases.
+func labelled(o *manifest.Object, label string) string {
+	if label == "" {
+		label = InstanceLabel
+	}
+	app := o.GetLabels()[label]
+	if app == "" {
+		return ""
+	}
+	if ByArgo(o) {
+		return app
+	}
+	return ""
+}
+
+// argoManager is the field manager of Argo CD.
+const argoManager = "argocd-controller"
+
+// ByArgo says whether Argo CD itself has written some of an object.
+func ByArgo(o *manifest.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == argoManager })
+}
+
+// WithArgo gives an object that was kept without its managedFields the trace
+// of Argo CD that it had, so that its marks can be read again. The object
+// given is changed.
+func WithArgo(o *manifest.Object, there bool) *manifest.Object {
+	if there {
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: argoManager}})
+	}
+	return o
+}
+
+// Names says whether a mark means an application of this name: a label holds
+// only the first 63 characters (TRK-04).
+func (m Mark) Names(name string) bool {
+	if !m.Label {
+		_, own := ID{App: m.App}.Application()
+		return own == name
+	}
+	return m.App == name || (len(m.App) >= longestLabel && strings.HasPrefix(name, m.App))
+}

@@ -1,0 +1,128 @@
+import { Alert, Button, Code, Group, Modal, Stack, Text, Textarea, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '../../api/client';
+import { Problem } from '../../ui/states';
+import type { Row } from './model';
+
+/** Changes one key. The hub is the judge of what a value may be. */
+export function Editor({ row, version, close }: { row: Row; version: number; close: () => void }) {
+  const [value, setValue] = useState(row.setting?.value ?? '');
+  const [kind, setKind] = useState('');
+  const client = useQueryClient();
+  const key = row.family ? row.key + kind.trim() : row.key;
+  const change = useMutation({
+    mutationFn: async ({ to, dryRun }: { to: string | null; dryRun: boolean }) =>
+      body(
+        await api.PATCH('/api/v1/settings', {
+          // Where nothing is stored yet there is nothing to overwrite.
+          params: { query: { dryRun }, header: version > 0 ? { 'If-Match': `"${version}"` } : {} },
+          body: { values: { [row.map]: { [key]: to } } },
+        }),
+      ),
+    onSuccess: async (answer, { dryRun }) => {
+      if (dryRun) return;
+      await client.invalidateQueries({ queryKey: ['settings'] });
+      if (!answer.warnings?.length) close();
+    },
+  });
+  const edit = (next: string) => {
+    change.reset();
+    setValue(next);
+  };
+  const ready = !row.family || kind.trim() !== '';
+  return (
+    <Modal opened onClose={close} title={row.setting ? 'Edit a setting' : 'Set a setting'} size="xl">
+      <Stack>
+        <Text size="sm">
+          <Code>{key}</Code> of {row.map}
+        </Text>
+        {row.about && <Text size="sm">{row.about}</Text>}
+        <Said change={change} />
+        {row.family && (
+          <TextInput
+            label="Kind"
+            description="group_Kind, or Kind alone for the core group"
+            placeholder="cert-manager.io_Certificate"
+            required
+            value={kind}
+            onChange={(e) => setKind(e.currentTarget.value)}
+          />
+        )}
+        <Textarea
+          label="Value"
+          description={
+            row.setting?.secret ? 'What is stored is sealed and never shown; a new value replaces it.' : undefined
+          }
+          placeholder={row.sample}
+          rows={12}
+          resize="vertical"
+          spellCheck={false}
+          autoComplete="off"
+          styles={{ input: { fontFamily: 'monospace' } }}
+          value={value}
+          onChange={(e) => edit(e.currentTarget.value)}
+        />
+        <Group justify="space-between">
+          <Group gap="xs">
+            {row.sample && value === '' && (
+              <Button variant="subtle" onClick={() => edit(row.sample)}>
+                Begin with the sample
+              </Button>
+            )}
+            {row.setting && (
+              <Button
+                variant="subtle"
+                color="red"
+                loading={change.isPending}
+                onClick={() => change.mutate({ to: null, dryRun: false })}
+              >
+                Remove
+              </Button>
+            )}
+          </Group>
+          <Group gap="xs">
+            <Button
+              variant="default"
+              disabled={!ready}
+              loading={change.isPending}
+              onClick={() => change.mutate({ to: value, dryRun: true })}
+            >
+              Check
+            </Button>
+            <Button
+              disabled={!ready}
+              loading={change.isPending}
+              onClick={() => change.mutate({ to: value, dryRun: false })}
+            >
+              Save
+            </Button>
+          </Group>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}
+
+interface Outcome {
+  error: unknown;
+  data: { warnings?: string[] } | undefined;
+  variables: { dryRun: boolean } | undefined;
+}
+
+/** What the hub said of the value. */
+function Said({ change }: { change: Outcome }) {
+  if (change.error) return <Problem error={change.error} />;
+  if (!change.data) return null;
+  const warnings = change.data.warnings ?? [];
+  return (
+    <Alert color={warnings.length > 0 ? 'yellow' : 'teal'} role="status">
+      {change.variables?.dryRun ? 'The value is fine.' : 'Saved.'}
+      {warnings.map((w) => (
+        <Text key={w} size="sm">
+          Note: {w}.
+        </Text>
+      ))}
+    </Alert>
+  );
+}
