@@ -149,9 +149,10 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.
 	if err != nil {
 		return err
 	}
-	f := &follower{s: s, tenant: tenant, cluster: cluster, stream: stream, moved: make(chan struct{}, 1), wants: make(chan *linkv1.HubWants)}
+	f := &follower{s: s, tenant: tenant, cluster: cluster, stream: stream, moved: make(chan struct{}, 1), wants: make(chan *linkv1.HubWants), ended: make(chan error, 1)}
+	// It ends with the stream, which ends when this method returns.
+	go func() { f.ended <- f.receive(ctx) }()
 	g := run.NewGroup(ctx)
-	g.Go(f.receive)
 	g.Go(f.changes)
 	g.Go(f.tell)
 	err = g.Wait()
@@ -169,6 +170,7 @@ type follower struct {
 	stream  grpc.BidiStreamingServer[linkv1.HubWants, linkv1.HubNews]
 	moved   chan struct{}
 	wants   chan *linkv1.HubWants
+	ended   chan error // holds the end of the agent's side
 
 	serial uint64
 	refs   []hub.RenderedRef
@@ -238,6 +240,7 @@ func (f *follower) tell(ctx context.Context) error {
 			}
 		case <-tick:
 			err = f.look(ctx, false)
+		case err = <-f.ended:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
