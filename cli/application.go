@@ -19,7 +19,7 @@ const defaultNamespace = "argocd"
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
 		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(),
-		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
+		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
 // appName splits "namespace/name" or "name".

@@ -140,7 +140,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	root.AddCommand(
 		a.loginCommand(), a.setupCommand(), a.logoutCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(),
 	)
 	return root
 }

@@ -399,3 +399,108 @@ func TestGather(t *testing.T) {
 		t.Errorf("a folder without manifests: %v", err)
 	}
 }
+
+func TestActions(t *testing.T) {
+	const tree = `{"cursor":"1","nodes":[{"group":"apps","version":"v1","kind":"Deployment","namespace":"n","name":"web","managed":true},
+		{"group":"apps","version":"v1","kind":"Deployment","namespace":"n","name":"api","managed":true},{"group":"","version":"v1","kind":"Service","namespace":"n","name":"web","managed":true}]}`
+	const actions = "/api/v1/applications/argocd/shop/resource/actions"
+	answers := map[string]answer{
+		"GET /api/v1/applications/argocd/shop/tree": {200, tree},
+		"GET " + actions:  {200, `{"items":[{"name":"restart","disabled":false,"permitted":true},{"name":"scale","disabled":true,"permitted":false,"params":[{"name":"replicas"}]}]}`},
+		"POST " + actions: {200, `{"changes":[{"created":true,"group":"batch","version":"v1","kind":"Job","namespace":"n","name":"j"}]}`},
+	}
+	one := []string{"app", "actions", "run", "shop", "scale", "--kind", "Deployment", "--resource-name", "web"}
+	for name, c := range map[string]struct {
+		args []string
+		want int
+		says string // in output or errors
+		body string // of the request
+	}{
+		"ACT-01 list":                       {[]string{"app", "actions", "list", "shop", "--kind", "deployment", "--resource-name", "api"}, exitOK, "scale    yes       no         replicas", ""},
+		"ACT-01 list as JSON":               {[]string{"app", "actions", "list", "shop", "--kind", "Service", "-o", "json"}, exitOK, `"name": "restart"`, ""},
+		"ACT-07 run with a parameter":       {append(one, "--param", "replicas=3"), exitOK, "created Job n/j", `"resourceActionParameters":[{"name":"replicas","value":"3"}]`},
+		"ACT-07 run on all of a kind":       {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment", "--all"}, exitOK, "Deployment n/api", ""},
+		"run on several without --all":      {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Deployment"}, exitUsage, "several objects fit", ""},
+		"run on nothing":                    {[]string{"app", "actions", "run", "shop", "restart", "--kind", "Pod"}, exitMissing, "no such object", ""},
+		"a parameter that is none":          {append(one, "--param", "replicas"), exitUsage, "NAME=VALUE", ""},
+		"a parameter with an equals inside": {append(one, "--param", "a=b=c"), exitOK, "created", `"value":"b=c"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home(t)
+			h := hub(t, answers)
+			code, out, errs := capstan(t, "", append(c.args, "--server", h.URL, "--token", "t0ken")...)
+			if code != c.want || !strings.Contains(out+errs, c.says) || !strings.Contains(h.bodies["POST "+actions], c.body) {
+				t.Errorf("exit %d, want %d; output %q, errors %q, request %q", code, c.want, out, errs, h.bodies["POST "+actions])
+			}
+		})
+	}
+}
+
+func TestOverridesAreTriedOut(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rollout := file("rollout.yaml", "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: web, namespace: n}\nstatus: {pauseConditions: [{reason: x}]}\n")
+	deployment := file("deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 1, template: {}}\n")
+	cm := file("cm.yaml", `data:
+  resource.customizations.actions.argoproj.io_Rollout: |
+    discovery.lua: |
+      actions = {}
+      actions["resume"] = {["disabled"] = false}
+      return actions
+    definitions:
+      - name: resume
+        action.lua: |
+          obj.status.pauseConditions = nil
+          return obj
+`)
+	old := file("old.yaml", `data:
+  resource.customizations: |
+    apps/Deployment:
+      actions: |
+        mergeBuiltinActions: true
+        discovery.lua: |
+          return {twice = {}}
+        definitions:
+          - name: twice
+            action.lua: |
+              obj.spec.replicas = obj.spec.replicas * 2
+              return obj
+`)
+	loop := file("loop.yaml", "data:\n  resource.customizations.actions.apps_Deployment: |\n    discovery.lua: while true do end\n")
+	bad := file("bad.yaml", "data:\n  resource.customizations.actions.apps_Deployment: |\n    discovry.lua: x\n")
+	for name, c := range map[string]struct {
+		args []string
+		want int
+		says string
+	}{
+		"ACT-12 built-in actions are listed":     {[]string{"list-actions", deployment}, exitOK, "restart"},
+		"ACT-12 users' actions replace them":     {[]string{"list-actions", rollout, "--argocd-cm-path", cm, "-o", "name"}, exitOK, "resume\n"},
+		"ACT-12 the older map is read":           {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exitOK, "replicas: 2"},
+		"ACT-12 an action shows its patch":       {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exitOK, "pauseConditions: null"},
+		"ACT-12 parameters are given":            {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exitOK, `"replicas": 4`},
+		"ACT-12 a wrong parameter is told":       {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitFailed, "invalid number: many"},
+		"ACT-12 an unknown action is told":       {[]string{"run-action", deployment, "fly"}, exitMissing, `no action "fly"`},
+		"SEC-B9 a script that loops is stopped":  {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exitFailed, "stopped after"},
+		"ACT-02 a misspelt key is told":          {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitFailed, "discovry.lua"},
+		"ACT-12 a file that is not there":        {[]string{"list-actions", filepath.Join(dir, "none")}, exitFailed, "cannot be read"},
+		"ACT-12 a file without an object":        {[]string{"list-actions", cm}, exitFailed, "no object with a kind"},
+		"ACT-12 a ConfigMap that is not YAML":    {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitFailed, "not YAML"},
+		"ACT-12 nothing to run":                  {[]string{"run-action", deployment}, exitUsage, "name of an action"},
+		"ACT-12 a built-in action makes objects": {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exitOK, "kind: Job"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home(t)
+			code, out, errs := capstan(t, "", append([]string{"admin", "settings", "resource-overrides"}, c.args...)...)
+			if code != c.want || !strings.Contains(out+errs, c.says) {
+				t.Errorf("exit %d, want %d; output %q, errors %q", code, c.want, out, errs)
+			}
+		})
+	}
+}

@@ -49,6 +49,15 @@ func (a *app) print(raw []byte, t table) error {
 	return usageError{fmt.Errorf("output %q is unknown; use table, wide, json, yaml or name", a.output)}
 }
 
+// printValue is print for an answer that was put together here.
+func (a *app) printValue(v any, t table) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.print(raw, t)
+}
+
 func (a *app) tabulate(t table) error {
 	keep := len(t.head)
 	if a.output != "wide" {

@@ -57,9 +57,11 @@ type app struct {
 	namespaces map[string]struct{} // made sure of by this process
 	told       *linkv1.AppReport   // newest report; nil: none yet
 	toldAt     time.Time
-	telling    bool   // a report is planned
-	comparing  bool   // a comparison is planned
-	waits      string // the operation that was said to wait for its windows
+	telling    bool          // a report is planned
+	comparing  bool          // a comparison is planned
+	waits      string        // the operation that was said to wait for its windows
+	holds      time.Duration // until the nearest object counts as bad that became so lately; 0: none
+	lookAt     time.Time     // when that is looked at; zero: it is not planned
 }
 
 // running is the operation under way.
@@ -364,7 +366,7 @@ func (a *app) align() {
 func (a *app) reversion(x *object, d *desired) {
 	if a.target.get(x.key) == d && x.gvk != d.gvk {
 		x.gvk = d.gvk
-		x.live = live{}
+		x.live, x.calm = live{}, calm{}
 		x.expected = expectation{}
 	}
 }

@@ -129,7 +129,7 @@ func (x *object) vanish(ctx context.Context) {
 		a.e.Tree.Unroot(x.live.uid)
 	}
 	// The editor of the object is not who deleted it.
-	x.live = live{known: true}
+	x.live, x.calm = live{known: true}, calm{}
 	x.expected = expectation{}
 	switch {
 	case x.hook != "" && x.record == nil:

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/wave"
@@ -71,16 +70,6 @@ func (m hubMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (schem
 // itself says whether an object is the application that renders it (APP-32).
 func (a *app) itself(key manifest.Key) bool {
 	return inHub(key) && key.Kind == "Application" && key.Name == a.state.GetName() && key.Namespace == a.state.GetAppNamespace()
-}
-
-// counts says whether a state of health says something about the
-// application: its own does not, nor that of a child which is not known yet
-// (HLT-03).
-func (x *object) counts(state string) bool {
-	if !inHub(x.key) {
-		return true
-	}
-	return !x.app.itself(x.key) && state != health.Missing && state != health.Unknown
 }
 
 // wantHub tells which objects of the hub are to be followed. The caller holds
@@ -222,4 +211,10 @@ func (a *app) leaveSelf(x *object) bool {
 func noHook(key manifest.Key) error {
 	return fault.With(fault.New(fault.Invalid, "an object of the hub cannot be a hook"), key.Describe(),
 		"take the hook annotation away; a wave (argocd.argoproj.io/sync-wave) puts it into its place")
+}
+
+// livesInHub refuses what people ask of live objects of a cluster.
+func livesInHub(key manifest.Key) error {
+	return fault.With(fault.New(fault.Invalid, "it lives in the hub, not in the cluster"), key.Describe(),
+		"do it there, with capstan app, capstan project or the console")
 }

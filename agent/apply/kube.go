@@ -112,7 +112,8 @@ type patch struct {
 	body    []byte
 	manager string
 	dryRun  bool
-	lenient bool // do not validate fields (Validate=false)
+	lenient bool   // do not validate fields (Validate=false)
+	part    string // subresource; empty: the object itself
 }
 
 // patch sends a patch. After an answer that leaves open whether it was
@@ -146,7 +147,11 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 		if err := k.mayWrite(w.dryRun); err != nil {
 			return err
 		}
-		got, err = k.at(w.place).Patch(ctx, w.name, w.kind, w.body, opts)
+		var parts []string
+		if w.part != "" {
+			parts = []string{w.part}
+		}
+		got, err = k.at(w.place).Patch(ctx, w.name, w.kind, w.body, opts, parts...)
 		return err
 	})
 	if err != nil {
@@ -161,6 +166,16 @@ func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun b
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
+	return k.make(ctx, p, o, opts)
+}
+
+// createAs is create under the name of another manager.
+func (k *kube) createAs(ctx context.Context, p place, o *manifest.Object, manager string) (*manifest.Object, error) {
+	return k.make(ctx, p, o, metav1.CreateOptions{FieldManager: manager})
+}
+
+func (k *kube) make(ctx context.Context, p place, o *manifest.Object, opts metav1.CreateOptions) (*manifest.Object, error) {
+	dryRun := len(opts.DryRun) > 0
 	var got *manifest.Object
 	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(dryRun); err != nil {

@@ -32,6 +32,7 @@ type object struct {
 	hook             string            // of a hook: the operation that made it
 	doomed           bool              // its deletion was asked for
 	live             live
+	calm             calm
 	verdict          diff.Verdict // of live by record
 	expected         expectation
 	failure          string // why the last write of it was refused
@@ -60,6 +61,7 @@ type live struct {
 	created  int64
 	health   string
 	message  string
+	hold     time.Duration // how long it must be bad to count as bad
 	info     []*linkv1.Column
 	instance string         // of a hook: the operation and phase that made it
 	tracked  string         // tracking id
@@ -110,8 +112,10 @@ func (x *object) observe(o *manifest.Object) {
 	a := x.app
 	if x.live.uid != "" && x.live.uid != string(o.GetUID()) {
 		a.e.Tree.Unroot(x.live.uid)
+		x.calm = calm{}
 	}
 	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.settleHealth(a.e.Clock.Now())
 	x.live.inherits = inherits(o)
 	x.judge(o)
 	x.live.foreign = x.stranger(o)
@@ -138,10 +142,8 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 		uid: string(o.GetUID()), version: o.GetResourceVersion(),
 		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o),
 	}
-	l.health, l.message = e.Health(o)
-	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
-		l.health, l.message = "", ""
-	}
+	l.health, l.message = e.judged(o)
+	l.hold = holdOf(o)
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
 	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)

@@ -14,8 +14,7 @@ import (
 // kept equal. The caller has found that the object belongs to the application.
 func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersionKind, key manifest.Key, force bool, propagated string) error {
 	if inHub(key) {
-		return fault.With(fault.New(fault.Invalid, "it lives in the hub, not in the cluster"), key.Describe(),
-			"delete it there: capstan app delete, or capstan project delete")
+		return livesInHub(key)
 	}
 	gvr, namespaced, err := e.Mapper.Resource(ctx, gvk)
 	if err != nil {

@@ -55,6 +55,7 @@ func (a *app) sum(now time.Time) {
 		r.Warnings = append(r.Warnings, why)
 	}
 	known := a.fold(r)
+	a.awaitHold(now)
 	if !known && a.told == nil {
 		return // the first look is still under way
 	}
@@ -84,7 +85,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	if len(a.conflicts) > 0 && r.Sync == synced {
 		r.Sync = outOfSync
 	}
-	known = true
+	known, a.holds = true, 0
 	var missing, rest int
 	for key, x := range a.objects {
 		if x.hook != "" {
@@ -104,7 +105,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
-		worse(r, x, &missing, &rest)
+		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest))
 	}
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
@@ -112,23 +113,32 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	return known
 }
 
+// hold notes how long something is going to be waited for; 0: nothing.
+func (a *app) hold(wait time.Duration) {
+	if wait > 0 && (a.holds == 0 || wait < a.holds) {
+		a.holds = wait
+	}
+}
+
 // worse folds one object's health in. A missing object alone does not make
-// its application Missing (HLT-04).
-func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
-	state, message := x.wellness()
+// its application Missing (HLT-04). It gives how long the object is held yet.
+func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int) (wait time.Duration) {
+	state, message, wait := x.counts(now)
 	switch {
-	case !x.counts(state):
-		return
+	case x.app.itself(x.key):
+		return 0
 	case x.target == nil:
-		return // what waits to be pruned says nothing about the application
+		return 0 // what waits to be pruned says nothing about the application
+	case childApplication(x.key) && (state == health.Missing || state == health.Unknown):
+		return 0
 	case state == health.Missing:
 		*missing++
-		return
+		return 0
 	case x.live.known:
 		*rest++
 	}
 	if state == "" || state == health.Healthy || health.Worst(r.GetHealth(), state) != state {
-		return
+		return wait
 	}
 	cause := x.key.Describe()
 	if message != "" {
@@ -137,6 +147,7 @@ func worse(r *linkv1.AppReport, x *object, missing, rest *int) {
 	if state != r.GetHealth() || cause < r.GetHealthCause() { // of several, always the same one
 		r.Health, r.HealthCause = state, cause
 	}
+	return wait
 }
 
 // extraneous says whether an object that needs pruning must not make its

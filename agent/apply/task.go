@@ -347,9 +347,11 @@ func (x *object) settled(d *desired) bool {
 
 // state tells what is known to be live. The caller holds mu.
 func (x *object) state() wave.State {
-	return wave.State{
-		Found: x.live.found, Deleting: x.live.deleting, Health: x.live.health, Message: x.live.message,
+	s := wave.State{Found: x.live.found, Deleting: x.live.deleting, Health: x.live.health, Message: x.live.message}
+	if x.live.known && x.live.found && x.hook == "" {
+		s.Health, s.Message, _ = x.counts(x.app.e.Clock.Now())
 	}
+	return s
 }
 
 // State tells what is live: as the watch has it, or, where there is none, as

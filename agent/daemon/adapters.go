@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -246,6 +247,15 @@ func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pic
 		}
 	}
 	return out, nil
+}
+
+// Act reads an object and changes it as do says.
+func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
+	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
+) ([]*manifest.Object, error) {
+	return c.a.engine.Act(ctx, apply.Wish{
+		Application: r.GetObject().GetAppId(), ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
+	}, do)
 }
 
 // Refresh compares anew.

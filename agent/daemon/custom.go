@@ -11,6 +11,7 @@ func (a *agent) reconsider(ctx context.Context) {
 	a.customize()
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.engine.Reconsider(ctx)
+	a.engine.Rejudge()
 	a.watcher.Reconsider()
 }
 

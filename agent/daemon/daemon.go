@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/capstan-cd/capstan/agent/act"
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/hubside"
 	"github.com/capstan-cd/capstan/agent/inventory"
@@ -24,9 +25,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/rule"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -150,23 +150,26 @@ type agent struct {
 	caught  atomic.Bool // the first barrier was reached
 
 	settings *settings.Current
+	rules    *rule.Rules
+	actions  *act.Server
 	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
 }
 
 func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
 	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.settings = settings.New(store.Settings())
+	a.rules = rule.New(healthScripts(a.settings))
+	a.actions = act.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
 	a.customize()
 	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
-	a.tree = watch.NewTree(judge, children{a.outbox})
+	a.tree = watch.NewTree(a.judge, children{a.outbox})
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
 	a.hub = hubside.New(a.control, run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
-		Blobs: blobs{a}, Lease: a.lease.Check, Health: judge, Columns: columns, Log: c.Log,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: columns, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
-
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
 		Custom:   func() apply.Custom { return *a.custom.Load() },
 	})
@@ -230,6 +233,7 @@ func (a *agent) attach(ctx context.Context) error {
 		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
+			linkv1.RegisterActsServer(r, a.actions)
 		},
 	})
 	if err != nil {
@@ -283,15 +287,6 @@ func epoch() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	return hex.EncodeToString(raw[:])
-}
-
-// judge is the health of an object; an empty state means that no rule is for it.
-func judge(o *manifest.Object) (state, message string) {
-	s, ok := health.Of(o)
-	if !ok {
-		return "", ""
-	}
-	return s.State, s.Message
 }
 
 func userAgentVersion() string { return version.Number }

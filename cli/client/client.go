@@ -1106,6 +1106,56 @@ type RepositoryCredential struct {
 	Username *string `json:"username,omitempty"`
 }
 
+// ResourceAction defines model for ResourceAction.
+type ResourceAction struct {
+	// Disabled It cannot be run as the object is now.
+	Disabled    bool                   `json:"disabled"`
+	DisplayName *string                `json:"displayName,omitempty"`
+	IconClass   *string                `json:"iconClass,omitempty"`
+	Name        string                 `json:"name"`
+	Params      *[]ResourceActionParam `json:"params,omitempty"`
+
+	// Permitted The caller has the right to run it.
+	Permitted bool `json:"permitted"`
+}
+
+// ResourceActionChange defines model for ResourceActionChange.
+type ResourceActionChange struct {
+	Created   bool    `json:"created"`
+	Group     *string `json:"group,omitempty"`
+	Kind      string  `json:"kind"`
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
+	Version   string  `json:"version"`
+}
+
+// ResourceActionParam defines model for ResourceActionParam.
+type ResourceActionParam struct {
+	Default *string `json:"default,omitempty"`
+	Name    string  `json:"name"`
+	Type    *string `json:"type,omitempty"`
+	Value   *string `json:"value,omitempty"`
+}
+
+// ResourceActionResult defines model for ResourceActionResult.
+type ResourceActionResult struct {
+	Changes []ResourceActionChange `json:"changes"`
+}
+
+// ResourceActionRun defines model for ResourceActionRun.
+type ResourceActionRun struct {
+	Action                   string  `json:"action"`
+	Group                    *string `json:"group,omitempty"`
+	Kind                     string  `json:"kind"`
+	ResourceActionParameters *[]struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"resourceActionParameters,omitempty"`
+	ResourceName      string  `json:"resourceName"`
+	ResourceNamespace *string `json:"resourceNamespace,omitempty"`
+	Version           string  `json:"version"`
+}
+
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
 	// Exclude All but this one.
@@ -1496,6 +1546,21 @@ type GetLiveResourceParams struct {
 	ResourceName      string  `form:"resourceName" json:"resourceName"`
 }
 
+// ListResourceActionsParams defines parameters for ListResourceActions.
+type ListResourceActionsParams struct {
+	Group             *string `form:"group,omitempty" json:"group,omitempty"`
+	Version           string  `form:"version" json:"version"`
+	Kind              string  `form:"kind" json:"kind"`
+	ResourceNamespace *string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty"`
+	ResourceName      string  `form:"resourceName" json:"resourceName"`
+}
+
+// RunResourceActionParams defines parameters for RunResourceAction.
+type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
 type RollbackApplicationJSONBody struct {
 	// Id Of an entry of the history.
@@ -1771,6 +1836,9 @@ type AbandonApplicationJSONRequestBody = Reason
 
 // ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
 type ApproveOperationJSONRequestBody = Reason
+
+// RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
+type RunResourceActionJSONRequestBody = ResourceActionRun
 
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
@@ -2402,6 +2470,29 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+	ListResourceActions(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunResourceActionWithBody Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunResourceAction Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceAction(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteLiveResourceWithBody Deletes one live object of the application
 	//
@@ -3168,6 +3259,59 @@ func (c *Client) RefreshApplication(ctx context.Context, namespace PathNamespace
 // Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 func (c *Client) GetLiveResource(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLiveResourceRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListResourceActions Lists the actions that a live object of the application offers now
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+func (c *Client) ListResourceActions(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListResourceActionsRequest(c.Server, namespace, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunResourceActionWithBody Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *Client) RunResourceActionWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunResourceActionRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunResourceAction Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *Client) RunResourceAction(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunResourceActionRequest(c.Server, namespace, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -5520,6 +5664,179 @@ func NewGetLiveResourceRequest(server string, namespace PathNamespace, name Path
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListResourceActionsRequest constructs an http.Request for the ListResourceActions method
+func NewListResourceActionsRequest(server string, namespace PathNamespace, name PathName, params *ListResourceActionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/actions", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "version", params.Version, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.ResourceNamespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceNamespace", *params.ResourceNamespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resourceName", params.ResourceName, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRunResourceActionRequest calls the generic RunResourceAction builder with application/json body
+func NewRunResourceActionRequest(server string, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunResourceActionRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewRunResourceActionRequestWithBody constructs an http.Request for the RunResourceAction method, with any body, and a specified content type
+func NewRunResourceActionRequestWithBody(server string, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resource/actions", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -8192,6 +8509,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource (the `GetLiveResource` operationId).
 	GetLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetLiveResourceParams, reqEditors ...RequestEditorFn) (*GetLiveResourceResponse, error)
 
+	// ListResourceActionsWithResponse Lists the actions that a live object of the application offers now
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+	ListResourceActionsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*ListResourceActionsResponse, error)
+
+	// RunResourceActionWithBodyWithResponse Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error)
+
+	// RunResourceActionWithResponse Runs an action on a live object of the application
+	//
+	// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+	RunResourceActionWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error)
+
 	// DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9439,6 +9781,106 @@ func (r GetLiveResourceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListResourceActionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Items []ResourceAction `json:"items"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListResourceActionsResponse) GetJSON200() *struct {
+	Items []ResourceAction `json:"items"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListResourceActionsResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListResourceActionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListResourceActionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListResourceActionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListResourceActionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RunResourceActionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ResourceActionResult
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RunResourceActionResponse) GetJSON200() *ResourceActionResult {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RunResourceActionResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RunResourceActionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunResourceActionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunResourceActionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunResourceActionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12609,6 +13051,49 @@ func (c *ClientWithResponses) GetLiveResourceWithResponse(ctx context.Context, n
 	return ParseGetLiveResourceResponse(rsp)
 }
 
+// ListResourceActionsWithResponse Lists the actions that a live object of the application offers now
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/applications/{namespace}/{name}/resource/actions (the `ListResourceActions` operationId).
+func (c *ClientWithResponses) ListResourceActionsWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ListResourceActionsParams, reqEditors ...RequestEditorFn) (*ListResourceActionsResponse, error) {
+	rsp, err := c.ListResourceActions(ctx, namespace, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListResourceActionsResponse(rsp)
+}
+
+// RunResourceActionWithBodyWithResponse Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *ClientWithResponses) RunResourceActionWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error) {
+	rsp, err := c.RunResourceActionWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunResourceActionResponse(rsp)
+}
+
+// RunResourceActionWithResponse Runs an action on a live object of the application
+//
+// Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/actions (the `RunResourceAction` operationId).
+func (c *ClientWithResponses) RunResourceActionWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RunResourceActionParams, body RunResourceActionJSONRequestBody, reqEditors ...RequestEditorFn) (*RunResourceActionResponse, error) {
+	rsp, err := c.RunResourceAction(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunResourceActionResponse(rsp)
+}
+
 // DeleteLiveResourceWithBodyWithResponse Deletes one live object of the application
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -14154,6 +14639,74 @@ func ParseGetLiveResourceResponse(rsp *http.Response) (*GetLiveResourceResponse,
 			// Live A Kubernetes object.
 			Live AnyObject `json:"live"`
 		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListResourceActionsResponse parses an HTTP response from a ListResourceActionsWithResponse call
+func ParseListResourceActionsResponse(rsp *http.Response) (*ListResourceActionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListResourceActionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Items []ResourceAction `json:"items"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRunResourceActionResponse parses an HTTP response from a RunResourceActionWithResponse call
+func ParseRunResourceActionResponse(rsp *http.Response) (*RunResourceActionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunResourceActionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ResourceActionResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

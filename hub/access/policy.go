@@ -41,6 +41,9 @@ const (
 	Sync     = "sync"
 	Rollback = "rollback"
 	Override = "override"
+	// Action is the right to run actions on live objects; behind it stand
+	// /GROUP/KIND/NAME of the action.
+	Action = "action"
 )
 
 // modelText is Argo CD's model with the tenant as domain.

@@ -38,6 +38,7 @@ func rights() map[string]string {
 		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
 		"rollbackApplication": writes, "terminateOperation": writes,
+		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes,
 		"getSettings": writes, "patchSettings": writes,
@@ -58,7 +59,8 @@ func bodies() map[string]any {
 		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"},
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
 		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
-		"receiveWebhook": map[string]any{}, "receiveWebhookArgo": map[string]any{},
+		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
+		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
 		"deleteLiveResource": map[string]any{"version": "v1", "kind": "Pod", "name": "x"},
 	}
@@ -198,7 +200,7 @@ func concrete(path string, ids map[string]string) string {
 	if path == "/api/v1/certificates" {
 		path += "?serverName=git.example.com"
 	}
-	if strings.HasSuffix(path, "/resource") {
+	if strings.HasSuffix(path, "/resource") || strings.HasSuffix(path, "/resource/actions") {
 		path += "?kind=Pod&version=v1&resourceName=x"
 	}
 	return path

@@ -79,7 +79,7 @@ func objectRefs(objects []hub.ObjectRef) []*linkv1.ObjectRef {
 
 func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.ProjectSpec, cluster hub.Destination) *linkv1.Policy {
 	p := &linkv1.Policy{
-		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: limitsOf(cluster, project),
+		Automated: app.Follows(spec), SelfHeal: app.KeepsLive(spec), Prune: spec.Prune(), Limits: plan.Limits(cluster, project),
 	}
 	most := app.PruneLimit(spec).And(project.Prunes)
 	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)
@@ -99,41 +99,6 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 		})
 	}
 	return p
-}
-
-// limitsOf reduces the project to what concerns the destination's cluster. A
-// destination that is written by server alone is matched by server, and one
-// by name by name; the application was permitted before by both.
-func limitsOf(cluster hub.Destination, project hub.ProjectSpec) *linkv1.Limits {
-	l := &linkv1.Limits{
-		ClusterAllow: kindRules(project.ClusterResourceWhitelist), ClusterDeny: kindRules(project.ClusterResourceBlacklist),
-		NamespacedAllow: kindRules(project.NamespaceResourceWhitelist), NamespacedAllowSet: project.NamespaceResourceWhitelist != nil,
-		NamespacedDeny: kindRules(project.NamespaceResourceBlacklist),
-	}
-	for _, d := range project.Destinations {
-		if plan.SameCluster(d, cluster) {
-			l.Namespaces = append(l.Namespaces, namespaceRule(d))
-		}
-	}
-	return l
-}
-
-// namespaceRule is the glob of a destination entry; an entry that denies
-// anywhere denies its namespaces.
-func namespaceRule(d hub.Destination) string {
-	deny := strings.HasPrefix(d.Server, "!") || strings.HasPrefix(d.Name, "!") || strings.HasPrefix(d.Namespace, "!")
-	if deny {
-		return "!" + strings.TrimPrefix(d.Namespace, "!")
-	}
-	return d.Namespace
-}
-
-func kindRules(kinds []hub.GroupKind) []*linkv1.KindRule {
-	out := make([]*linkv1.KindRule, len(kinds))
-	for i, k := range kinds {
-		out[i] = &linkv1.KindRule{Group: k.Group, Kind: k.Kind, Name: k.Name}
-	}
-	return out
 }
 
 func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {

@@ -128,7 +128,16 @@ func (r *Relay) Delete(ctx context.Context, cluster hub.Cluster, app hub.Applica
 }
 
 func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClient, context.Context, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	conn, ctx, cancel, err := r.conn(ctx, cluster, timeout)
+	if err != nil {
+		return nil, ctx, nil, err
+	}
+	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+}
+
+// conn is the way to the agent of a cluster, and what its calls may take.
+func (r *Relay) conn(ctx context.Context, cluster hub.Cluster, most time.Duration) (grpc.ClientConnInterface, context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	conn, err := r.agents.Conn(ctx, cluster)
 	if fault.KindOf(err) == fault.Offline {
 		err = away(cluster)
@@ -137,7 +146,7 @@ func (r *Relay) client(ctx context.Context, cluster hub.Cluster) (linkv1.OpsClie
 		cancel()
 		return nil, ctx, nil, err
 	}
-	return linkv1.NewOpsClient(conn), ctx, cancel, nil
+	return conn, ctx, cancel, nil
 }
 
 func away(cluster hub.Cluster) error {
@@ -145,7 +154,7 @@ func away(cluster hub.Cluster) error {
 	if cluster.AgentID == "" {
 		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
 	}
-	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state cannot be read"), object, "look at the agent in the cluster, or try again")
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "look at the agent in the cluster, or try again")
 }
 
 // broken keeps what the agent classified; anything else means that the

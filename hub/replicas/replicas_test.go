@@ -121,12 +121,35 @@ func (o ops) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResponse
 	return &linkv1.GetResponse{Json: []byte(o.name)}, nil
 }
 
+// acts is what an agent does with actions.
+type acts struct {
+	linkv1.UnimplementedActsServer
+	ops
+	asked chan string // ids of what it was asked to run
+	broke func()      // ends the connection while it runs
+}
+
+func (a *acts) ListActions(context.Context, *linkv1.ListActionsRequest) (*linkv1.ListActionsResponse, error) {
+	return &linkv1.ListActionsResponse{Actions: []*linkv1.OfferedAction{{Name: a.name}}}, nil
+}
+
+func (a *acts) RunAction(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
+	a.asked <- r.GetId()
+	if r.GetAction() == "break" {
+		go a.broke()
+		<-ctx.Done()
+	}
+	return &linkv1.RunActionResponse{}, nil
+}
+
 // one is a replica of a test.
 type one struct {
 	*replicas.Replicas
 	t     *testing.T
 	id    string
 	hints chan replicas.Hint
+	asked chan string
+	broke func()
 
 	mu    sync.Mutex
 	held  map[hub.ClusterID]grpc.ClientConnInterface
@@ -147,6 +170,7 @@ func (o *one) attach(c hub.ClusterID, session string) {
 	ln := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
 	linkv1.RegisterOpsServer(server, ops{name: o.id})
+	linkv1.RegisterActsServer(server, &acts{ops: ops{name: o.id}, asked: o.asked, broke: func() { o.broke() }})
 	go func() { _ = server.Serve(ln) }()
 	conn, err := grpc.NewClient("passthrough:///agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
@@ -188,7 +212,7 @@ func newWorld(t *testing.T) *world {
 // start starts a replica; what it gives ends it at once, as a crash would.
 func (w *world) start(id string) (*one, context.CancelFunc) {
 	w.t.Helper()
-	o := &one{t: w.t, id: id, hints: make(chan replicas.Hint, 100), held: map[hub.ClusterID]grpc.ClientConnInterface{}, names: map[hub.ClusterID]string{}}
+	o := &one{t: w.t, id: id, hints: make(chan replicas.Hint, 100), asked: make(chan string, 10), held: map[hub.ClusterID]grpc.ClientConnInterface{}, names: map[hub.ClusterID]string{}}
 	certificate, err := w.auth.Replica(replicas.URI(id))
 	if err != nil {
 		w.t.Fatal(err)
@@ -380,6 +404,45 @@ func TestReplicaDies(t *testing.T) {
 		w.store.put(cluster, "a", "s2")
 		if v := <-got; v != "a" {
 			t.Errorf("answer %q", v)
+		}
+	})
+}
+
+func TestActions(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.start("a")
+	b, kill := w.start("b")
+	know(t, a, b)
+	b.broke = kill
+	b.attach(cluster, "s1")
+	w.store.put(cluster, "b", "s1")
+	act := func(id, action string) error {
+		conn, err := a.Conn(t.Context(), recent())
+		if err == nil {
+			_, err = linkv1.NewActsClient(conn).RunAction(t.Context(), &linkv1.RunActionRequest{Id: id, Action: action})
+		}
+		return err
+	}
+	t.Run("ACT-07 actions of an agent of the other replica are one hop away", func(t *testing.T) {
+		conn, err := a.Conn(t.Context(), recent())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := linkv1.NewActsClient(conn).ListActions(t.Context(), &linkv1.ListActionsRequest{})
+		if err != nil || len(list.GetActions()) != 1 || list.GetActions()[0].GetName() != "b" {
+			t.Errorf("%v, %v", list, err)
+		}
+		if err := act("1", "restart"); err != nil || <-b.asked != "1" {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("FT-H5 an action whose replica dies is not sent another way", func(t *testing.T) {
+		a.attach(cluster, "s2") // where a call would go that may be repeated
+		if err := act("2", "break"); err == nil || <-b.asked != "2" {
+			t.Errorf("%v", err)
+		}
+		if len(a.asked) > 0 {
+			t.Error("it was asked for twice")
 		}
 	})
 }

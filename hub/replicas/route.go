@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/fault"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
@@ -40,7 +40,7 @@ func (r *Replicas) Conn(ctx context.Context, c hub.Cluster) (grpc.ClientConnInte
 	return route, nil
 }
 
-func away() error { return fault.New(fault.Offline, "the agent is attached to no replica of the hub") }
+func away() error { return tunnel.NotHere("the agent is attached to no replica of the hub") }
 
 // A route is the way to one agent. A call that did not get there goes another
 // way, if there is one: where the agent is may change at any time. One
@@ -137,8 +137,11 @@ func (r *Replicas) reach(id string) (grpc.ClientConnInterface, bool) {
 }
 
 // again says whether a call should go another way, and pauses before it does.
-func (t *route) again(ctx context.Context, to target, err error) bool {
-	if to.remote == "" || err == nil || ctx.Err() != nil || !tunnel.IsNotHere(err) && !tunnel.Unreached(err) {
+func (t *route) again(ctx context.Context, to target, method string, err error) bool {
+	if to.remote == "" || err == nil || ctx.Err() != nil {
+		return false
+	}
+	if !tunnel.IsNotHere(err) && (method == linkv1.Acts_RunAction_FullMethodName || !tunnel.Unreached(err)) {
 		return false
 	}
 	t.tried[to.remote] = true
@@ -146,7 +149,8 @@ func (t *route) again(ctx context.Context, to target, err error) bool {
 }
 
 // Invoke makes a call. Those of agents may be repeated: they read, or ask for
-// what is done once at most.
+// what is done once at most. An action is not: the agent could have been
+// restarted between the two. Its caller asks what became of it.
 func (t *route) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	for {
 		to, err := t.find(ctx)
@@ -154,7 +158,7 @@ func (t *route) Invoke(ctx context.Context, method string, args, reply any, opts
 			return err
 		}
 		err = to.conn.Invoke(ctx, method, args, reply, opts...)
-		if !t.again(ctx, to, err) {
+		if !t.again(ctx, to, method, err) {
 			return tunnel.Fault(err)
 		}
 	}
@@ -175,7 +179,7 @@ func (t *route) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 		if err == nil {
 			return s, nil
 		}
-		if !t.again(ctx, to, err) {
+		if !t.again(ctx, to, method, err) {
 			return nil, tunnel.Fault(err)
 		}
 	}

@@ -52,20 +52,24 @@ func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1
 	return &replicav1.HintResponse{}, nil
 }
 
-// passed is the one service of agents that other replicas may call.
-var passed = "/" + linkv1.Ops_ServiceDesc.ServiceName + "/"
+// passes says whether a call is of the services of agents that other replicas
+// may call.
+func passes(method string) bool {
+	return strings.HasPrefix(method, "/"+linkv1.Ops_ServiceDesc.ServiceName+"/") ||
+		strings.HasPrefix(method, "/"+linkv1.Acts_ServiceDesc.ServiceName+"/")
+}
 
 // pass takes a call to an agent of this replica. It never goes on to a third
 // replica: whoever asked knows how to look again.
 func (r *Replicas) pass(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
-	if !strings.HasPrefix(method, passed) {
+	if !passes(method) {
 		return tunnel.Status(fault.New(fault.Invalid, "replicas pass no calls of %q on", method))
 	}
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	conn, tenant, _, ok := r.cfg.Agents.Holds(hub.ClusterID(only(md, clusterKey)))
 	if !ok || string(tenant) != only(md, tenantKey) {
-		return tunnel.Status(tunnel.NotHere())
+		return tunnel.Status(tunnel.NotHere("the agent is not attached to this replica"))
 	}
 	return tunnel.Status(tunnel.Pass(stream, method, conn))
 }

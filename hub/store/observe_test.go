@@ -220,7 +220,7 @@ func TestObservedApplications(t *testing.T) {
 	if want := []string{hub.AgentWarning, hub.ComparisonError, hub.RenderWarning, hub.SyncError}; !slices.Equal(types, want) {
 		t.Errorf("APP-17 conditions %v, want %v", types, want)
 	}
-	t.Run("health that stays keeps its time", func(t *testing.T) {
+	t.Run("HLT-26 health that stays keeps its time", func(t *testing.T) {
 		say(hub.ApplicationObservation{Target: w.snapshot.ID, Generation: 2, Sync: hub.Synced, Health: hub.Progressing, ComparedAt: at.Add(time.Minute)})
 		s := status(t, db, w).Status
 		if !s.HealthSince.Equal(at) || !s.ComparedAt.Equal(at.Add(time.Minute)) || len(s.Conditions) != 2 {

@@ -377,7 +377,10 @@ func configMap(name, color string) string {
 }
 
 //nolint:gochecknoglobals // empty, never changed
-var metav1Get = metav1.GetOptions{}
+var (
+	metav1Get   = metav1.GetOptions{}
+	metav1Patch = metav1.PatchOptions{}
+)
 
 // asList moves the target's references into a blob, as the hub does with many.
 func (a *application) asList() {

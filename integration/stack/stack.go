@@ -472,3 +472,13 @@ func Settled(x App) error {
 	}
 	return nil
 }
+
+// SignIn gives a client of another account of the first tenant, whose
+// configuration is in dir.
+func (s *Stack) SignIn(ctx context.Context, dir, username, password string) (*API, error) {
+	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: password}
+	if _, err := a.CLI(ctx, password+"\n", "login", a.URL, "--username", username, "--password-stdin"); err != nil {
+		return nil, err
+	}
+	return a, a.readToken()
+}

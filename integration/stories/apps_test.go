@@ -301,7 +301,7 @@ func TestAppOfAppsRights(t *testing.T) {
 		cli(t, "project", "get", "gained")
 		project(children, "")
 	})
-	t.Run("APP-31 an ApplicationSet, another version and a hook are refused clearly", func(t *testing.T) {
+	t.Run("AUTO-12 APP-31 an ApplicationSet, another version and a hook are refused clearly", func(t *testing.T) {
 		parentApp(t, "team-set", "team", repo.URL(), "set")
 		refused(t, "team-set", "ApplicationSet", "many", "ApplicationSets are not carried out")
 		parentApp(t, "team-hook", "team", repo.URL(), "hook")
@@ -392,6 +392,82 @@ func TestAppOfItself(t *testing.T) {
 		cli(t, "app", "delete", "ring-a", "--cascade", "--yes")
 		absent(t, "ring-b")
 	})
+}
+
+func TestAppOfAppsWaves(t *testing.T) {
+	cluster := s.Clusters["in-cluster"]
+	paused := strings.ReplaceAll(web, "replicas: 1", "replicas: 1\n  paused: true")
+	repo := repository(t, "apps-waves", map[string]string{"first/web.yaml": paused, "second/cm.yaml": configMap("a", "one")})
+	wave := func(n int) string { return fmt.Sprintf("  annotations: {argocd.argoproj.io/sync-wave: \"%d\"}\n", n) }
+	_, err := repo.Commit(t.Context(), "children", map[string]string{
+		"apps/first.yaml":  child("wave-first", "default", repo.URL(), "first", wave(0)),
+		"apps/second.yaml": child("wave-second", "default", repo.URL(), "second", wave(1)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rule = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: argocd-cm, namespace: argocd}
+data:
+  resource.customizations.health.argoproj.io_Application: |
+    hs = {status = "Progressing", message = ""}
+    if obj.status ~= nil and obj.status.health ~= nil then
+      hs.status = obj.status.health.status
+      hs.message = obj.status.health.message or ""
+    end
+    if hs.status == "Unknown" then hs.status = "Progressing" end
+    return hs
+`
+	if _, err := s.API.Apply(t.Context(), rule); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := s.API.Apply(context.Background(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: {resource.customizations.health.argoproj.io_Application: null}\n"); err != nil {
+			t.Error(err)
+		}
+	})
+	parentApp(t, "waves-of-apps", "default", repo.URL(), "apps")
+	t.Run("APP-31 HLT-25 with a health rule the next wave waits until the child is healthy", func(t *testing.T) {
+		condition(t, "wave-first", func(x stack.App) error {
+			if x.Status.Sync.Status != "Synced" || x.Status.Health.Status != "Suspended" {
+				return fmt.Errorf("%+v", x.Status)
+			}
+			return nil
+		})
+		condition(t, "waves-of-apps", func(x stack.App) error {
+			if op := x.Status.OperationState; op == nil || !strings.Contains(op.Message, "waiting for healthy Application argocd/wave-first") {
+				return fmt.Errorf("%+v", op)
+			}
+			return nil
+		})
+		if _, err := s.API.CLI(t.Context(), "", "app", "get", "wave-second"); err == nil {
+			t.Error("the second wave has begun")
+		}
+		if _, err := repo.Commit(t.Context(), "go on", map[string]string{"first/web.yaml": web}); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "wave-first")
+		settled(t, "wave-second")
+		if x := settled(t, "waves-of-apps"); x.Status.Health.Status != "Healthy" {
+			t.Errorf("%+v", x.Status.Health)
+		}
+		if _, err := cluster.WaitFor(within(t, time.Minute), configMaps, "wave-second", "a", value("one")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("APP-31 the child's health counts in its parent's then", func(t *testing.T) {
+		if _, err := repo.Commit(t.Context(), "pause", map[string]string{"first/web.yaml": paused}); err != nil {
+			t.Fatal(err)
+		}
+		condition(t, "waves-of-apps", func(x stack.App) error {
+			if x.Status.Health.Status != "Suspended" || !strings.Contains(x.Status.Health.Message, "wave-first") {
+				return fmt.Errorf("%+v", x.Status.Health)
+			}
+			return nil
+		})
+	})
+	cli(t, "app", "delete", "waves-of-apps", "--cascade", "--yes")
 }
 
 func TestAppOfAppsInTheMiddle(t *testing.T) {

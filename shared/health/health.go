@@ -1,8 +1,9 @@
 // Package health says how well a live object is, by rules written in Go for
-// the kinds that Kubernetes itself brings. It never asks a cluster and never
-// changes an object; a field that is missing or of the wrong type counts as
-// not there. The agent calls it for every event, the engine through the agent.
-// The same object always has the same health.
+// the kinds that Kubernetes itself brings; shared/rule has those for all other
+// kinds. It never asks a cluster and never changes an object; a field that is
+// missing or of the wrong type counts as not there. The agent calls it for
+// every event, the engine through the agent. The same object always has the
+// same health.
 package health
 
 import (
@@ -34,15 +35,24 @@ type Status struct {
 // Of judges one live object. ok is false for kinds without a rule (HLT-05),
 // whose health is empty and counts as nothing, unless they are being deleted.
 func Of(o *manifest.Object) (s Status, ok bool) {
-	v := view{o.Object}
-	if v.text("metadata", "deletionTimestamp") != "" && !v.heldByHook() {
-		return Status{Progressing, "being deleted" + v.finalizers()}, true
+	if s, ok = Leaving(o); ok {
+		return s, true
 	}
 	rule := ruleFor(manifest.KeyOf(o))
 	if rule == nil {
 		return Status{}, false
 	}
-	return rule(v), true
+	return rule(view{o.Object}), true
+}
+
+// Leaving is HLT-06: an object that is being deleted is Progressing, whatever
+// its kind and whatever its rule would say.
+func Leaving(o *manifest.Object) (s Status, ok bool) {
+	v := view{o.Object}
+	if v.text("metadata", "deletionTimestamp") == "" || v.heldByHook() {
+		return Status{}, false
+	}
+	return Status{Progressing, "being deleted" + v.finalizers()}, true
 }
 
 // Worst gives the worse of two states. An empty one counts as nothing, a word
@@ -52,6 +62,11 @@ func Worst(a, b string) string {
 		return b
 	}
 	return a
+}
+
+// Known says whether a word is one of the states.
+func Known(state string) bool {
+	return state == Unknown || place(state) >= place(Healthy) && place(state) < place(Unknown)
 }
 
 func place(state string) int {

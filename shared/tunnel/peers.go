@@ -139,10 +139,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (c codec) Name() string { return "proto" }
 
-// NotHere is the answer of a process of the hub that has no connection to the
-// agent that a call is for. It has not been begun.
-func NotHere() error {
-	return &fault.Error{Kind: fault.Offline, Code: notHere, Cause: "the agent is not attached to this replica"}
+// NotHere is the answer where there is no connection to the agent that a call
+// is for. It has not been begun.
+func NotHere(cause string) error {
+	return &fault.Error{Kind: fault.Offline, Code: notHere, Cause: cause}
 }
 
 // IsNotHere says whether an error is that of NotHere, also after it travelled.

@@ -1102,6 +1102,56 @@ type RepositoryCredential struct {
 	Username string `json:"username,omitempty,omitzero"`
 }
 
+// ResourceAction defines model for ResourceAction.
+type ResourceAction struct {
+	// Disabled It cannot be run as the object is now.
+	Disabled    bool                  `json:"disabled"`
+	DisplayName string                `json:"displayName,omitempty,omitzero"`
+	IconClass   string                `json:"iconClass,omitempty,omitzero"`
+	Name        string                `json:"name"`
+	Params      []ResourceActionParam `json:"params,omitempty,omitzero"`
+
+	// Permitted The caller has the right to run it.
+	Permitted bool `json:"permitted"`
+}
+
+// ResourceActionChange defines model for ResourceActionChange.
+type ResourceActionChange struct {
+	Created   bool   `json:"created"`
+	Group     string `json:"group,omitempty,omitzero"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Version   string `json:"version"`
+}
+
+// ResourceActionParam defines model for ResourceActionParam.
+type ResourceActionParam struct {
+	Default string `json:"default,omitempty,omitzero"`
+	Name    string `json:"name"`
+	Type    string `json:"type,omitempty,omitzero"`
+	Value   string `json:"value,omitempty,omitzero"`
+}
+
+// ResourceActionResult defines model for ResourceActionResult.
+type ResourceActionResult struct {
+	Changes []ResourceActionChange `json:"changes"`
+}
+
+// ResourceActionRun defines model for ResourceActionRun.
+type ResourceActionRun struct {
+	Action                   string `json:"action"`
+	Group                    string `json:"group,omitempty,omitzero"`
+	Kind                     string `json:"kind"`
+	ResourceActionParameters []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"resourceActionParameters,omitempty,omitzero"`
+	ResourceName      string `json:"resourceName"`
+	ResourceNamespace string `json:"resourceNamespace,omitempty,omitzero"`
+	Version           string `json:"version"`
+}
+
 // ResourceSelector defines model for ResourceSelector.
 type ResourceSelector struct {
 	// Exclude All but this one.
@@ -1492,6 +1542,21 @@ type GetLiveResourceParams struct {
 	ResourceName      string `form:"resourceName" json:"resourceName"`
 }
 
+// ListResourceActionsParams defines parameters for ListResourceActions.
+type ListResourceActionsParams struct {
+	Group             string `form:"group,omitempty" json:"group,omitempty,omitzero"`
+	Version           string `form:"version" json:"version"`
+	Kind              string `form:"kind" json:"kind"`
+	ResourceNamespace string `form:"resourceNamespace,omitempty" json:"resourceNamespace,omitempty,omitzero"`
+	ResourceName      string `form:"resourceName" json:"resourceName"`
+}
+
+// RunResourceActionParams defines parameters for RunResourceAction.
+type RunResourceActionParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
 type RollbackApplicationJSONBody struct {
 	// Id Of an entry of the history.
@@ -1742,6 +1807,9 @@ type AbandonApplicationJSONRequestBody = Reason
 
 // ApproveOperationJSONRequestBody defines body for ApproveOperation for application/json ContentType.
 type ApproveOperationJSONRequestBody = Reason
+
+// RunResourceActionJSONRequestBody defines body for RunResourceAction for application/json ContentType.
+type RunResourceActionJSONRequestBody = ResourceActionRun
 
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
@@ -2216,6 +2284,12 @@ type ServerInterface interface {
 	// GetLiveResource Gives one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx echo.Context, namespace PathNamespace, name PathName, params GetLiveResourceParams) error
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	// (GET /api/v1/applications/{namespace}/{name}/resource/actions)
+	ListResourceActions(ctx echo.Context, namespace PathNamespace, name PathName, params ListResourceActionsParams) error
+	// RunResourceAction Runs an action on a live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
+	RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
@@ -2929,6 +3003,111 @@ func (w *ServerInterfaceWrapper) GetLiveResource(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetLiveResource(ctx, namespace, name, params)
+	return err
+}
+
+// ListResourceActions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListResourceActions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListResourceActionsParams
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", ctx.QueryParams(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter group: %s", err))
+	}
+
+	// ------------- Required query parameter "version" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "version", ctx.QueryParams(), &params.Version, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter version: %s", err))
+	}
+
+	// ------------- Required query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "kind", ctx.QueryParams(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter kind: %s", err))
+	}
+
+	// ------------- Optional query parameter "resourceNamespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resourceNamespace", ctx.QueryParams(), &params.ResourceNamespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceNamespace: %s", err))
+	}
+
+	// ------------- Required query parameter "resourceName" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "resourceName", ctx.QueryParams(), &params.ResourceName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter resourceName: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListResourceActions(ctx, namespace, name, params)
+	return err
+}
+
+// RunResourceAction converts echo context to params.
+func (w *ServerInterfaceWrapper) RunResourceAction(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RunResourceActionParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RunResourceAction(ctx, namespace, name, params)
 	return err
 }
 
@@ -4063,6 +4242,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/delete", wrapper.DeleteLiveResource, options.OperationMiddlewares["deleteLiveResource"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/syncwindows", wrapper.GetApplicationWindows, options.OperationMiddlewares["getApplicationWindows"]...)
 	router.GET(options.BaseURL+"/api/v1/projects/:name/syncwindows", wrapper.GetProjectWindows, options.OperationMiddlewares["getProjectWindows"]...)
+	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.ListResourceActions, options.OperationMiddlewares["listResourceActions"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resource/actions", wrapper.RunResourceAction, options.OperationMiddlewares["runResourceAction"]...)
 
 }
 
@@ -4671,6 +4852,91 @@ type GetLiveResourcedefaultJSONResponse struct {
 }
 
 func (response GetLiveResourcedefaultJSONResponse) VisitGetLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourceActionsRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    ListResourceActionsParams
+}
+
+type ListResourceActionsResponseObject interface {
+	VisitListResourceActionsResponse(w http.ResponseWriter) error
+}
+
+type ListResourceActions200JSONResponse struct {
+	Items []ResourceAction `json:"items"`
+}
+
+func (response ListResourceActions200JSONResponse) VisitListResourceActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListResourceActionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListResourceActionsdefaultJSONResponse) VisitListResourceActionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunResourceActionRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    RunResourceActionParams
+	Body      *RunResourceActionJSONRequestBody
+}
+
+type RunResourceActionResponseObject interface {
+	VisitRunResourceActionResponse(w http.ResponseWriter) error
+}
+
+type RunResourceAction200JSONResponse ResourceActionResult
+
+func (response RunResourceAction200JSONResponse) VisitRunResourceActionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RunResourceActiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RunResourceActiondefaultJSONResponse) VisitRunResourceActionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6883,6 +7149,12 @@ type StrictServerInterface interface {
 	// GetLiveResource Gives one live object of the application, Secret values masked
 	// (GET /api/v1/applications/{namespace}/{name}/resource)
 	GetLiveResource(ctx context.Context, request GetLiveResourceRequestObject) (GetLiveResourceResponseObject, error)
+	// ListResourceActions Lists the actions that a live object of the application offers now
+	// (GET /api/v1/applications/{namespace}/{name}/resource/actions)
+	ListResourceActions(ctx context.Context, request ListResourceActionsRequestObject) (ListResourceActionsResponseObject, error)
+	// RunResourceAction Runs an action on a live object of the application
+	// (POST /api/v1/applications/{namespace}/{name}/resource/actions)
+	RunResourceAction(ctx context.Context, request RunResourceActionRequestObject) (RunResourceActionResponseObject, error)
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx context.Context, request DeleteLiveResourceRequestObject) (DeleteLiveResourceResponseObject, error)
@@ -7492,6 +7764,83 @@ func (sh *strictHandler) GetLiveResource(ctx echo.Context, namespace PathNamespa
 		return err
 	} else if validResponse, ok := response.(GetLiveResourceResponseObject); ok {
 		return validResponse.VisitGetLiveResourceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListResourceActions operation middleware
+func (sh *strictHandler) ListResourceActions(ctx echo.Context, namespace PathNamespace, name PathName, params ListResourceActionsParams) error {
+	var request ListResourceActionsRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListResourceActions(ctx.Request().Context(), request.(ListResourceActionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListResourceActions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListResourceActionsResponseObject); ok {
+		return validResponse.VisitListResourceActionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RunResourceAction operation middleware
+func (sh *strictHandler) RunResourceAction(ctx echo.Context, namespace PathNamespace, name PathName, params RunResourceActionParams) error {
+	var request RunResourceActionRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body RunResourceActionJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RunResourceAction(ctx.Request().Context(), request.(RunResourceActionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RunResourceAction")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RunResourceActionResponseObject); ok {
+		return validResponse.VisitRunResourceActionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

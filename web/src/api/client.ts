@@ -6,6 +6,7 @@ export type Application = components['schemas']['Application'];
 export type Cluster = components['schemas']['Cluster'];
 export type Repository = components['schemas']['Repository'];
 export type Node = components['schemas']['Node'];
+export type ResourceAction = components['schemas']['ResourceAction'];
 export type ObjectDiff = components['schemas']['ObjectDiff'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type OperationState = components['schemas']['OperationState'];

@@ -987,6 +987,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/applications/{namespace}/{name}/resource/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the actions that a live object of the application offers now */
+        get: operations["listResourceActions"];
+        put?: never;
+        /**
+         * Runs an action on a live object of the application
+         * @description Needs the right `action/GROUP/KIND/ACTION` on the application. The agent of the cluster runs it; when the connection to it is lost meanwhile, the answer says what became of the action, or that this is not known.
+         */
+        post: operations["runResourceAction"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1840,6 +1861,45 @@ export interface components {
              * @description The hub's time.
              */
             at: string;
+        };
+        ResourceAction: {
+            name: string;
+            displayName?: string;
+            iconClass?: string;
+            /** @description It cannot be run as the object is now. */
+            disabled: boolean;
+            /** @description The caller has the right to run it. */
+            permitted: boolean;
+            params?: components["schemas"]["ResourceActionParam"][];
+        };
+        ResourceActionParam: {
+            name: string;
+            value?: string;
+            type?: string;
+            default?: string;
+        };
+        ResourceActionRun: {
+            group?: string;
+            version: string;
+            kind: string;
+            resourceNamespace?: string;
+            resourceName: string;
+            action: string;
+            resourceActionParameters?: {
+                name: string;
+                value: string;
+            }[];
+        };
+        ResourceActionResult: {
+            changes: components["schemas"]["ResourceActionChange"][];
+        };
+        ResourceActionChange: {
+            created: boolean;
+            group?: string;
+            version: string;
+            kind: string;
+            namespace?: string;
+            name: string;
         };
     };
     responses: {
@@ -3801,6 +3861,71 @@ export interface operations {
                         windows: components["schemas"]["SyncWindow"][];
                         all: components["schemas"]["SyncWindow"][];
                     };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    listResourceActions: {
+        parameters: {
+            query: {
+                group?: string;
+                version: string;
+                kind: string;
+                resourceNamespace?: string;
+                resourceName: string;
+            };
+            header?: never;
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The actions by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["ResourceAction"][];
+                    };
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    runResourceAction: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResourceActionRun"];
+            };
+        };
+        responses: {
+            /** @description What the action has written. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResourceActionResult"];
                 };
             };
             default: components["responses"]["ErrorAnswer"];

@@ -1,5 +1,5 @@
 import { queryOptions, useMutation, useQueryClient } from '@tanstack/react-query';
-import { type Application, api, body, type SyncRequest } from '../../api/client';
+import { type Application, api, body, type Node, type SyncRequest } from '../../api/client';
 
 /** All applications that the caller may see, read page by page, and the cursor to follow from. */
 export const appsQuery = queryOptions({
@@ -58,6 +58,45 @@ export const historyQuery = (key: AppKey) =>
     queryFn: async ({ signal }) =>
       body(await api.GET('/api/v1/applications/{namespace}/{name}/history', { ...path(key), signal })),
   });
+
+const objectOf = (node: Node) => ({
+  ...(node.group ? { group: node.group } : {}),
+  version: node.version,
+  kind: node.kind,
+  ...(node.namespace ? { resourceNamespace: node.namespace } : {}),
+  resourceName: node.name,
+});
+
+export const actionsQuery = (key: AppKey, node: Node) =>
+  queryOptions({
+    queryKey: ['app', key.namespace, key.name, 'actions', node.group, node.kind, node.namespace ?? '', node.name],
+    queryFn: async ({ signal }) =>
+      body(
+        await api.GET('/api/v1/applications/{namespace}/{name}/resource/actions', {
+          params: { path: key, query: objectOf(node) },
+          signal,
+        }),
+      ),
+  });
+
+/** Runs an action on a live object. */
+export function useAction(key: AppKey) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (wish: { node: Node; action: string; values: Record<string, string> }) =>
+      body(
+        await api.POST('/api/v1/applications/{namespace}/{name}/resource/actions', {
+          ...path(key),
+          body: {
+            ...objectOf(wish.node),
+            action: wish.action,
+            resourceActionParameters: Object.entries(wish.values).map(([name, value]) => ({ name, value })),
+          },
+        }),
+      ),
+    onSettled: () => client.invalidateQueries({ queryKey: ['app', key.namespace, key.name] }),
+  });
+}
 
 /** Starts a sync; the stream brings its progress. */
 export function useSync(key: AppKey) {

@@ -1,4 +1,5 @@
-import { Anchor, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
+import { ActionIcon, Anchor, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
+import { IconDots } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import {
@@ -11,18 +12,23 @@ import {
   Position,
   ReactFlow,
 } from '@xyflow/react';
-import { useMemo, useState } from 'react';
+import { createContext, useContext, useMemo, useState } from 'react';
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, treeQuery } from './api';
 import { isChildApplication, nodeId } from './model';
+import { ObjectActions } from './object-actions';
 
 type Drawn = FlowNode<{ node: Node; root: boolean }, 'object'>;
 
+/** Opens what one can do with an object. */
+const Open = createContext<(node: Node) => void>(() => {});
+
 function ObjectNode({ data }: NodeProps<Drawn>) {
   const { node, root } = data;
+  const open = useContext(Open);
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
   return (
     <Paper
@@ -40,24 +46,38 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
         {node.orphaned ? ' · orphaned' : ''}
         {node.info?.map((i) => ` · ${i.value}`).join('')}
       </Text>
-      <Text size="sm" fw={600} truncate>
-        {!root && isChildApplication(node) ? (
-          <Anchor
+      <Group justify="space-between" wrap="nowrap" gap={4}>
+        <Text size="sm" fw={600} truncate>
+          {!root && isChildApplication(node) ? (
+            <Anchor
+              className="nodrag nopan"
+              renderRoot={(props) => (
+                <Link
+                  to="/applications/$namespace/$name"
+                  params={{ namespace: node.namespace ?? 'argocd', name: node.name }}
+                  {...props}
+                />
+              )}
+            >
+              {node.name}
+            </Anchor>
+          ) : (
+            node.name
+          )}
+        </Text>
+        {!root && !node.orphaned && (
+          <ActionIcon
             className="nodrag nopan"
-            renderRoot={(props) => (
-              <Link
-                to="/applications/$namespace/$name"
-                params={{ namespace: node.namespace ?? 'argocd', name: node.name }}
-                {...props}
-              />
-            )}
+            size="xs"
+            variant="subtle"
+            color="gray"
+            aria-label={`Actions of ${node.kind} ${where}`}
+            onClick={() => open(node)}
           >
-            {node.name}
-          </Anchor>
-        ) : (
-          node.name
+            <IconDots size={14} aria-hidden />
+          </ActionIcon>
         )}
-      </Text>
+      </Group>
       <Group gap={4}>
         {node.health && <HealthBadge status={node.health} cause={node.message} />}
         {node.managed && node.status && <DriftBadge status={node.status} />}
@@ -72,32 +92,36 @@ const nodeTypes = { object: ObjectNode };
 /** The live objects of an application, owners left of what they own. */
 export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: string }) {
   const tree = useQuery(treeQuery(appKey));
+  const [shown, show] = useState<Node>();
   const [orphans, setOrphans] = useState(false);
   return (
-    <Screen
-      query={tree}
-      empty={(t) =>
-        t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
-      }
-    >
-      {(t) => {
-        const count = t.nodes.filter((n) => n.orphaned).length;
-        return (
-          <>
-            {count > 0 && (
-              <Switch
-                mb="xs"
-                size="xs"
-                label={`Show orphaned (${count})`}
-                checked={orphans}
-                onChange={(e) => setOrphans(e.currentTarget.checked)}
-              />
-            )}
-            <Graph nodes={orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned)} name={name} />
-          </>
-        );
-      }}
-    </Screen>
+    <Open value={show}>
+      <Screen
+        query={tree}
+        empty={(t) =>
+          t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
+        }
+      >
+        {(t) => {
+          const count = t.nodes.filter((n) => n.orphaned).length;
+          return (
+            <>
+              {count > 0 && (
+                <Switch
+                  mb="xs"
+                  size="xs"
+                  label={`Show orphaned (${count})`}
+                  checked={orphans}
+                  onChange={(e) => setOrphans(e.currentTarget.checked)}
+                />
+              )}
+              <Graph nodes={orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned)} name={name} />
+            </>
+          );
+        }}
+      </Screen>
+      {shown && <ObjectActions appKey={appKey} node={shown} close={() => show(undefined)} />}
+    </Open>
   );
 }
 

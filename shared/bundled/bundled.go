@@ -1,0 +1,100 @@
+// Package bundled holds the health rules and actions for custom kinds that
+// come with the product: those that the Argo project maintains, as they are.
+// It only finds their text and never runs it; shared/health and shared/action
+// do. The same kind always gets the same text.
+package bundled
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/argoproj/argo-cd/v3/resource_customizations"
+)
+
+// Files is where the rules lie: GROUP/KIND/health.lua, and the actions of a
+// kind below it, each beside the cases that the Argo project tests it with. The
+// core group has no folder.
+func Files() fs.FS { return resource_customizations.Embedded }
+
+// A Catalogue finds what is bundled for a kind. Many goroutines may use it.
+type Catalogue struct {
+	patterns []string // folders with a star, in order
+}
+
+// New reads which folders there are.
+func New() *Catalogue {
+	c := &Catalogue{}
+	all, _ := fs.Glob(Files(), "*/*/health.lua") // the pattern is well formed
+	for _, f := range all {
+		if dir := path.Dir(f); strings.Contains(dir, wild) {
+			c.patterns = append(c.patterns, dir)
+		}
+	}
+	slices.Sort(c.patterns)
+	return c
+}
+
+// wild stands for any text in the name of a folder.
+const wild = "_"
+
+// Health gives the rule for a kind: the one of its very name, else the first
+// whose pattern fits.
+func (c *Catalogue) Health(group, kind string) (source string, ok bool) {
+	if !named(group, kind) {
+		return "", false
+	}
+	at := path.Join(group, kind)
+	if source, ok = read(path.Join(at, "health.lua")); ok {
+		return source, true
+	}
+	for _, p := range c.patterns {
+		g, k := path.Split(p)
+		if fits(strings.TrimSuffix(g, "/"), group) && fits(k, kind) {
+			return read(path.Join(p, "health.lua"))
+		}
+	}
+	return "", false
+}
+
+// Discovery gives the script that says which actions a kind offers.
+func (c *Catalogue) Discovery(group, kind string) (source string, ok bool) {
+	if !named(group, kind) {
+		return "", false
+	}
+	return read(path.Join(group, kind, "actions", "discovery.lua"))
+}
+
+// Action gives the script of one action.
+func (c *Catalogue) Action(group, kind, name string) (source string, ok bool) {
+	if !named(group, kind) || !plain(name) {
+		return "", false
+	}
+	dir := path.Join(group, kind, "actions", name)
+	if source, ok = read(path.Join(dir, "action.lua")); ok {
+		return source, true
+	}
+	return read(path.Join(dir, "actions.lua")) // one is named so
+}
+
+// named says whether a kind can have a folder: names that come from a cluster
+// must not lead elsewhere.
+func named(group, kind string) bool {
+	return (group == "" || plain(group)) && plain(kind)
+}
+
+func plain(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/_*\\")
+}
+
+// fits says whether a name is what a pattern describes.
+func fits(pattern, name string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, wild, "*"), name)
+	return err == nil && ok
+}
+
+func read(name string) (string, bool) {
+	data, err := fs.ReadFile(Files(), name)
+	return string(data), err == nil
+}

@@ -1,0 +1,145 @@
+// Package lua runs small scripts that users bring for health and actions. It
+// gives a script an object and takes what the script returns; a script
+// reaches no file, no network, no environment, no other script and no code
+// that was not in its text. Health and actions call it. Whatever a script
+// does, it ends within its limits of time, steps and memory with one clear
+// error, and the object that went in comes back with the same integers, empty
+// lists and empty maps, unless the script changed them.
+package lua
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	glua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	chunkName  = "line"    // what the interpreter puts before a line's number
+	maxSource  = 256 << 10 // bytes of one script
+	maxMessage = 1 << 10   // bytes of an error that a script raises
+	callDepth  = 180       // calls inside one another
+	registers  = 1024      // values that a script holds at once in calls under way
+	moreValues = 8192      // as many as that may grow to
+)
+
+// Limits bound one run of a script.
+type Limits struct {
+	Time   time.Duration // on the clock
+	Steps  int64         // instructions, and steps of the functions that a script calls
+	Memory int64         // bytes of text and tables that it makes, all in all
+	Text   int           // bytes of one text
+}
+
+// Bounds are the limits of users' scripts.
+func Bounds() Limits {
+	return Limits{Time: time.Second, Steps: 1_000_000, Memory: 64 << 20, Text: 4 << 20}
+}
+
+// A Script is text that was compiled. Many goroutines may run it at once.
+type Script struct {
+	name  string
+	hash  [sha256.Size]byte
+	proto *glua.FunctionProto
+}
+
+// Compile reads a script. The name is what errors call it by.
+func Compile(name, source string) (s *Script, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s, err = nil, broken(name, fmt.Sprint(r))
+		}
+	}()
+	if len(source) > maxSource {
+		return nil, fault.With(fault.New(fault.Exceeded, "the script has %d bytes, and at most %d are taken", len(source), maxSource), name, "")
+	}
+	chunk, err := parse.Parse(strings.NewReader(source), chunkName)
+	if err != nil {
+		return nil, broken(name, err.Error())
+	}
+	if chunk, err = guard(chunk); err != nil {
+		return nil, fault.With(err, name, "")
+	}
+	proto, err := glua.Compile(chunk, chunkName)
+	if err != nil {
+		return nil, broken(name, err.Error())
+	}
+	return &Script{name: name, hash: sha256.Sum256([]byte(source)), proto: proto}, nil
+}
+
+// broken is the answer to a script that is no Lua.
+func broken(name, said string) error {
+	said = strings.TrimPrefix(strings.Join(strings.Fields(said), " "), chunkName+" ")
+	return fault.With(fault.New(fault.Invalid, "the script is not valid Lua: %s", short(said)), name, "correct the script")
+}
+
+// Hash tells scripts of different text apart.
+func (s *Script) Hash() [sha256.Size]byte { return s.hash }
+
+// A Call is what one run is given.
+type Call struct {
+	Object map[string]any    // the global obj; never changed
+	Params map[string]string // the global actionParams
+	Open   bool              // with the libraries string, math and coroutine
+	Limits Limits            // zero fields: those of Bounds
+	Now    func() time.Time  // the clock that the script reads; nil: the real one
+}
+
+// Run runs the script and gives what it returned first: nil, bool, int64,
+// float64, string, []any or map[string]any. A script that fails is
+// fault.Invalid, one that passes a limit fault.Exceeded.
+func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			result, err = nil, fault.With(fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(r))), s.name, "")
+		}
+	}()
+	r := newRun(ctx, c)
+	defer r.close()
+	result, err = r.do(s)
+	if err != nil {
+		return nil, fault.With(err, s.name, "")
+	}
+	return result, nil
+}
+
+// failure is the answer to a script that did not reach its end.
+func failure(err error) error {
+	var api *glua.ApiError
+	if !errors.As(err, &api) {
+		return fault.New(fault.Invalid, "the script failed: %s", short(err.Error()))
+	}
+	said := "it raised an error that is no text"
+	switch v := api.Object.(type) {
+	case glua.LString, glua.LNumber:
+		said = v.String()
+	case *glua.LTable:
+		if text, ok := v.RawGetString("message").(glua.LString); ok {
+			said = string(text)
+		}
+	case nil, *glua.LNilType:
+		if api.Cause != nil {
+			said = api.Cause.Error()
+		}
+	}
+	if rest, ok := strings.CutPrefix(said, chunkName+":"); ok {
+		said = chunkName + " " + rest
+	}
+	return fault.New(fault.Invalid, "the script failed: %s", short(said))
+}
+
+// short bounds what a script says of itself.
+func short(s string) string {
+	s = strings.ToValidUTF8(strings.TrimSpace(s), "?")
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}

@@ -1,0 +1,109 @@
+import { MantineProvider } from '@mantine/core';
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Node } from '../../api/client';
+import { hindrance, ObjectActions } from './object-actions';
+
+// The signals of jsdom are none for the Request of Node.
+vi.hoisted(() => {
+  const Real = globalThis.Request;
+  globalThis.Request = class extends Real {
+    constructor(input: RequestInfo | URL, init: RequestInit = {}) {
+      super(input, { ...init, signal: null });
+    }
+  };
+});
+
+const path = '/api/v1/applications/argocd/shop/resource/actions';
+const node = { group: 'apps', version: 'v1', kind: 'Deployment', namespace: 'n', name: 'web', managed: true } as Node;
+const action = (name: string, more = {}) => ({ name, disabled: false, permitted: true, ...more });
+let answers: Record<string, { status: number; body: unknown }>;
+let sent: { path: string; query: string; body: string }[];
+
+beforeEach(() => {
+  sent = [];
+  vi.stubGlobal('matchMedia', (media: string) => ({
+    matches: false,
+    media,
+    addEventListener() {},
+    removeEventListener() {},
+  }));
+  vi.stubGlobal(
+    'ResizeObserver',
+    class {
+      observe() {}
+      unobserve() {}
+      disconnect() {}
+    },
+  );
+  vi.stubGlobal('fetch', async (request: Request) => {
+    const url = new URL(request.url);
+    sent.push({ path: `${request.method} ${url.pathname}`, query: url.search, body: await request.text() });
+    const answer = answers[`${request.method} ${url.pathname}`] ?? { status: 404, body: {} };
+    return Response.json(answer.body, { status: answer.status });
+  });
+});
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function show() {
+  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  render(
+    <MantineProvider withCssVariables={false} withGlobalClasses={false} env="test">
+      <QueryClientProvider client={queries}>
+        <ObjectActions appKey={{ namespace: 'argocd', name: 'shop' }} node={node} close={() => {}} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+test('ACT-01 the actions of an object are offered, and run with their parameters', async () => {
+  answers = {
+    [`GET ${path}`]: {
+      status: 200,
+      body: { items: [action('restart'), action('scale', { params: [{ name: 'replicas', default: '1' }] })] },
+    },
+    [`POST ${path}`]: { status: 200, body: { changes: [] } },
+  };
+  show();
+  fireEvent.change(await screen.findByLabelText('replicas'), { target: { value: '3' } });
+  fireEvent.click(screen.getByRole('button', { name: 'scale' }));
+  await waitFor(() => expect(sent.some((s) => s.path === `POST ${path}`)).toBe(true));
+  expect(sent[0]?.query).toContain('kind=Deployment');
+  expect(JSON.parse(sent.find((s) => s.path === `POST ${path}`)?.body ?? '')).toEqual({
+    group: 'apps',
+    version: 'v1',
+    kind: 'Deployment',
+    resourceNamespace: 'n',
+    resourceName: 'web',
+    action: 'scale',
+    resourceActionParameters: [{ name: 'replicas', value: '3' }],
+  });
+});
+
+test('ACT-03 an action that cannot be run says why', async () => {
+  answers = {
+    [`GET ${path}`]: {
+      status: 200,
+      body: { items: [action('resume', { disabled: true }), action('abort', { permitted: false })] },
+    },
+  };
+  show();
+  await screen.findByText('Not possible as the object is now.');
+  await screen.findByText('You may not run this action.');
+  expect((screen.getByRole('button', { name: 'resume' }) as HTMLButtonElement).disabled).toBe(true);
+  expect(hindrance(action('x'))).toBe('');
+});
+
+test('an action that fails says why', async () => {
+  answers = {
+    [`GET ${path}`]: { status: 200, body: { items: [action('restart')] } },
+    [`POST ${path}`]: { status: 503, body: { message: 'the connection to its agent was lost' } },
+  };
+  show();
+  fireEvent.click(await screen.findByRole('button', { name: 'restart' }));
+  await screen.findByText('The connection to its agent was lost.');
+});
