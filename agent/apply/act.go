@@ -70,7 +70,7 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 			return nil, err
 		}
 		for _, c := range changes {
-			if key := manifest.KeyOf(c.Object); inHub(key) {
+			if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
 				return nil, livesInHub(key)
 			}
 		}
