@@ -170,4 +170,3 @@ func TestAppOfItself(t *testing.T) {
 		absent(t, "ring-b")
 	})
 }
-
