@@ -18,7 +18,7 @@ const (
 		WHERE  tenant_id = $1 AND object_id = ANY ($2::uuid[])`
 	putRendition = `
 		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, parent_id, applied)
-		VALUES ($1, $2, CASE WHEN $3 THEN $2 END, CASE WHEN NOT $3 THEN $2 END, $4, $5)
+		VALUES ($1, $2::uuid, CASE WHEN $3::boolean THEN $2::uuid END, CASE WHEN NOT $3::boolean THEN $2::uuid END, $4, $5)
 		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
 )
 
