@@ -97,7 +97,7 @@ func TestAppOfAppsRights(t *testing.T) {
 		project(children, "")
 	})
 	for _, name := range []string{"team-inside", "team-wide", "team-takeover", "team-project", "team-set", "team-hook", "team-version", "team-outside", "not-yours"} {
-		cli(t, "app", "delete", name, "--cascade", "--yes")
+		cli(t, "app", "delete", name, "--yes")
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAppOfItself(t *testing.T) {
 			return nil
 		})
 		settled(t, "itself")
-		cli(t, "app", "delete", "itself", "--cascade", "--yes")
+		cli(t, "app", "delete", "itself", "--yes")
 		absent(t, "itself")
 	})
 	t.Run("APP-31 applications that render one another are refused", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestAppOfItself(t *testing.T) {
 		}
 		parentApp(t, "ring-a", "default", repo.URL(), "ring-a")
 		refused(t, "ring-b", "Application", "ring-a", "it would stand above itself")
-		cli(t, "app", "delete", "ring-a", "--cascade", "--yes")
+		cli(t, "app", "delete", "ring-a", "--yes")
 		absent(t, "ring-b")
 	})
 }

@@ -224,7 +224,7 @@ func TestAppOfApps(t *testing.T) {
 		settled(t, "root-app")
 	})
 	t.Run("DEL-02 the deletion of the parent takes its children along", func(t *testing.T) {
-		cli(t, "app", "delete", "root-app", "--cascade", "--yes")
+		cli(t, "app", "delete", "root-app", "--yes")
 		absent(t, "app-b")
 		if err := cluster.WaitGone(within(t, time.Minute), configMaps, "app-b", "a"); err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ data:
 			return nil
 		})
 	})
-	cli(t, "app", "delete", "waves-of-apps", "--cascade", "--yes")
+	cli(t, "app", "delete", "waves-of-apps", "--yes")
 }
 
 func TestAppOfAppsInTheMiddle(t *testing.T) {
@@ -350,5 +350,5 @@ spec:
 		}
 		settled(t, "middle")
 	})
-	cli(t, "app", "delete", "middle", "--cascade", "--yes")
+	cli(t, "app", "delete", "middle", "--yes")
 }
