@@ -187,7 +187,8 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 	newer := at != 0 && versionNumber(x.live.version) > at
 	switch {
 	case inHub(x.key) && x.live.found && !there:
-		x.live.known = false // the list may be older than our own write: it is read
+		x.recheck()
+		return
 	case back && there && newer:
 		x.live.known, x.live.version = false, "" // what is known is of a time that was undone
 	case !x.live.known && !named:

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/wave"
@@ -217,4 +218,17 @@ func noHook(key manifest.Key) error {
 func livesInHub(key manifest.Key) error {
 	return fault.With(fault.New(fault.Invalid, "it lives in the hub, not in the cluster"), key.Describe(),
 		"do it there, with capstan app, capstan project or the console")
+}
+
+// recheck reads an object that a list of the hub does not have: the list may
+// be older than our own write. Should the hub be away, its next list asks
+// again. The caller holds mu.
+func (x *object) recheck() {
+	a := x.app
+	x.live.known = false
+	a.e.do(func(ctx context.Context) {
+		if _, err := a.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
+			a.e.Log.WarnContext(ctx, "object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+		}
+	})
 }
