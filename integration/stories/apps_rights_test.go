@@ -73,7 +73,6 @@ func TestAppOfAppsRights(t *testing.T) {
 	})
 	t.Run("APP-31 a project that names the kind AppProject may write projects", func(t *testing.T) {
 		project(children, "{group: argoproj.io, kind: AppProject}, {group: argoproj.io, kind: Application}, {group: '', kind: ConfigMap}")
-		cli(t, "app", "sync", "team-project")
 		settled(t, "team-project")
 		cli(t, "project", "get", "gained")
 		project(children, "")

@@ -78,8 +78,12 @@ func absent(t *testing.T, name string) {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	err := harness.Eventually(ctx, func(ctx context.Context) error {
-		if _, err := s.API.CLI(ctx, "", "app", "get", name); err == nil {
+		_, err := s.API.CLI(ctx, "", "app", "get", name)
+		if err == nil {
 			return fmt.Errorf("application %s is still there", name)
+		}
+		if !strings.Contains(err.Error(), "there is no application") {
+			return err
 		}
 		return nil
 	})
@@ -224,7 +228,7 @@ func TestAppOfApps(t *testing.T) {
 		settled(t, "root-app")
 	})
 	t.Run("DEL-02 the deletion of the parent takes its children along", func(t *testing.T) {
-		cli(t, "app", "delete", "root-app", "--yes")
+		cli(t, "app", "delete", "root-app", "--cascade=true", "--yes") // guide/06 gives it no finalizer
 		absent(t, "app-b")
 		if err := cluster.WaitGone(within(t, time.Minute), configMaps, "app-b", "a"); err != nil {
 			t.Fatal(err)
