@@ -196,6 +196,9 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 	if st.Health != nil && deref(st.Health.Message) != "" {
 		fmt.Fprintln(out, "\nHealth:", *st.Health.Message)
 	}
+	if st.Capstan != nil && st.Capstan.Parent != nil {
+		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(client.Metadata{Namespace: &st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
+	}
 	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
 		fmt.Fprintln(out, "\nAutomation waits:", *st.Capstan.Hold)
 	}
@@ -225,6 +228,13 @@ func treeTable(tree client.Tree) table {
 		message := first(deref(n.Message), deref(n.Diff))
 		if deref(n.RequiresPruning) {
 			message = first(message, "to be pruned")
+		}
+		if n.Group == "argoproj.io" && n.Kind == "Application" {
+			var says []string // its own sync and health
+			for _, i := range deref(n.Info) {
+				says = append(says, i.Value)
+			}
+			message = first(message, strings.Join(says, ", "))
 		}
 		t.rows = append(t.rows, []string{
 			n.Kind, dash(deref(n.Namespace)), n.Name, dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,

@@ -170,6 +170,7 @@ type Application struct {
 	Generation int64             `json:"generation"`        // grows with each change of spec, target, policy or deletion; the fence of operations
 	DeletingAt *time.Time        `json:"deletingAt,omitempty"`
 	Cascade    bool              `json:"cascade,omitempty"` // with DeletingAt: objects go too
+	Parent     *ApplicationKey   `json:"parent,omitempty"`  // the application that renders it; nil: none does
 	Pin        *Pin              `json:"pin,omitempty"`     // set by rollback: auto-sync holds this snapshot
 	Status     ApplicationStatus `json:"status"`
 }

@@ -38,6 +38,9 @@ type Wish struct {
 func (e *Engine) Act(ctx context.Context, w Wish,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
+	if inHub(w.Object) {
+		return nil, livesInHub(w.Object)
+	}
 	e.mu.RLock()
 	a := e.apps[w.Application]
 	e.mu.RUnlock()
@@ -65,6 +68,11 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 		changes, err := do(ctx, live)
 		if err != nil {
 			return nil, err
+		}
+		for _, c := range changes {
+			if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
+				return nil, livesInHub(key)
+			}
 		}
 		written, err := at.all(ctx, live, changes)
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {

@@ -50,7 +50,7 @@ func (a *app) meet(ctx context.Context, x *object) {
 // that somebody else still enforces is refused.
 func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 	a.mu.Lock()
-	skip := s.problem != nil || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
+	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
 	a.mu.Unlock()
 	if skip {
 		return nil

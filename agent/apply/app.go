@@ -349,6 +349,9 @@ func (a *app) align() {
 	}
 	for key, x := range a.objects {
 		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
+		if a.leaveSelf(x) {
+			continue
+		}
 		if x.target == nil && x.accepted == nil && x.record == nil && x.hook == "" {
 			a.drop(x)
 		}

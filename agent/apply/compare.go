@@ -102,7 +102,7 @@ func (a *app) compareLater(wait time.Duration) {
 
 // try reads the live object and dry-runs the desired one on it.
 func (a *app) try(ctx context.Context, x *object, d *desired) error {
-	s := &sending{app: a, key: x.key, dryRun: true}
+	s := &sending{app: a, key: x.key, dryRun: true, digest: d.digest}
 	live, err := a.look(ctx, x, d, s)
 	if err != nil || live == nil {
 		return err
@@ -138,7 +138,7 @@ func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*man
 	var live *manifest.Object
 	if err == nil {
 		s.place = place{resource: gvr, namespace: x.key.Namespace, name: x.key.Name}
-		if live, err = a.e.kube.get(ctx, s.place); err != nil {
+		if live, err = a.get(ctx, s.place, x.key); err != nil {
 			return nil, explain(err, x.key, "read")
 		}
 	}
@@ -313,7 +313,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 		key.Namespace = ""
 	}
 	a.mu.Unlock()
-	live, err := a.e.kube.get(ctx, place{resource: gvr, namespace: key.Namespace, name: key.Name})
+	live, err := a.get(ctx, place{resource: gvr, namespace: key.Namespace, name: key.Name}, key)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return explain(err, key, "read")
 	}

@@ -81,6 +81,7 @@ type Config struct {
 	Links     func(*manifest.Object) []string // where people reach it
 	Log       *slog.Logger
 
+	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
 	Custom   func() Custom                 // what else the tenant's settings say; nil: nothing
 
@@ -145,6 +146,7 @@ func New(c Config) *Engine {
 	if c.Poll <= 0 {
 		c.Poll = 5 * time.Second
 	}
+	c.Mapper = hubMapper{c.Mapper}
 	e := &Engine{
 		Config:     c,
 		kube:       newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
@@ -379,6 +381,8 @@ func (e *Engine) want() {
 		kinds = append(kinds, gvk)
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return compareText(a.String(), b.String()) })
+	kinds = slices.DeleteFunc(kinds, func(k schema.GroupVersionKind) bool { return manifest.InHub(k.Group, k.Kind) })
+	e.wantHub()
 	same := slices.Equal(kinds, e.wanted)
 	e.wanted = kinds
 	w := e.watches

@@ -186,6 +186,9 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 	_, named := list[x.key.Namespace+"/"+x.key.Name]
 	newer := at != 0 && versionNumber(x.live.version) > at
 	switch {
+	case inHub(x.key) && x.live.found && !there:
+		x.recheck()
+		return
 	case back && there && newer:
 		x.live.known, x.live.version = false, "" // what is known is of a time that was undone
 	case !x.live.known && !named:

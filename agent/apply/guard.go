@@ -80,6 +80,8 @@ func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
 // sees says whether the agent may look at an object at all.
 func (g Guard) sees(key manifest.Key, namespaced bool) error {
 	switch {
+	case inHub(key): // it is none of the cluster's
+		return nil
 	case len(g.Scope) == 0, namespaced && slices.Contains(g.Scope, key.Namespace):
 		return nil
 	case !namespaced:
@@ -90,6 +92,9 @@ func (g Guard) sees(key manifest.Key, namespaced bool) error {
 
 // writes says whether an object may be written.
 func (g Guard) writes(key manifest.Key, namespaced bool) error {
+	if inHub(key) {
+		return nil // the hub itself says whether it may be written
+	}
 	if g.Observe {
 		return g.refuse(key, "this agent only observes; it changes nothing")
 	}
@@ -123,7 +128,7 @@ func (g Guard) deletes(key manifest.Key, namespaced bool) error {
 	if err := g.writes(key, namespaced); err != nil {
 		return err
 	}
-	if g.Rules != nil && !g.Rules.AllowDelete {
+	if g.Rules != nil && !g.Rules.AllowDelete && !inHub(key) {
 		return g.refuse(key, "the local guard of the cluster permits no deletion")
 	}
 	return nil
@@ -141,7 +146,7 @@ func (g Guard) enters(key manifest.Key, name string) error {
 // permits says whether an object of the application may be written: by the
 // cluster's owner and by its project. The caller holds mu.
 func (a *app) permits(key manifest.Key, namespaced bool) error {
-	if err := a.e.Guard.writes(key, namespaced); err != nil {
+	if err := a.e.Guard.writes(key, namespaced); err != nil || inHub(key) {
 		return err
 	}
 	return permit(a.state.GetPolicy().GetLimits(), a.state.GetProject(), key, namespaced)

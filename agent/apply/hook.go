@@ -39,6 +39,9 @@ func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, er
 // was made before a restart.
 func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a := t.app
+	if inHub(it.Key) {
+		return wave.Outcome{}, noHook(it.Key)
+	}
 	body, err := t.hookBody(ctx, it)
 	if err != nil {
 		return wave.Outcome{}, err
@@ -118,6 +121,9 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if s.problem != nil {
 		return s.problem
 	}
+	if inHub(it.Key) {
+		return noHook(it.Key)
+	}
 	body, err := t.hookBody(ctx, it)
 	if err != nil {
 		return err
@@ -142,8 +148,13 @@ func absent(it wave.Item, err error) bool {
 
 // Delete prunes an object, or takes a hook away.
 func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
-	if it.Hook {
+	switch {
+	case it.Hook && inHub(it.Key):
+		return wave.Outcome{Gone: true, Message: "never made"}, nil
+	case it.Hook:
 		return t.remove(ctx, it)
+	case inHub(it.Key):
+		return t.deleteInHub(ctx, it)
 	}
 	a := t.app
 	gvr, namespaced, err := a.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
@@ -304,6 +315,9 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 
 // Release lets go of a hook that stays: it may be deleted from now on.
 func (t *task) Release(ctx context.Context, it wave.Item) error {
+	if inHub(it.Key) {
+		return nil
+	}
 	gvr, _, err := t.app.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return explain(err, it.Key, "release")

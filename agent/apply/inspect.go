@@ -168,7 +168,12 @@ func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if err != nil {
 		return nil, explain(err, key, "find")
 	}
-	live, err := e.kube.get(ctx, place{resource: gvr, namespace: namespace, name: name})
+	var live *manifest.Object
+	if x := e.object(key); inHub(key) && x != nil {
+		live, err = x.app.get(ctx, place{}, key)
+	} else if !inHub(key) {
+		live, err = e.kube.get(ctx, place{resource: gvr, namespace: namespace, name: name})
+	}
 	if err != nil {
 		return nil, explain(err, key, "read")
 	}

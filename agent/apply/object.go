@@ -158,7 +158,9 @@ func (e *Engine) see(o *manifest.Object, managers []string) live {
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
 	}
-	l.editor, l.applied = editor(o, e.Manager)
+	if l.editor, l.applied = editor(o, e.Manager); inHub(manifest.KeyOf(o)) {
+		l.applied = l.tracked != "" // the hub says whose it is
+	}
 	slim := withoutFields(o.Object)
 	if text, err := manifest.AppendCanonical(nil, slim); err == nil {
 		l.body = s2.Encode(nil, text)
@@ -294,6 +296,9 @@ func differs(fields []string) string {
 
 // wellness is the health of an object as its application counts it.
 func (x *object) wellness() (state, message string) {
+	if x.app.itself(x.key) {
+		return "", "" // what it is depends on what it is made of
+	}
 	if x.live.known && !x.live.found {
 		return health.Missing, ""
 	}

@@ -137,6 +137,9 @@ func (a *app) installation() string { return a.e.custom().InstallationID }
 // foreign gives the mark of somebody else on a live object; nil if there is
 // none. A tenant that it names is another one. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
+	if inHub(manifest.KeyOf(o)) {
+		return nil // the hub itself knows whose it is
+	}
 	tenant := a.e.custom().Tenant
 	for _, m := range tracking.Of(o, a.e.custom().InstanceLabel) {
 		if m.Tenant == tenant || tenant == "" {

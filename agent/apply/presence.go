@@ -73,7 +73,7 @@ func (p *presence) has(s scope, key manifest.Key) bool {
 
 // watched is the scope in which an object is seen.
 func (e *Engine) watched(gvk schema.GroupVersionKind, key manifest.Key) scope {
-	if len(e.Guard.Scope) == 0 {
+	if len(e.Guard.Scope) == 0 || inHub(key) {
 		return scope{gvk: gvk}
 	}
 	return scope{gvk, key.Namespace}
@@ -83,6 +83,9 @@ func (e *Engine) watched(gvk schema.GroupVersionKind, key manifest.Key) scope {
 // such object. The object must be claimed already: then an event that comes
 // later finds it.
 func (e *Engine) absent(x *object) bool {
+	if inHub(x.key) {
+		return false // lists of the hub may be older than our own writes
+	}
 	listed, broken := e.kindState(x)
 	return listed && broken == nil && !e.present.has(e.scopeOf(x), x.key)
 }

@@ -13,6 +13,9 @@ import (
 // it (DEL-07). What the application wants is made anew if its live objects are
 // kept equal. The caller has found that the object belongs to the application.
 func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersionKind, key manifest.Key, force bool, propagated string) error {
+	if inHub(key) {
+		return livesInHub(key)
+	}
 	gvr, namespaced, err := e.Mapper.Resource(ctx, gvk)
 	if err != nil {
 		return explain(err, key, "delete")

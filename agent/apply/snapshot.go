@@ -124,6 +124,9 @@ func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace strin
 		d.key.Namespace = ""
 	case d.key.Namespace == "":
 		d.key.Namespace = namespace
+		if namespace == "" && inHub(d.key) {
+			d.key.Namespace = defaultNamespace
+		}
 	}
 	return d, nil
 }

@@ -127,6 +127,8 @@ func (a *app) hold(wait time.Duration) {
 func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *culprits) (wait time.Duration) {
 	state, message, wait := x.counts(now)
 	switch {
+	case x.app.itself(x.key):
+		return 0
 	case x.target == nil:
 		return 0 // what waits to be pruned says nothing about the application
 	case childApplication(x.key) && (state == health.Missing || state == health.Unknown):
@@ -261,10 +263,11 @@ func (a *app) stones() {
 // without the destination's namespace, or with one for a cluster-scoped kind.
 func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
 	key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
-	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), ""} {
+	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), "", defaultNamespace} {
 		try := key
 		try.Namespace = namespace
-		if a.objects[try] != nil && (t.GetNamespace() == "" || namespace == t.GetNamespace() || namespace == "") {
+		if a.objects[try] != nil && (t.GetNamespace() == "" || namespace == t.GetNamespace() || namespace == "") &&
+			(namespace != defaultNamespace || namespace == t.GetNamespace() || namespace == a.state.GetNamespace() || inHub(key)) {
 			return try
 		}
 	}

@@ -162,7 +162,7 @@ func (t *task) owned(stones []*linkv1.Tombstone) []wave.Object {
 	var out []wave.Object
 	for _, key := range a.keys() {
 		x := a.objects[key]
-		if x.record == nil || x.hook == t.op.ID || (!deletion && (!dead[key] || wanted[key] || x.hook != "")) {
+		if x.record == nil || x.hook == t.op.ID || a.itself(key) || (!deletion && (!dead[key] || wanted[key] || x.hook != "")) {
 			continue
 		}
 		out = append(out, wave.Object{Index: -1, Key: key, Version: x.record.Version, Wave: x.record.Wave, Options: x.record.Options})
@@ -315,6 +315,9 @@ const kindPause = 15 * time.Second
 // patiently writes an object. A kind that this operation itself makes may be
 // served a moment later.
 func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
+	if inHub(it.Key) {
+		return t.patientlyInHub(ctx, it, x, d)
+	}
 	until := t.app.e.Clock.Now().Add(kindPause)
 	for {
 		body, err := t.app.e.body(ctx, d.digest)
@@ -418,7 +421,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if err != nil {
 		return wave.Check{Err: err}
 	}
-	s := &sending{app: a, key: it.Key, body: body, options: it.Options, dryRun: true}
+	s := &sending{app: a, key: it.Key, digest: d.digest, body: body, options: it.Options, dryRun: true}
 	a.mu.Lock()
 	x := a.objects[it.Key]
 	if x != nil && !it.Hook {

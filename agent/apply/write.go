@@ -65,6 +65,7 @@ type sending struct {
 	place
 	app     *app
 	key     manifest.Key
+	digest  [32]byte // of the manifest
 	body    *manifest.Object
 	ignore  *diff.Ignore
 	options []string
@@ -85,7 +86,7 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 	if !w.held {
 		x.inflight++
 	}
-	s := &sending{app: a, key: x.key, body: body, ignore: a.ignore, options: w.options}
+	s := &sending{app: a, key: x.key, digest: d.digest, body: body, ignore: a.ignore, options: w.options}
 	a.prepare(body, x.key)
 	if x.record != nil {
 		s.applied, s.had = x.record.Owned.Digest, true
@@ -122,6 +123,9 @@ func (s *sending) outcome(out *manifest.Object) written {
 func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if s.problem != nil {
 		return nil, s.problem
+	}
+	if inHub(s.key) {
+		return a.sendToHub(ctx, s)
 	}
 	out, err := a.sendBy(ctx, s)
 	if unknownResource(err) {
@@ -449,7 +453,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	x.waiting, x.lost = nil, ""
 	switch {
 	case a.closed:
-	case o != nil && !x.live.older(o) && o.GetResourceVersion() != x.live.version:
+	case o != nil && !x.live.older(o) && (o.GetResourceVersion() != x.live.version || inHub(x.key)): // the hub's versions do not count its status
 		// What was told is from before the answer: both count as one step.
 		x.observe(o)
 		a.tell()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/hubside"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -159,6 +160,34 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 		return nil
 	})
 	return out, err
+}
+
+// hubObjects gives the engine the objects that live in the hub.
+type hubObjects struct{ *hubside.Objects }
+
+// Read gives one of them.
+func (h hubObjects) Read(ctx context.Context, r apply.HubRef) (*manifest.Object, error) {
+	return h.Objects.Read(ctx, hubside.Ref(r))
+}
+
+// Apply has the hub write one.
+func (h hubObjects) Apply(ctx context.Context, r apply.HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error) {
+	return h.Objects.Apply(ctx, hubside.Ref(r), digest, dryRun)
+}
+
+// Delete has the hub delete one.
+func (h hubObjects) Delete(ctx context.Context, r apply.HubRef, uid string) (apply.HubDeletion, error) {
+	d, err := h.Objects.Delete(ctx, hubside.Ref(r), uid)
+	return apply.HubDeletion(d), err
+}
+
+// Want says which are followed.
+func (h hubObjects) Want(refs []apply.HubRef) {
+	out := make([]hubside.Ref, len(refs))
+	for i, r := range refs {
+		out[i] = hubside.Ref(r)
+	}
+	h.Objects.Want(out)
 }
 
 // children reports the children of managed objects.

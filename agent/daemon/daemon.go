@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/act"
 	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/hubside"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -24,6 +25,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/rule"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -147,6 +149,7 @@ type agent struct {
 	tree    *watch.Tree
 	engine  *apply.Engine
 	watcher *watch.Watcher
+	hub     *hubside.Objects
 	strays  *watch.Watcher
 	lease   *apply.Lease
 	epoch   string
@@ -171,8 +174,9 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.tree.Label(a.settings.Get().CustomLabels())
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
+	a.hub = hubside.New(a.control, run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
-		Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
+		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: a.columns, Links: watch.Links, Log: c.Log,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
@@ -191,6 +195,7 @@ func (a *agent) parts() []run.Part {
 		{Name: "lease", Run: a.lease.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
+		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.told.meter.Watching(a.engine)) }},
 		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Strays().Run(ctx, a.strays) }},
 		{Name: "watches of strays", Run: a.strays.Run},
 		{Name: "first picture", Run: a.firstPicture, Once: true},
@@ -254,6 +259,15 @@ func (a *agent) offset() time.Duration {
 		return time.Until(client.HubNow())
 	}
 	return 0
+}
+
+// control is the way to the hub, if there is one now.
+func (a *agent) control(ctx context.Context) (grpc.ClientConnInterface, error) {
+	client := a.link.Load()
+	if client == nil || !client.State().Connected {
+		return nil, fault.New(fault.Offline, "the agent is not connected to the hub")
+	}
+	return client.Control(ctx)
 }
 
 func (a *agent) load() link.Load {

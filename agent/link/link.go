@@ -206,6 +206,16 @@ func (c *Client) pause(wait *run.Backoff, err error) time.Duration {
 	return d
 }
 
+// Control gives a connection to the hub on the control lane, which is good
+// until the session ends. It waits for a session.
+func (c *Client) Control(ctx context.Context) (grpc.ClientConnInterface, error) {
+	a, err := c.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.conn, nil
+}
+
 // State gives how the link stands.
 func (c *Client) State() State {
 	c.mu.Lock()

@@ -65,6 +65,13 @@ func kindColumns(o *manifest.Object) []Column {
 	case "PersistentVolumeClaim":
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 		return columns("phase", phase)
+	case "Application":
+		if !manifest.InHub(o.GroupVersionKind().Group, o.GetKind()) {
+			return nil
+		}
+		sync, _, _ := unstructured.NestedString(o.Object, "status", "sync", "status")
+		health, _, _ := unstructured.NestedString(o.Object, "status", "health", "status")
+		return columns("sync", sync, "health", health)
 	case "ControllerRevision":
 		n, found, _ := unstructured.NestedInt64(o.Object, "revision")
 		if !found {

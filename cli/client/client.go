@@ -824,6 +824,9 @@ type HubStatus struct {
 	// KeepsLive Live objects are kept equal to what was accepted.
 	KeepsLive *bool `json:"keepsLive,omitempty"`
 
+	// Parent The application that renders this one (app of apps).
+	Parent *ParentApplication `json:"parent,omitempty"`
+
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
 	Pin *Pin `json:"pin,omitempty"`
 
@@ -1059,6 +1062,12 @@ type OperationSync struct {
 	Revision    *string             `json:"revision,omitempty"`
 	Revisions   *[]string           `json:"revisions,omitempty"`
 	SyncOptions *[]string           `json:"syncOptions,omitempty"`
+}
+
+// ParentApplication The application that renders this one (app of apps).
+type ParentApplication struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
 }
 
 // Permission That the caller may do an action on a resource, at least in some projects.

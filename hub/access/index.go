@@ -36,6 +36,25 @@ type patterns struct {
 // maxQuestions bounds the cache; actions of fine-grained rights are endless.
 const maxQuestions = 512
 
+// OfApplication gives the rights with which an application writes the objects
+// of the hub that it renders: on the applications of its own project, or, if
+// it rules, on all projects and their applications.
+func OfApplication(project string, rules bool) *Index {
+	ix := &Index{cache: map[question]*answers{}}
+	allow := func(resource, object string) {
+		for _, action := range [...]string{Get, Create, Update, Delete} {
+			ix.rules = append(ix.rules, Rule{Resource: resource, Action: action, Object: object})
+		}
+	}
+	if rules {
+		allow(Applications, "*")
+		allow(Projects, "*")
+		return ix
+	}
+	allow(Applications, project+"/*")
+	return ix
+}
+
 // Check says whether the subject may do the action on the object. The object
 // is "project/name" for what belongs to a project ("project/namespace/name"
 // for applications outside the namespace argocd), and the name for the rest.

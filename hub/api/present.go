@@ -124,6 +124,9 @@ func presentHub(v catalog.View) gen.HubStatus {
 		out.Cluster, out.AsOf = v.On.Name, at(v.On.LastSeen)
 		out.Connection = gen.HubStatusConnection(connection(*v.On))
 	}
+	if v.Parent != nil {
+		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
+	}
 	if p := v.Pin; p != nil {
 		out.Pin = gen.Pin{Snapshot: string(p.Snapshot), Skipped: p.Skipped, Reason: p.Reason, By: p.By, At: p.At.UTC()}
 	}

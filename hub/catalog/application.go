@@ -402,16 +402,9 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 		if cascade != nil {
 			whole = *cascade
 		}
-		d := hub.Deletion{Cascade: whole, Propagation: propagation}
-		if d.Propagation == "" && slices.Contains(a.Finalizers, argoFinalizer+"/background") {
-			d.Propagation = "background"
-		}
-		wakes, err := c.Deployer.Delete(ctx, w.Tx, a.ID, d, initiator(by))
-		if err != nil {
+		if err := w.deleteApplication(ctx, c.Deployer, a, hub.Deletion{Cascade: whole, Propagation: propagation}); err != nil {
 			return err
 		}
-		w.wakes = append(w.wakes, wakes...)
-		w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", whole), written(a.Meta, a.Spec), nil)
 		now, err := w.ApplicationByID(ctx, a.ID)
 		if fault.KindOf(err) == fault.Missing {
 			return nil
@@ -426,6 +419,20 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 		return err
 	})
 	return left, err
+}
+
+// deleteApplication begins the deletion of an application that may be deleted.
+func (w *writer) deleteApplication(ctx context.Context, deploy Deployer, a hub.Application, d hub.Deletion) error {
+	if d.Propagation == "" && slices.Contains(a.Finalizers, argoFinalizer+"/background") {
+		d.Propagation = "background"
+	}
+	wakes, err := deploy.Delete(ctx, w.Tx, a.ID, d, initiator(w.by))
+	if err != nil {
+		return err
+	}
+	w.wakes = append(w.wakes, wakes...)
+	w.note(access.Delete, access.Applications, objectOf(a), fmt.Sprintf("cascade %v", d.Cascade), written(a.Meta, a.Spec), nil)
+	return nil
 }
 
 // argoFinalizer asks for a cascade, perhaps with a propagation policy behind it.

@@ -111,10 +111,22 @@ func (c *Catalog) write(ctx context.Context, by hub.Caller, do func(ctx context.
 }
 
 func (c *Catalog) writeOr(ctx context.Context, by hub.Caller, dryRun bool, do func(ctx context.Context, w *writer) error) error {
-	var w *writer
-	err := c.Store.InTenant(ctx, by.Tenant, func(ctx context.Context, tx Tx) error {
+	return c.writeAs(ctx, by.Tenant, dryRun, func(ctx context.Context, tx Tx) (hub.Caller, *access.Index, error) {
 		rights, err := c.index(ctx, tx, by)
-		if err != nil {
+		return by, rights, err
+	}, do)
+}
+
+// writeAs is write for whom the transaction itself finds out to be calling.
+func (c *Catalog) writeAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
+	who func(ctx context.Context, tx Tx) (hub.Caller, *access.Index, error), do func(ctx context.Context, w *writer) error,
+) error {
+	var w *writer
+	by := hub.Caller{Tenant: tenant}
+	err := c.Store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+		var rights *access.Index
+		var err error
+		if by, rights, err = who(ctx, tx); err != nil {
 			return err
 		}
 		w = &writer{reader: reader{Tx: tx, by: by, rights: rights}, now: c.Now(), catalog: c}

@@ -59,6 +59,8 @@ type accounts interface {
 
 type projects interface {
 	Project(ctx context.Context, name string) (hub.Project, error)
+	// ProjectSpecs gives those of the named projects that there are.
+	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	Projects(ctx context.Context) ([]hub.Project, error)
 	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
 	UpdateProject(ctx context.Context, p hub.Project, expect int64) (hub.Project, error)
@@ -110,6 +112,12 @@ type applications interface {
 	ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error)
 	ApplicationsByID(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
+	// ApplicationsNamed gives those that there are.
+	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
+	// Renditions says of objects of the hub which application has rendered
+	// them; those that none has are left out.
+	Renditions(ctx context.Context, objects []string) (map[string]hub.Rendition, error)
+	PutRendition(ctx context.Context, r hub.Rendition) error
 	// LockApplications gives those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
@@ -123,6 +131,8 @@ type applications interface {
 	Operations(ctx context.Context, app hub.ApplicationID, limit int) ([]hub.Operation, error)
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
 	Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error)
+	Snapshots(ctx context.Context, ids []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error)
+	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
 	Objects(ctx context.Context, digests []hub.Digest) ([]hub.SealedObject, error)
 }
 

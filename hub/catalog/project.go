@@ -126,13 +126,18 @@ func (c *Catalog) DeleteProject(ctx context.Context, by hub.Caller, name string)
 		if !w.rights.Check(access.Projects, access.Get, name) {
 			return w.refuse(access.Projects, access.Delete, name, missing(access.Projects, name))
 		}
-		if err := w.need(access.Projects, access.Delete, name); err != nil {
-			return err
-		}
-		if name == "default" {
-			return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
-		}
-		w.note(access.Delete, access.Projects, name, "", written(p.Meta, p.Spec), nil)
-		return w.Tx.DeleteProject(ctx, name)
+		return w.deleteProject(ctx, p)
 	})
+}
+
+// deleteProject deletes a project that may be deleted.
+func (w *writer) deleteProject(ctx context.Context, p hub.Project) error {
+	if err := w.need(access.Projects, access.Delete, p.Name); err != nil {
+		return err
+	}
+	if p.Name == "default" {
+		return fault.With(fault.New(fault.Conflict, "it cannot be deleted"), "project default", "restrict it instead")
+	}
+	w.note(access.Delete, access.Projects, p.Name, "", written(p.Meta, p.Spec), nil)
+	return w.Tx.DeleteProject(ctx, p.Name)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/identity"
+	"github.com/capstan-cd/capstan/hub/objects"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
@@ -28,17 +29,29 @@ const (
 	stopTime   = 10 * time.Second
 )
 
+// catalog makes the one write path.
+func (p *parts) catalog() *catalog.Catalog {
+	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
+	return catalog.New(catalog.Parts{
+		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Hints: hints{p},
+		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
+	})
+}
+
+// hubObjects serves the objects of the hub that applications render.
+func (p *parts) hubObjects() *objects.Server {
+	return objects.New(p.catalog(), func(ctx context.Context, tenant hub.TenantID) (objects.Reader, error) {
+		return p.feed.Read(ctx, tenant, "")
+	}, caller, p.clock, p.log)
+}
+
 // addConsole builds what people and programs talk to.
 func (p *parts) addConsole(ctx context.Context) error {
 	passwords, err := identity.NewPasswords(max(1, runtime.NumCPU()/2))
 	if err != nil {
 		return err
 	}
-	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
-	cat := catalog.New(catalog.Parts{
-		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Hints: hints{p},
-		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
-	})
+	cat := p.catalog()
 	secret, err := p.cfg.webhookSecret()
 	if err != nil {
 		return err

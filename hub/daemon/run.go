@@ -294,6 +294,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)
+			linkv1.RegisterHubObjectsServer(r, p.hubObjects())
 		},
 		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, p.dispatch.Blobs(caller)) },
 	})

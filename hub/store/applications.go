@@ -34,10 +34,13 @@ const (
 		                  AND  r.fetched_at IS NOT NULL AND r.error_since <= now() - interval '180 seconds' -- hub.ErrorGrace
 		               ) c),
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
-		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline
+		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline,
+		       coalesce(up.namespace, ''), coalesce(up.name, '')
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
+		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
+		LEFT   JOIN application up ON up.tenant_id = r.tenant_id AND up.id = r.parent_id
 		WHERE  a.tenant_id = $1`
 
 	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
@@ -113,6 +116,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 	var cluster, target, accepted string
 	var pin, conditions []byte
 	var op nullOperation
+	var parent hub.ApplicationKey
 	s := &a.Status
 	dest := []any{
 		&a.ID, &a.Tenant, &a.Namespace, &a.Name, &a.Labels, &a.Annotations, &a.Finalizers, &a.Version, &a.CreatedAt, &a.UpdatedAt,
@@ -121,8 +125,12 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
 		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &s.DeletionHooks, &conditions,
 	}
-	if err := row.Scan(append(dest, op.dest()...)...); err != nil {
+	dest = append(append(dest, op.dest()...), &parent.Namespace, &parent.Name)
+	if err := row.Scan(dest...); err != nil {
 		return a, err
+	}
+	if parent.Name != "" {
+		a.Parent = &parent
 	}
 	a.Cluster, s.Target, s.Accepted = hub.ClusterID(cluster), hub.SnapshotID(target), hub.SnapshotID(accepted)
 	if pin != nil {

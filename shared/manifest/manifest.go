@@ -88,7 +88,8 @@ func Order(objs []*Object) {
 	})
 }
 
-// LastKind is the place of every kind that the list of kinds does not have.
+// LastKind is the place of every kind that the list of kinds does not have,
+// but for applications, which come after their projects.
 const LastKind = 1000
 
 // KindOrder is the place of a kind in the order of ENG-04. Kinds that others
@@ -137,7 +138,20 @@ func laterKindOrder(kind string) int {
 			return 13 + i
 		}
 	}
+	if kind == "Application" || kind == "ApplicationSet" {
+		return LastKind + 1 // after the projects that they belong to, and deleted before them
+	}
 	return LastKind
+}
+
+// HubGroup is the API group of the objects that live in the hub.
+const HubGroup = "argoproj.io"
+
+// InHub says whether objects of a kind live in the hub and in no cluster:
+// Argo CD's own kinds. Other kinds of the group, such as Rollout, are those of
+// clusters.
+func InHub(group, kind string) bool {
+	return group == HubGroup && (kind == "Application" || kind == "AppProject" || kind == "ApplicationSet")
 }
 
 // metadata reads one field of the object's metadata without copying it.

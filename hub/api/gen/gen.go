@@ -820,6 +820,9 @@ type HubStatus struct {
 	// KeepsLive Live objects are kept equal to what was accepted.
 	KeepsLive bool `json:"keepsLive,omitempty,omitzero"`
 
+	// Parent The application that renders this one (app of apps).
+	Parent ParentApplication `json:"parent,omitempty,omitzero"`
+
 	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
 	Pin Pin `json:"pin,omitempty,omitzero"`
 
@@ -1055,6 +1058,12 @@ type OperationSync struct {
 	Revision    string             `json:"revision,omitempty,omitzero"`
 	Revisions   []string           `json:"revisions,omitempty,omitzero"`
 	SyncOptions []string           `json:"syncOptions,omitempty,omitzero"`
+}
+
+// ParentApplication The application that renders this one (app of apps).
+type ParentApplication struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
 }
 
 // Permission That the caller may do an action on a resource, at least in some projects.

@@ -1319,6 +1319,12 @@ export interface components {
             /** @description The operation in progress waits until a person approves what it deletes. */
             awaitsApproval?: boolean;
             pin?: components["schemas"]["Pin"];
+            parent?: components["schemas"]["ParentApplication"];
+        };
+        /** @description The application that renders this one (app of apps). */
+        ParentApplication: {
+            namespace: string;
+            name: string;
         };
         /** @description Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears. */
         Pin: {

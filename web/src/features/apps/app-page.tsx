@@ -8,7 +8,7 @@ import {
   IconRotateClockwise,
 } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { lazy, Suspense, useState } from 'react';
 import type { Application } from '../../api/client';
@@ -90,6 +90,20 @@ function say(error: unknown) {
   notifications.show({ color: 'red', title: said.title, message: said.fix ?? '' });
 }
 
+/** The application that renders this one. */
+function Parent({ app }: { app: Application }) {
+  const parent = app.status?.capstan?.parent;
+  if (!parent) return null;
+  return (
+    <Text size="sm" c="dimmed">
+      {'rendered by '}
+      <Anchor renderRoot={(props) => <Link to="/applications/$namespace/$name" params={parent} {...props} />}>
+        {parent.name}
+      </Anchor>
+    </Text>
+  );
+}
+
 function Head({ app }: { app: Application }) {
   const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
   const me = useQuery(meQuery);
@@ -104,9 +118,12 @@ function Head({ app }: { app: Application }) {
       : '';
   return (
     <Group justify="space-between">
-      <Title order={2}>
-        {app.metadata.name} <ManagedBy app={app} />
-      </Title>
+      <Group gap="sm" align="baseline">
+        <Title order={2}>
+          {app.metadata.name} <ManagedBy app={app} />
+        </Title>
+        <Parent app={app} />
+      </Group>
       <Group gap="xs">
         <Button
           variant="default"

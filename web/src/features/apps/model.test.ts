@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Application } from '../../api/client';
-import { applyChange, filtered, keyOf, operationWord } from './model';
+import { applyChange, filtered, isChildApplication, keyOf, operationWord } from './model';
 
 const app = (name: string, version: string, sync: 'Synced' | 'OutOfSync' = 'Synced'): Application => ({
   apiVersion: 'argoproj.io/v1alpha1',
@@ -55,4 +55,11 @@ test('a failed operation that is tried again does not look final', () => {
     };
   }
   expect(operationWord(a).word).toBe('Retrying');
+});
+
+test('UX-APP-4 only applications of the hub are pages of their own', () => {
+  const node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name: 'a', managed: true };
+  expect(isChildApplication(node)).toBe(true);
+  expect(isChildApplication({ ...node, group: 'app.k8s.io' })).toBe(false);
+  expect(isChildApplication({ ...node, kind: 'AppProject' })).toBe(false);
 });

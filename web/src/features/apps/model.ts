@@ -107,3 +107,8 @@ const conditions = new Map([
 export function conditionWords(type: string): string {
   return conditions.get(type) ?? type;
 }
+
+/** Whether a node is an application of its own that the application renders. */
+export function isChildApplication(node: Node): boolean {
+  return node.group === 'argoproj.io' && node.kind === 'Application';
+}

@@ -1,6 +1,7 @@
-import { ActionIcon, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
+import { ActionIcon, Anchor, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
 import { IconDots } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import {
   Background,
   Controls,
@@ -18,7 +19,7 @@ import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, treeQuery } from './api';
 import { NodeLinks } from './links';
-import { nodeId } from './model';
+import { isChildApplication, nodeId } from './model';
 import { ObjectActions } from './object-actions';
 
 type Drawn = FlowNode<{ node: Node; root: boolean }, 'object'>;
@@ -48,7 +49,22 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
       </Text>
       <Group justify="space-between" wrap="nowrap" gap={4}>
         <Text size="sm" fw={600} truncate>
-          {node.name}
+          {!root && isChildApplication(node) ? (
+            <Anchor
+              className="nodrag nopan"
+              renderRoot={(props) => (
+                <Link
+                  to="/applications/$namespace/$name"
+                  params={{ namespace: node.namespace ?? 'argocd', name: node.name }}
+                  {...props}
+                />
+              )}
+            >
+              {node.name}
+            </Anchor>
+          ) : (
+            node.name
+          )}
         </Text>
         {!root && !node.orphaned && (
           <ActionIcon

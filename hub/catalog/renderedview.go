@@ -1,0 +1,356 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Rendered gives those of the objects of the hub that are there and that the
+// applications which render them may see: an application must be on the
+// cluster, must have rendered the object or want it, and its project must let
+// it write it.
+func (c *Catalog) Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error) {
+	var out []hub.RenderedObject
+	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+		out = nil
+		l := &lookup{tx: tx, cluster: cluster}
+		if err := l.load(ctx, refs); err != nil {
+			return err
+		}
+		for _, ref := range refs {
+			o, err := l.object(ctx, ref)
+			if err != nil {
+				return err
+			}
+			if o.ID != "" {
+				out = append(out, o)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// A lookup finds many objects of the hub in one transaction.
+type lookup struct {
+	tx       Tx
+	cluster  hub.ClusterID
+	parents  map[hub.ApplicationID]*parent
+	apps     map[hub.ApplicationKey]hub.Application
+	projects map[string]hub.Project
+	by       map[string]hub.Rendition
+	wants    map[hub.ApplicationID][]hub.ObjectRef // read where they are needed
+}
+
+func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
+	l.parents, l.apps, l.wants = map[hub.ApplicationID]*parent{}, map[hub.ApplicationKey]hub.Application{}, map[hub.ApplicationID][]hub.ObjectRef{}
+	var ids []hub.ApplicationID
+	var keys []hub.ApplicationKey
+	var names []string
+	for _, r := range refs {
+		ids = append(ids, r.Parent)
+		if r.Kind == KindApplication {
+			keys = append(keys, hub.ApplicationKey{Namespace: r.Namespace, Name: r.Name})
+		} else {
+			names = append(names, r.Name)
+		}
+	}
+	above, err := l.tx.ApplicationsByID(ctx, unique(ids))
+	if err != nil {
+		return err
+	}
+	for _, a := range above {
+		names = append(names, a.Project)
+	}
+	if l.projects, err = l.tx.ProjectSpecs(ctx, unique(names)); err != nil {
+		return err
+	}
+	for id, a := range above {
+		p := &parent{Application: a}
+		if p.spec, err = hub.DecodeSpec(a.Spec); err != nil || a.Cluster != l.cluster {
+			continue
+		}
+		if p.project, err = hub.DecodeProject(l.projects[a.Project].Spec); err == nil {
+			l.parents[id] = p
+		}
+	}
+	found, err := l.tx.ApplicationsNamed(ctx, unique(keys))
+	if err != nil {
+		return err
+	}
+	var objects []string
+	for _, a := range found {
+		l.apps[hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}] = a
+		objects = append(objects, string(a.ID))
+	}
+	for _, p := range l.projects {
+		objects = append(objects, string(p.ID))
+	}
+	l.by, err = l.tx.Renditions(ctx, objects)
+	return err
+}
+
+func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedObject, error) {
+	p := l.parents[ref.Parent]
+	if p == nil {
+		return hub.RenderedObject{}, nil
+	}
+	if ref.Kind == KindProject {
+		project, there := l.projects[ref.Name]
+		if !there || p.may(ref) != nil {
+			return hub.RenderedObject{}, nil
+		}
+		if seen, err := l.sees(ctx, p, ref, string(project.ID)); err != nil || !seen {
+			return hub.RenderedObject{}, err
+		}
+		return presentProject(p, ref, project, l.by[string(project.ID)].Parent == p.ID)
+	}
+	a, there := l.apps[hub.ApplicationKey{Namespace: ref.Namespace, Name: ref.Name}]
+	if !there || ref.Kind != KindApplication || p.may(ref, a.Project) != nil {
+		return hub.RenderedObject{}, nil
+	}
+	if seen, err := l.sees(ctx, p, ref, string(a.ID)); err != nil || !seen {
+		return hub.RenderedObject{}, err
+	}
+	return presentApplication(p, ref, a, l.by[string(a.ID)].Parent == p.ID)
+}
+
+// sees says whether the application has rendered an object, or wants it.
+func (l *lookup) sees(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (bool, error) {
+	if l.by[id].Parent == p.ID {
+		return true, nil
+	}
+	wants, read := l.wants[p.ID]
+	if !read {
+		found, err := l.tx.Snapshots(ctx, []hub.SnapshotID{p.Status.Target, p.Status.Accepted})
+		if err != nil {
+			return false, err
+		}
+		wants = all(found)
+		l.wants[p.ID] = wants
+	}
+	return slices.ContainsFunc(wants, func(o hub.ObjectRef) bool { return p.names(o, ref) }), nil
+}
+
+// presentApplication gives an application as an agent sees it: as Argo CD
+// would have it in its cluster, with what rules of health look at.
+func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours bool) (hub.RenderedObject, error) {
+	st := a.Status
+	status := map[string]any{
+		"sync":   map[string]any{"status": or(string(st.Sync), string(hub.SyncUnknown)), "revision": st.Revision},
+		"health": health(st),
+	}
+	if op := st.Operation; op != nil {
+		status["operationState"] = map[string]any{"phase": string(op.Phase), "message": op.Message, "startedAt": stamp(&op.CreatedAt), "finishedAt": stamp(op.FinishedAt)}
+	}
+	var conditions []any
+	for _, c := range st.Conditions {
+		conditions = append(conditions, map[string]any{"type": c.Type, "message": c.Message, "lastTransitionTime": stamp(&c.Since)})
+	}
+	if conditions != nil {
+		status["conditions"] = conditions
+	}
+	return present(p, ref, ours, string(a.ID), a.Meta, a.DeletingAt, a.Spec, status)
+}
+
+func health(st hub.ApplicationStatus) map[string]any {
+	out := map[string]any{"status": or(string(st.Health), string(hub.HealthUnknown))}
+	if st.HealthCause != "" {
+		out["message"] = st.HealthCause
+	}
+	if st.HealthSince != nil {
+		out["lastTransitionTime"] = stamp(st.HealthSince)
+	}
+	return out
+}
+
+func presentProject(p *parent, ref hub.RenderedRef, project hub.Project, ours bool) (hub.RenderedObject, error) {
+	return present(p, ref, ours, string(project.ID), project.Meta, nil, project.Spec, nil)
+}
+
+func present(p *parent, ref hub.RenderedRef, ours bool, id string, m hub.Meta, deleting *time.Time, spec json.RawMessage, status map[string]any) (hub.RenderedObject, error) {
+	meta := map[string]any{
+		"name": ref.Name, "namespace": ref.Namespace, "uid": id, "resourceVersion": strconv.FormatInt(m.Version, 10),
+		"creationTimestamp": stamp(&m.CreatedAt),
+	}
+	annotations := map[string]string{}
+	for k, v := range m.Annotations {
+		annotations[k] = v
+	}
+	if delete(annotations, trackingAnnotation); ours || p.is(ref) {
+		annotations[trackingAnnotation] = p.tracking(ref)
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
+	}
+	if len(m.Labels) > 0 {
+		meta["labels"] = m.Labels
+	}
+	if len(m.Finalizers) > 0 {
+		meta["finalizers"] = m.Finalizers
+	}
+	if deleting != nil {
+		meta["deletionTimestamp"] = stamp(deleting)
+	}
+	o := map[string]any{"apiVersion": ArgoVersion, "kind": ref.Kind, "metadata": meta, "spec": spec}
+	if status != nil {
+		o["status"] = status
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return hub.RenderedObject{}, fmt.Errorf("write %s as JSON: %w", ref.Key(), err)
+	}
+	return hub.RenderedObject{RenderedRef: ref, ID: id, Object: text}, nil
+}
+
+// trackingAnnotation says which application an object belongs to, in the
+// words that agents use (TRK-02).
+const trackingAnnotation = "capstan.dev/tracking-id"
+
+func (p *parent) tracking(ref hub.RenderedRef) string {
+	return fmt.Sprintf("%s_%s:%s/%s:%s/%s", p.Namespace, p.Name, manifest.HubGroup, ref.Kind, ref.Namespace, ref.Name)
+}
+
+func stamp(t *time.Time) any {
+	if t == nil || t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// merge writes what an application has rendered over an object that is there:
+// what it wrote before and does not write now goes, what others wrote stays.
+func merge(applied json.RawMessage, m *hub.Meta, spec *json.RawMessage, old hub.Meta, oldSpec json.RawMessage) error {
+	var last struct {
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+		Finalizers  []string          `json:"finalizers"`
+		Spec        json.RawMessage   `json:"spec"`
+	}
+	if len(applied) > 0 {
+		if err := json.Unmarshal(applied, &last); err != nil {
+			return fmt.Errorf("read what was applied before: %w", err)
+		}
+	}
+	m.Labels, m.Annotations = mergeMap(last.Labels, m.Labels, old.Labels), mergeMap(last.Annotations, m.Annotations, old.Annotations)
+	finalizers := slices.DeleteFunc(slices.Clone(old.Finalizers), func(f string) bool {
+		return slices.Contains(last.Finalizers, f) && !slices.Contains(m.Finalizers, f)
+	})
+	for _, f := range m.Finalizers {
+		if !slices.Contains(finalizers, f) {
+			finalizers = append(finalizers, f)
+		}
+	}
+	m.Finalizers = finalizers
+	before, err := value(last.Spec)
+	if err != nil {
+		return err
+	}
+	want, err := value(*spec)
+	if err != nil {
+		return err
+	}
+	live, err := value(oldSpec)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(mergeValue(before, want, live))
+	if err != nil {
+		return fmt.Errorf("write the spec: %w", err)
+	}
+	*spec = text
+	if sameValue(text, oldSpec) {
+		*spec = oldSpec // in the order of fields that it has
+	}
+	return nil
+}
+
+func value(raw json.RawMessage) (any, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "the spec cannot be read as JSON")
+	}
+	return v, nil
+}
+
+func sameValue(a, b json.RawMessage) bool {
+	x, errX := value(a)
+	y, errY := value(b)
+	if errX != nil || errY != nil {
+		return false
+	}
+	p, errP := json.Marshal(x)
+	q, errQ := json.Marshal(y)
+	return errP == nil && errQ == nil && bytes.Equal(p, q)
+}
+
+func mergeMap(last, want, live map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range live {
+		if _, was := last[k]; !was {
+			out[k] = v
+		}
+	}
+	for k, v := range want {
+		out[k] = v
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// mergeValue is mergeMap for any value; lists are taken whole. One of source
+// and sources, and one of server and name, takes the other's place.
+func mergeValue(last, want, live any) any {
+	w, ok := want.(map[string]any)
+	if !ok {
+		return want
+	}
+	l, ok := live.(map[string]any)
+	if !ok {
+		return want
+	}
+	was, _ := last.(map[string]any)
+	out := map[string]any{}
+	for k, v := range l {
+		if _, ours := was[k]; !ours && !replaced(k, w) {
+			out[k] = v
+		}
+	}
+	for k, v := range w {
+		out[k] = mergeValue(was[k], v, l[k])
+	}
+	return out
+}
+
+func replaced(field string, by map[string]any) bool {
+	other := strings.NewReplacer("sources", "source", "source", "sources", "server", "name", "name", "server").Replace(field)
+	if field != "source" && field != "sources" && field != "server" && field != "name" {
+		return false
+	}
+	_, there := by[other]
+	return there
+}

@@ -1,0 +1,308 @@
+// Package objects serves to agents the objects of the hub that the
+// applications of their clusters render: applications and projects (app of
+// apps). It tells how they are, and passes on when one is to be written or
+// deleted. It decides nothing: what is written, and whether it may be, is the
+// catalogue's. Agents call it over the link. What always holds: an agent
+// reaches only objects that an application of its own cluster renders, and
+// names manifests by digest, so that it can bring none of its own.
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+const (
+	maxRefs   = 20_000                 // that one agent may follow
+	page      = 500                    // objects read at once
+	replySize = 512 << 10              // bytes in one message, unless one object is larger
+	pace      = 100 * time.Millisecond // between two looks because of changes
+	slow      = 30 * time.Second       // between two looks without one
+)
+
+// Catalog is the one write path.
+type Catalog interface {
+	Rendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, refs []hub.RenderedRef) ([]hub.RenderedObject, error)
+	PutRendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, want hub.RenderedWrite) (hub.RenderedObject, error)
+	DeleteRendered(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, ref hub.RenderedRef, uid string) (hub.RenderedDeletion, error)
+}
+
+// A Reader gives the changes of a tenant, as the feed has them.
+type Reader interface {
+	Next(ctx context.Context) ([]hub.Change, error)
+	Close()
+}
+
+// Feed begins to follow the changes of a tenant from now on.
+type Feed func(ctx context.Context, tenant hub.TenantID) (Reader, error)
+
+// Caller says whose agent is calling.
+type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
+
+// A Server is the link service.
+type Server struct {
+	linkv1.UnimplementedHubObjectsServer
+	catalog Catalog
+	feed    Feed
+	caller  Caller
+	clock   run.Clock
+	log     *slog.Logger
+}
+
+// New makes the service.
+func New(catalog Catalog, feed Feed, caller Caller, clock run.Clock, log *slog.Logger) *Server {
+	return &Server{catalog: catalog, feed: feed, caller: caller, clock: clock, log: log}
+}
+
+func refOf(r *linkv1.HubRef) (hub.RenderedRef, error) {
+	out := hub.RenderedRef{Parent: hub.ApplicationID(r.GetAppId()), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
+	if !hub.ValidID(r.GetAppId()) || !manifest.InHub(manifest.HubGroup, r.GetKind()) || r.GetName() == "" {
+		return out, fault.New(fault.Invalid, "no object of the hub is named so")
+	}
+	return out, nil
+}
+
+func linkRef(r hub.RenderedRef) *linkv1.HubRef {
+	return &linkv1.HubRef{AppId: string(r.Parent), Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+}
+
+func linkObject(o hub.RenderedObject) *linkv1.HubObject {
+	return &linkv1.HubObject{Ref: linkRef(o.RenderedRef), Object: o.Object}
+}
+
+// Read gives one object; empty if there is none.
+func (s *Server) Read(ctx context.Context, r *linkv1.HubRef) (*linkv1.HubObject, error) {
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := refOf(r)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.catalog.Rendered(ctx, tenant, cluster, []hub.RenderedRef{ref})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return &linkv1.HubObject{Ref: r}, nil
+	}
+	return linkObject(found[0]), nil
+}
+
+// Apply brings one object to an accepted manifest.
+func (s *Server) Apply(ctx context.Context, r *linkv1.HubApply) (*linkv1.HubObject, error) {
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := refOf(r.GetRef())
+	if err != nil {
+		return nil, err
+	}
+	if len(r.GetDigest()) != len(hub.Digest{}) {
+		return nil, fault.New(fault.Invalid, "a digest has %d bytes instead of 32", len(r.GetDigest()))
+	}
+	o, err := s.catalog.PutRendered(ctx, tenant, cluster, hub.RenderedWrite{RenderedRef: ref, Digest: hub.Digest(r.GetDigest()), DryRun: r.GetDryRun()})
+	if err != nil {
+		return nil, err
+	}
+	return linkObject(o), nil
+}
+
+// Delete deletes one object that the hub itself wants to be gone.
+func (s *Server) Delete(ctx context.Context, r *linkv1.HubDelete) (*linkv1.HubDeleted, error) {
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := refOf(r.GetRef())
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.catalog.DeleteRendered(ctx, tenant, cluster, ref, r.GetUid())
+	if err != nil {
+		return nil, err
+	}
+	return &linkv1.HubDeleted{Gone: d.Gone, Other: d.Other, Waits: d.Waits}, nil
+}
+
+// Follow tells how objects are, until the stream ends.
+func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.HubNews]) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	tenant, cluster, err := s.caller(ctx)
+	if err != nil {
+		return err
+	}
+	f := &follower{s: s, tenant: tenant, cluster: cluster, stream: stream, moved: make(chan struct{}, 1), wants: make(chan *linkv1.HubWants), ended: make(chan error, 1)}
+	// It ends with the stream, which ends when this method returns.
+	go func() { f.ended <- f.receive(ctx) }()
+	g := run.NewGroup(ctx)
+	g.Go(f.changes)
+	g.Go(f.tell)
+	err = g.Wait()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err //nolint:wrapcheck // one of our own, or the stream's
+}
+
+// A follower is one stream.
+type follower struct {
+	s       *Server
+	tenant  hub.TenantID
+	cluster hub.ClusterID
+	stream  grpc.BidiStreamingServer[linkv1.HubWants, linkv1.HubNews]
+	moved   chan struct{}
+	wants   chan *linkv1.HubWants
+	ended   chan error // holds the end of the agent's side
+
+	serial uint64
+	refs   []hub.RenderedRef
+	told   map[hub.RenderedRef][32]byte // hash of what was sent last
+}
+
+func (f *follower) receive(ctx context.Context) error {
+	for {
+		w, err := f.stream.Recv()
+		if err != nil {
+			return err //nolint:wrapcheck // the stream's end
+		}
+		select {
+		case f.wants <- w:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// changes hints when applications or projects of the tenant have changed.
+func (f *follower) changes(ctx context.Context) error {
+	for {
+		reader, err := f.s.feed(ctx, f.tenant)
+		if err != nil {
+			return err
+		}
+		err = f.read(ctx, reader)
+		reader.Close()
+		if fault.KindOf(err) != fault.Missing { // else it was cut off: everything is looked at again
+			return err
+		}
+		f.hint()
+	}
+}
+
+func (f *follower) read(ctx context.Context, reader Reader) error {
+	for {
+		changes, err := reader.Next(ctx)
+		if err != nil {
+			return err //nolint:wrapcheck // it is looked at above
+		}
+		if slices.ContainsFunc(changes, func(c hub.Change) bool { return c.Kind == "application" || c.Kind == "project" }) {
+			f.hint()
+		}
+	}
+}
+
+func (f *follower) hint() {
+	select {
+	case f.moved <- struct{}{}:
+	default:
+	}
+}
+
+// tell sends everything after new wants, and what differs after a change.
+func (f *follower) tell(ctx context.Context) error {
+	for {
+		tick, stop := f.s.clock.After(slow)
+		var err error
+		select {
+		case w := <-f.wants:
+			err = f.take(ctx, w)
+		case <-f.moved:
+			if err = f.look(ctx, false); err == nil {
+				err = run.Sleep(ctx, f.s.clock, pace)
+			}
+		case <-tick:
+			err = f.look(ctx, false)
+		case err = <-f.ended:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (f *follower) take(ctx context.Context, w *linkv1.HubWants) error {
+	if len(w.GetRefs()) > maxRefs {
+		return fault.New(fault.Exceeded, "%d objects of the hub were asked for, at most %d are told", len(w.GetRefs()), maxRefs)
+	}
+	f.serial, f.refs, f.told = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
+	for _, r := range w.GetRefs() {
+		ref, err := refOf(r)
+		if err != nil {
+			return err
+		}
+		f.refs = append(f.refs, ref)
+	}
+	return f.look(ctx, true)
+}
+
+// look reads what is followed and sends what was not told yet.
+func (f *follower) look(ctx context.Context, complete bool) error {
+	there := map[hub.RenderedRef]bool{}
+	news := &linkv1.HubNews{Serial: f.serial}
+	size := 0
+	for part := range slices.Chunk(f.refs, page) {
+		found, err := f.s.catalog.Rendered(ctx, f.tenant, f.cluster, part)
+		if err != nil {
+			f.s.log.WarnContext(ctx, "objects of the hub not read for an agent", logkey.Cluster, string(f.cluster), logkey.Error, err)
+			return err
+		}
+		for _, o := range found {
+			there[o.RenderedRef] = true
+			sum := sha256.Sum256(o.Object)
+			if was, told := f.told[o.RenderedRef]; told && was == sum {
+				continue
+			}
+			if size > 0 && size+len(o.Object) > replySize {
+				if err := f.stream.Send(news); err != nil {
+					return err //nolint:wrapcheck // the stream's end
+				}
+				news, size = &linkv1.HubNews{Serial: f.serial}, 0
+			}
+			news.Objects = append(news.Objects, linkObject(o))
+			f.told[o.RenderedRef] = sum
+			size += len(o.Object)
+		}
+	}
+	for ref := range f.told {
+		if !there[ref] {
+			news.Gone = append(news.Gone, linkRef(ref))
+			delete(f.told, ref)
+		}
+	}
+	news.Complete = complete
+	if !complete && len(news.Objects)+len(news.Gone) == 0 {
+		return nil
+	}
+	return f.stream.Send(news) //nolint:wrapcheck // the stream's end
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	applicationsNamed = selectApplications + ` AND (a.namespace, a.name) IN (SELECT u.namespace, u.name FROM unnest($3::text[], $4::text[]) AS u (namespace, name))`
+
+	selectRenditions = `
+		SELECT object_id, CASE WHEN project_id IS NULL THEN 'Application' ELSE 'AppProject' END, parent_id, applied::text
+		FROM   rendered
+		WHERE  tenant_id = $1 AND object_id = ANY ($2::uuid[])`
+	putRendition = `
+		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, parent_id, applied)
+		VALUES ($1, $2::uuid, CASE WHEN $3::boolean THEN $2::uuid END, CASE WHEN NOT $3::boolean THEN $2::uuid END, $4, $5)
+		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
+)
+
+// ApplicationsNamed gives those of the applications that there are.
+func (t *Tenant) ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	namespaces, names := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		namespaces[i], names[i] = clean(k.Namespace), clean(k.Name)
+	}
+	return list(ctx, t.tx, "applications", scanApplication, applicationsNamed, t.id, false, namespaces, names)
+}
+
+// Renditions says of objects of the hub which application has rendered them;
+// those that none has are left out.
+func (t *Tenant) Renditions(ctx context.Context, objects []string) (map[string]hub.Rendition, error) {
+	found, err := list(ctx, t.tx, "renditions", func(row pgx.CollectableRow) (r hub.Rendition, err error) {
+		err = row.Scan(&r.Object, &r.Kind, &r.Parent, (*rawJSON)(&r.Applied))
+		return r, err
+	}, selectRenditions, t.id, ids(objects))
+	out := make(map[string]hub.Rendition, len(found))
+	for _, r := range found {
+		out[r.Object] = r
+	}
+	return out, err
+}
+
+// PutRendition notes which application has rendered an object of the hub.
+func (t *Tenant) PutRendition(ctx context.Context, r hub.Rendition) error {
+	_, err := exec(ctx, t.tx, "put rendition", putRendition, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
+	if code(err) == foreignKeyViolation {
+		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")
+	}
+	return err
+}
