@@ -50,6 +50,9 @@ func (t *Tenant) Renditions(ctx context.Context, objects []string) (map[string]h
 
 // PutRendition notes which application has rendered an object of the hub.
 func (t *Tenant) PutRendition(ctx context.Context, r hub.Rendition) error {
+	if !hub.ValidID(r.Object) || !hub.ValidID(string(r.Parent)) {
+		return noApp()
+	}
 	_, err := exec(ctx, t.tx, "put rendition", putRendition, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -131,6 +132,8 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	app := newApp(w.mark, url, w.cluster.ID)
 	app.Project, app.Labels = w.mark, map[string]string{"mark": w.mark}
 	w.app = must[hub.Application](t)(tx.CreateApplication(ctx, app))
+	project := must[hub.Project](t)(tx.Project(ctx, w.mark))
+	check(t, tx.PutRendition(ctx, hub.Rendition{Object: string(project.ID), Kind: "AppProject", Parent: w.app.ID, Applied: json.RawMessage(`{"mark":"` + w.mark + `"}`)}))
 }
 
 func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
