@@ -87,7 +87,26 @@ func (l *Loop) Run(ctx context.Context) error {
 	for range l.cfg.Parallel {
 		g.Go(l.worker)
 	}
-	return g.Wait() //nolint:wrapcheck // nil, or the error of a part that has a text of its own
+	err := g.Wait()
+	l.giveBack(ctx)
+	return err //nolint:wrapcheck // nil, or the error of a part that has a text of its own
+}
+
+// giveBack ends the leases of what was claimed and not begun.
+func (l *Loop) giveBack(ctx context.Context) {
+	for _, item := range l.queue.drain() {
+		if err := l.leave(ctx, item, l.clock.Now()); err != nil {
+			l.log.WarnContext(ctx, "fetch not given back; its lease will run out", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Error, err)
+		}
+	}
+}
+
+// leave gives an item back although the replica may be stopping, so that
+// another one takes it over.
+func (l *Loop) leave(ctx context.Context, item hub.WorkItem, due time.Time) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return l.work.Later(ctx, item, due) //nolint:wrapcheck // callers say what for
 }
 
 // claim fills the queue.
@@ -117,7 +136,7 @@ const overShare = 200 * time.Millisecond
 // nothing else is not followed by the next one at once.
 func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) error {
 	for _, item := range over {
-		if err := l.work.Later(ctx, item, l.clock.Now().Add(overShare)); err != nil {
+		if err := l.leave(ctx, item, l.clock.Now().Add(overShare)); err != nil {
 			return fmt.Errorf("hand back: %w", err)
 		}
 	}
@@ -155,6 +174,9 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	if fault.KindOf(err) == fault.Missing {
 		return l.gone(ctx, item)
 	}
+	if ctx.Err() != nil {
+		return l.leave(ctx, item, l.clock.Now())
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
 	}
@@ -166,10 +188,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	item = l.queue.newest(item)
 	item.Trace = parent
 	if ctx.Err() != nil {
-		// The replica stops: another one takes over at once.
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		return l.work.Later(end, item, l.clock.Now()) //nolint:wrapcheck // worker logs it
+		return l.leave(ctx, item, l.clock.Now()) // the replica stops: another one takes over at once
 	}
 	if err != nil {
 		return l.failed(ctx, item, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -276,4 +277,77 @@ func TestLoopStopsAndOutlivesErrors(t *testing.T) {
 	if got := w.result(t); got.what != "later" {
 		t.Errorf("outcome %+v, want the lease given back without a failure", got)
 	}
+}
+
+// lastWork stops the loop while it claims, and answers all the same. Like a
+// database it does nothing for a context that has ended.
+type lastWork struct {
+	*fakeWork
+	stop  func()
+	items []hub.WorkItem
+}
+
+func (w lastWork) Claim(context.Context, int) ([]hub.WorkItem, error) {
+	w.stop()
+	return w.items, nil
+}
+
+func (w lastWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return w.fakeWork.Later(ctx, item, due)
+}
+
+// stuckWork stops the loop while a repository is read from the database.
+type stuckWork struct{ lastWork }
+
+func (w stuckWork) Claim(ctx context.Context, n int) ([]hub.WorkItem, error) {
+	return w.fakeWork.Claim(ctx, n)
+}
+
+func (w stuckWork) Load(ctx context.Context, _ hub.WorkItem) (hub.Repository, hub.Credential, error) {
+	w.stop()
+	return hub.Repository{}, hub.Credential{}, ctx.Err()
+}
+
+func TestLoopGivesBack(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	run := func(t *testing.T, work func(last lastWork) source.Work, want ...string) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		last := lastWork{fakeWork: newFakeWork(), stop: cancel}
+		for _, id := range want {
+			last.items = append(last.items, hub.WorkItem{Kind: hub.WorkFetch, Tenant: "tenant", Key: id})
+		}
+		loop := source.NewLoop(source.LoopConfig{Parallel: 4, PerTenant: 2}, work(last), newMirrors(t, source.Config{}), runtest.NewClock(now), slog.New(slog.DiscardHandler))
+		if err := loop.Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+		close(last.results)
+		var got []string
+		for o := range last.results {
+			if o.what != "later" || o.next.After(now.Add(time.Second)) {
+				t.Errorf("outcome %+v", o)
+			}
+			got = append(got, o.item.Key)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("given back: %q, want %q", got, want)
+		}
+	}
+	t.Run("FT-H2 what was claimed and not begun is given back at an orderly stop, and what a tenant has over its share too", func(t *testing.T) {
+		t.Parallel()
+		run(t, func(last lastWork) source.Work { return last }, "four", "one", "three", "two")
+	})
+	t.Run("FT-H2 so is what was begun and not yet read", func(t *testing.T) {
+		t.Parallel()
+		run(t, func(last lastWork) source.Work {
+			last.due <- last.items[0]
+			return stuckWork{last}
+		}, "one")
+	})
 }

@@ -102,6 +102,15 @@ func (q *queue) next(ctx context.Context) (item hub.WorkItem, err error) {
 	return item, nil
 }
 
+// drain takes out what no worker has begun.
+func (q *queue) drain() []hub.WorkItem {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := q.waiting
+	q.waiting = nil
+	return out
+}
+
 // newest gives a running item with its newest lease.
 func (q *queue) newest(item hub.WorkItem) hub.WorkItem {
 	q.mu.Lock()
