@@ -291,6 +291,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
 		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
 		Stream:   []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
+		Revoked: func() { p.replicas.Revoked() }, // made after this
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
 			linkv1.RegisterObservedServer(r, observed)

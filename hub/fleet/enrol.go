@@ -128,6 +128,9 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err != nil {
 		return nil, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
 	}
+	// The agent whose place this one takes is cut now, and not at the next poll.
+	i.s.Recheck()
+	i.s.cfg.Revoked()
 	i.s.cfg.Enrolled("issued")
 	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, agent, logkey.Address, address)
 	return &linkv1.EnrollResponse{

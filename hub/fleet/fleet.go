@@ -40,6 +40,9 @@ type Config struct {
 	// Enrolled hears of each attempt to enrol and the stage that it reached;
 	// nil: nobody does.
 	Enrolled func(stage string)
+	// Revoked hears that an agent may have lost its place to a new one, so
+	// that other replicas look at once, as this one does; nil: nobody does.
+	Revoked func()
 
 	// Replica names this process to agents and in the presence rows.
 	Replica string
@@ -70,6 +73,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Enrolled == nil {
 		c.Enrolled = func(string) {}
+	}
+	if c.Revoked == nil {
+		c.Revoked = func() {}
 	}
 	for _, d := range []struct {
 		field *time.Duration

@@ -59,6 +59,25 @@ func TestRevoke(t *testing.T) {
 			}
 		})
 	}
+	t.Run("SEC-K5 an agent whose cluster is enrolled anew is cut at once, without a poll", func(t *testing.T) {
+		w := newWorld(t)
+		w.hub = runtest.NewClock(time.Now()) // it stands still: nothing is polled
+		r := w.start()
+		org := tenant()
+		a, other := w.join(r, r.addr, org, nil), w.join(r, r.addr, tenant(), nil)
+		a.sessions.awaitOpened(1)
+		other.sessions.awaitOpened(1)
+		fresh, _ := w.dir.invite(t, r.inviter(t, r.addr), org, a.cluster, w.hub.Now().Add(time.Hour))
+		if _, err := w.enrol(fresh); err != nil {
+			t.Fatal(err)
+		}
+		if reason := a.sessions.awaitClosed(1); fault.KindOf(reason) != fault.Denied || !strings.Contains(fault.Sentence(reason), "this agent was revoked") {
+			t.Errorf("the agent hears %q", reason)
+		}
+		if !other.connected(t) {
+			t.Error("another agent was cut too")
+		}
+	})
 	t.Run("INV-12 before revocations are known nobody is let in", func(t *testing.T) {
 		w := newWorld(t)
 		first := w.start()
@@ -239,7 +258,7 @@ func TestRenew(t *testing.T) {
 	if before.AgentID != after.AgentID || before.Cluster != after.Cluster || before.Tenant != after.Tenant {
 		t.Errorf("the identity changed from %+v to %+v", before, after)
 	}
-	t.Run("SEC-K5 the old certificate stays good until it expires", func(t *testing.T) {
+	t.Run("FT-L12 SEC-K5 old and new overlap: the old certificate stays good until it expires", func(t *testing.T) {
 		_, err := linkv1.NewSessionClient(dialWith(t, r, old, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
 		if err != nil {
 			t.Errorf("Hello() with the old certificate = %v", err)
