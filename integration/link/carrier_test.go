@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/capstan-cd/capstan/agent/doctor"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -40,6 +41,15 @@ func TestCarriers(t *testing.T) {
 		"a box that resets handshakes which offer more than HTTP": func(t *testing.T, r *replica) way {
 			return way{picky(t, r.addr).addr, tunnel.Outer{}, tunnel.CarrierWebSocket}
 		},
+		"a network of small packets": func(t *testing.T, r *replica) way {
+			return way{narrow(t, r.addr, 1220).addr, tunnel.Outer{}, tunnel.CarrierTLS} // MTU 1280
+		},
+		"a network that delivers single bytes": func(t *testing.T, r *replica) way {
+			return way{narrow(t, r.addr, 1, 1, 3, 1220, 2, 536).addr, tunnel.Outer{}, tunnel.CarrierTLS}
+		},
+		"a layer 7 load balancer behind a network of small packets": func(t *testing.T, r *replica) way {
+			return way{narrow(t, balancer(t, company, forward(t, "https://"+r.addr)).addr, 1220, 1).addr, tunnel.Outer{Roots: company.pool()}, tunnel.CarrierWebSocket}
+		},
 		"an HTTP proxy with a password": func(t *testing.T, r *replica) way {
 			return way{hubName + ":443", viaProxy(t, "someone:s3cret", plainProxy(t, "someone:s3cret", r.addr)), tunnel.CarrierTLS}
 		},
@@ -62,6 +72,39 @@ func TestCarriers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestIPv6(t *testing.T) {
+	if ln, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	} else {
+		_ = ln.Close()
+	}
+	w := newWorld(t)
+	w.host = "::1"
+	r := w.start()
+	t.Run("FT-L10 a hub that has nothing but IPv6", func(t *testing.T) {
+		wholeAgent(t, w, r, way{r.addr, tunnel.Outer{}, tunnel.CarrierTLS})
+	})
+	t.Run("FT-L10 a proxy that has nothing but IPv6 before it", func(t *testing.T) {
+		p := plainProxy(t, "", r.addr)
+		p.addr = narrowAt(t, "::1", p.addr).addr
+		wholeAgent(t, w, r, way{r.addr, viaProxy(t, "", p), tunnel.CarrierTLS})
+	})
+	t.Run("FT-L10 the doctor", func(t *testing.T) {
+		pin, err := r.authority.Pin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, v, _ := w.credential(r, tenant())
+		text, failed := examine(t, doctor.Hub{
+			Addresses: []string{r.addr}, Pins: []tunnel.Pin{pin}, Certificate: cert, AgentID: v.id.AgentID,
+			Fingerprint: someFacts().Fingerprint, Version: "test",
+		})
+		if failed != 0 || !strings.Contains(text, "ok    hub") {
+			t.Errorf("%d checks went wrong\n%s", failed, text)
+		}
+	})
 }
 
 func wholeAgent(t *testing.T, w *world, r *replica, by way) {

@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -232,6 +233,7 @@ type world struct {
 	hub  run.Clock
 	cfg  func(*fleet.Config)
 	addr string
+	host string // that hubs listen at; empty: 127.0.0.1
 }
 
 func newWorld(t testing.TB) *world {
@@ -243,7 +245,8 @@ func newWorld(t testing.TB) *world {
 func (w *world) start() *replica {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	a, err := fleet.OpenAuthority(ctx, w.dir, w.hub, []string{"127.0.0.1"})
+	host := cmp.Or(w.host, "127.0.0.1")
+	a, err := fleet.OpenAuthority(ctx, w.dir, w.hub, []string{host})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -262,7 +265,7 @@ func (w *world) start() *replica {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -266,6 +267,67 @@ func picky(t testing.TB, target string) *middle {
 	})
 	t.Cleanup(func() { _ = ln.Close(); live.Wait() })
 	return m
+}
+
+// narrow forwards connections in pieces of the sizes given, in turn, each of
+// which is a packet of its own.
+func narrow(t testing.TB, target string, sizes ...int) *middle {
+	t.Helper()
+	return narrowAt(t, "127.0.0.1", target, sizes...)
+}
+
+// narrowAt is narrow at an address of its own; without sizes the pieces are as
+// they come.
+func narrowAt(t testing.TB, host, target string, sizes ...int) *middle {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var live sync.WaitGroup
+	live.Go(func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			live.Go(func() { inPieces(in, target, sizes) })
+		}
+	})
+	t.Cleanup(func() { _ = ln.Close(); live.Wait() })
+	return &middle{addr: ln.Addr().String()}
+}
+
+func inPieces(in net.Conn, target string, sizes []int) {
+	defer func() { _ = in.Close() }()
+	out, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = out.Close() }()
+	var both sync.WaitGroup
+	for _, d := range [][2]net.Conn{{in, out}, {out, in}} {
+		both.Go(func() {
+			buf := make([]byte, 32<<10)
+			for turn := 0; ; turn++ {
+				piece := buf
+				if len(sizes) > 0 {
+					piece = buf[:sizes[turn%len(sizes)]]
+				}
+				n, err := d[1].Read(piece)
+				if n > 0 {
+					_, werr := d[0].Write(piece[:n]) // Go sends at once, without gathering
+					err = errors.Join(err, werr)
+				}
+				if err != nil {
+					_ = in.Close()
+					_ = out.Close()
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
 }
 
 func (m *middle) judge(in net.Conn, target string) {
