@@ -41,14 +41,34 @@ func (p *parts) addCollector(context.Context) error {
 
 func (p *parts) collect(ctx context.Context) error {
 	system := p.db.System()
-	errs := []error{system.Collect(ctx, p.clock.Now())}
+	errs := []error{p.inParts(ctx, func() (bool, error) { return system.Collect(ctx, p.clock.Now()) })}
 	tenants, err := system.Tenants(ctx)
 	errs = append(errs, err)
 	for _, t := range tenants {
-		err := p.db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) error { return tx.Collect(ctx, p.clock.Now()) })
+		err := p.inParts(ctx, func() (more bool, err error) {
+			err = p.db.InTenant(ctx, t.ID, func(ctx context.Context, tx *store.Tenant) error {
+				more, err = tx.Collect(ctx, p.clock.Now())
+				return err
+			})
+			return more, err
+		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("tenant %s: %w", t.ID, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// inParts collects part after part, each in a transaction of its own, with
+// room for others between them.
+func (p *parts) inParts(ctx context.Context, part func() (more bool, err error)) error {
+	for {
+		begun := p.clock.Now()
+		if more, err := part(); err != nil || !more {
+			return err
+		}
+		if err := run.Sleep(ctx, p.clock, p.clock.Now().Sub(begun)); err != nil {
+			return err //nolint:wrapcheck // only the end of ctx
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // How long things are kept that nothing needs any more.
@@ -17,6 +18,7 @@ const (
 	keepLog         = 7 * 24 * time.Hour
 	keepOperations  = 100 // newest of each application
 	collectAtOnce   = 1000
+	collectMany     = 5000           // of small rows
 	keepCredentials = 24 * time.Hour // of the directory, after they expired
 )
 
@@ -56,11 +58,14 @@ const (
 	// The hash of a row proves the past; its body matters only while it is
 	// the newest.
 	collectRows = `
-		UPDATE log_row r SET body = ''
-		WHERE  r.tenant_id = $1 AND r.kind IN (1, 5) AND r.created_at < $2 AND r.body <> ''
-		  AND  NOT EXISTS (
-		         SELECT FROM desired_head h
-		         WHERE  h.tenant_id = $1 AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id AND h.seq = r.seq)`
+		UPDATE log_row SET body = ''
+		WHERE  tenant_id = $1 AND (cluster_id, seq) IN (
+		         SELECT r.cluster_id, r.seq FROM log_row r
+		         WHERE  r.tenant_id = $1 AND r.kind IN (1, 5) AND r.created_at < $2 AND r.body <> ''
+		           AND  NOT EXISTS (
+		                  SELECT FROM desired_head h
+		                  WHERE  h.tenant_id = $1 AND h.cluster_id = r.cluster_id AND h.application_id = r.application_id AND h.seq = r.seq)
+		         LIMIT $3)`
 	collectOperations = `
 		DELETE FROM operation o
 		WHERE  o.tenant_id = $1 AND o.phase IN ('Succeeded', 'Failed', 'Error') AND o.retry_at IS NULL
@@ -69,53 +74,89 @@ const (
 		           SELECT x.id, row_number() OVER (PARTITION BY x.application_id ORDER BY x.created_at DESC, x.id DESC) AS age
 		           FROM operation x WHERE x.tenant_id = $1) r
 		         WHERE r.age > $2 LIMIT $3)`
-	collectAnswers = `DELETE FROM idempotency WHERE tenant_id = $1 AND created_at < $2`
+	collectAnswers = `
+		DELETE FROM idempotency
+		WHERE  tenant_id = $1 AND created_at < $2 AND (caller, key) IN (
+		         SELECT i.caller, i.key FROM idempotency i WHERE i.tenant_id = $1 AND i.created_at < $2 ORDER BY i.created_at LIMIT $3)`
+	// The oldest go first, so that the floor of the feed rises no further than
+	// what is gone.
 	collectChanges = `
-		WITH gone AS (DELETE FROM change WHERE tenant_id = $1 AND at < $2 AND xid < pg_snapshot_xmin(pg_current_snapshot()) RETURNING xid)
-		UPDATE organisation SET feed_floor = greatest(feed_floor, (SELECT max(xid) FROM gone))
-		WHERE  tenant_id = $1 AND EXISTS (SELECT FROM gone)`
-
-	collectSessions     = `DELETE FROM directory.session WHERE expires_at < $1`
-	collectTokens       = `DELETE FROM directory.token WHERE expires_at < $1`
-	collectLinks        = `DELETE FROM directory.setup_link WHERE expires_at < $1`
-	collectFailures     = `DELETE FROM directory.login_failure WHERE last_at < $1`
-	collectJoinTokens   = `DELETE FROM directory.join_token WHERE expires_at < $1`
-	collectCertificates = `DELETE FROM directory.certificate WHERE not_after < $1`
-	collectRevocations  = `DELETE FROM directory.revocation WHERE until < $1`
+		WITH gone AS (
+			DELETE FROM change
+			WHERE  tenant_id = $1 AND (xid, kind, ref) IN (
+			         SELECT c.xid, c.kind, c.ref FROM change c
+			         WHERE  c.tenant_id = $1 AND c.at < $2 AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+			         ORDER  BY c.xid, c.kind, c.ref LIMIT $3)
+			RETURNING xid
+		), raised AS (
+			UPDATE organisation SET feed_floor = greatest(feed_floor, (SELECT max(xid) FROM gone))
+			WHERE  tenant_id = $1 AND EXISTS (SELECT FROM gone)
+		)
+		SELECT FROM gone`
 
 	refreshStatistics = `SELECT work.refresh_statistics()`
 )
 
-// Collect removes what nothing needs any more, a bounded part at a time. The
-// daemon calls it for each tenant now and then.
-func (t *Tenant) Collect(ctx context.Context, now time.Time) error {
+// expiring are the tables of the directory whose rows expire, and the column
+// that says when.
+func expiring() map[string]string {
+	return map[string]string{
+		"session": "expires_at", "token": "expires_at", "setup_link": "expires_at", "login_failure": "last_at",
+		"join_token": "expires_at", "certificate": "not_after", "revocation": "until",
+	}
+}
+
+// collectExpired removes a part of the rows of such a table.
+func collectExpired(table, column string) string {
+	return fmt.Sprintf(`DELETE FROM directory.%[1]s WHERE ctid = ANY (ARRAY (SELECT x.ctid FROM directory.%[1]s x WHERE x.%[2]s < $1 LIMIT $2))`, table, column)
+}
+
+// Collect removes what nothing needs any more, a bounded part at a time, and
+// says whether there is more to remove at once. The daemon calls it for each
+// tenant now and then.
+func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err error) {
 	b := &pgx.Batch{}
 	b.Queue(collectSnapshots, t.id, now.Add(-time.Hour), keepSnapshots, collectAtOnce)
 	b.Queue(keepUsedObjects, t.id, now, now.Add(keepObjects))
 	b.Queue(collectObjects, t.id, now, collectAtOnce)
-	b.Queue(collectRows, t.id, now.Add(-keepRows))
+	full := fullParts{&more}
+	full.queue(b, collectAtOnce, collectRows, t.id, now.Add(-keepRows))
 	b.Queue(trimRows, t.id, now.Add(-keepLog), collectAtOnce)
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)
-	b.Queue(collectAnswers, t.id, now.Add(-keepAnswers))
-	b.Queue(collectChanges, t.id, now.Add(-keepChanges))
+	full.queue(b, collectMany, collectAnswers, t.id, now.Add(-keepAnswers))
+	full.queue(b, collectMany, collectChanges, t.id, now.Add(-keepChanges))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("collect what is not needed: %w", err)
+		return false, fmt.Errorf("collect what is not needed: %w", err)
 	}
-	return nil
+	return more, nil
 }
 
-// Collect removes expired rows of the directory.
-func (s *System) Collect(ctx context.Context, now time.Time) error {
-	return s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		b := &pgx.Batch{}
-		for _, statement := range []string{collectSessions, collectTokens, collectLinks, collectFailures, collectJoinTokens, collectCertificates, collectRevocations} {
-			b.Queue(statement, now.Add(-keepCredentials))
+// fullParts notes whether a statement has found as much as it may take.
+type fullParts struct{ more *bool }
+
+// queue adds a statement whose last argument is how many rows it may take.
+func (f fullParts) queue(b *pgx.Batch, most int64, statement string, args ...any) {
+	b.Queue(statement, append(args, most)...).Exec(func(done pgconn.CommandTag) error {
+		*f.more = *f.more || done.RowsAffected() >= most
+		return nil
+	})
+}
+
+// Collect removes a part of the expired rows of the directory, and says
+// whether there is more to remove at once.
+func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err error) {
+	err = s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		more = false
+		b, full := &pgx.Batch{}, fullParts{&more}
+		for table, column := range expiring() {
+			full.queue(b, collectMany, collectExpired(table, column), now.Add(-keepCredentials))
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return fmt.Errorf("collect expired rows: %w", err)
 		}
 		return nil
 	})
+	return more, err
 }
 
 // RefreshStatistics lets the database look anew at tables that have grown much

@@ -283,7 +283,7 @@ func TestObjectsAndSnapshots(t *testing.T) {
 				s.CreatedAt = now().Add(-time.Duration(i+2) * time.Hour)
 				check(t, tx.PutSnapshots(ctx, []hub.Snapshot{s}))
 			}
-			check(t, tx.Collect(ctx, time.Now().Add(30*24*time.Hour)))
+			must[bool](t)(tx.Collect(ctx, time.Now().Add(30*24*time.Hour)))
 			known := must[[]hub.Digest](t)(tx.KnownObjects(ctx, []hub.Digest{w.object.Digest, digest(3), digest(1000), digest(5000)}))
 			if len(known) != 3 || slices.Contains(known, digest(5000)) {
 				t.Errorf("%d of the objects are left, want the three that snapshots use", len(known))

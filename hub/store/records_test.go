@@ -79,7 +79,8 @@ func TestFeed(t *testing.T) {
 		w := build(t, db, "acme", "acme")
 		until(t, func() bool { return len(changesOf(t, db, w.tenant)) > 0 })
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			return tx.Collect(ctx, time.Now().Add(2*time.Hour))
+			_, err := tx.Collect(ctx, time.Now().Add(2*time.Hour))
+			return err
 		})
 		check(t, db.ReadTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			if _, _, err := tx.Changes(ctx, "0", 100); fault.KindOf(err) != fault.Missing {
@@ -356,6 +357,8 @@ func TestSessionsAndLinks(t *testing.T) {
 		}
 	})
 	t.Run("expired rows are collected", func(t *testing.T) {
-		check(t, s.Collect(ctx, time.Now().Add(1000*time.Hour)))
+		if must[bool](t)(s.Collect(ctx, time.Now().Add(1000*time.Hour))) {
+			t.Error("a few rows are said to be too many for once")
+		}
 	})
 }
