@@ -28,6 +28,7 @@ func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
 		return
 	}
 	if x.live.older(o) {
+		x.behind = true
 		return
 	}
 	x.seen(ctx, o)
@@ -173,8 +174,12 @@ func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	e.mu.Unlock()
 	for _, x := range of {
 		x.app.mu.Lock()
-		if x.app.objects[x.key] == x && x.inflight == 0 {
+		switch {
+		case x.app.objects[x.key] != x:
+		case x.inflight == 0:
 			x.listed(ctx, versionNumber(version), back, list)
+		case back:
+			x.live.version = "" // no answer is older than what was undone
 		}
 		x.app.mu.Unlock()
 	}
@@ -185,11 +190,13 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 	_, there := list[x.live.uid]
 	_, named := list[x.key.Namespace+"/"+x.key.Name]
 	newer := at != 0 && versionNumber(x.live.version) > at
+	behind := x.behind
+	x.behind = false
 	switch {
 	case inHub(x.key) && x.live.found && !there:
 		x.recheck()
 		return
-	case back && there && newer:
+	case back && there && (newer || behind):
 		x.live.known, x.live.version = false, "" // what is known is of a time that was undone
 	case !x.live.known && !named:
 		x.vanish(ctx)

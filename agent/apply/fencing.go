@@ -45,6 +45,9 @@ type Lease struct {
 	seen   time.Time // when the other holder's record was seen first
 	record string    // of the other holder
 	other  string
+	wrote  string // time of the newest record of ours that the server has confirmed; empty: none that could be missed
+
+	undone func(ctx context.Context) // nil: nobody asks
 }
 
 // NewLease makes a lease of the agent's namespace. The holder is the same for
@@ -54,6 +57,12 @@ func NewLease(client dynamic.Interface, namespace, holder string, clock run.Cloc
 	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return &Lease{client: client.Resource(gvr).Namespace(namespace), holder: holder, clock: clock, log: log, held: make(chan struct{})}
 }
+
+// Undone sets, before Run, what is called when the cluster has lost a record
+// that it had confirmed: its etcd was restored from a backup, and whatever was
+// seen of the cluster since may be undone. A false alarm is possible, if a
+// person deletes the lease or the next holder's clock is behind.
+func (l *Lease) Undone(tell func(ctx context.Context)) { l.undone = tell }
 
 // Held is closed once the lease is held for the first time.
 func (l *Lease) Held() <-chan struct{} { return l.held }
@@ -94,29 +103,57 @@ func (l *Lease) renew(ctx context.Context) error {
 	defer cancel()
 	begun := l.clock.Now()
 	held, err := l.client.Get(ctx, LeaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = l.client.Create(ctx, l.object(nil), metav1.CreateOptions{})
-		return l.took(begun, err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read lease %q: %w", LeaseName, err)
 	}
 	if err != nil {
-		return fmt.Errorf("read lease %q: %w", LeaseName, err)
+		held = nil
+	}
+	l.compare(ctx, held)
+	if held == nil {
+		held, err = l.client.Create(ctx, l.object(nil), metav1.CreateOptions{})
+		return l.took(begun, held, err)
 	}
 	if err := l.admits(held); err != nil {
 		return err
 	}
-	_, err = l.client.Update(ctx, l.object(held), metav1.UpdateOptions{})
+	held, err = l.client.Update(ctx, l.object(held), metav1.UpdateOptions{})
 	failpoint.Here(failpoint.AgentLeaseAfter)
-	return l.took(begun, err)
+	return l.took(begun, held, err)
 }
 
-func (l *Lease) took(begun time.Time, err error) error {
+// compare looks whether the record that is read, nil if there is none, is
+// older than one that the server has confirmed. Resource versions would not
+// tell: other writers may have moved them on already.
+func (l *Lease) compare(ctx context.Context, held *unstructured.Unstructured) {
+	l.mu.Lock()
+	back := l.wrote != "" && renewTime(held) < l.wrote
+	if back {
+		l.wrote = "" // it is told once
+	}
+	l.mu.Unlock()
+	if back && l.undone != nil {
+		l.undone(ctx)
+	}
+}
+
+// renewTime reads the time of a record. Times of this form sort as text.
+func renewTime(held *unstructured.Unstructured) string {
+	if held == nil {
+		return ""
+	}
+	text, _, _ := unstructured.NestedString(held.Object, "spec", "renewTime")
+	return text
+}
+
+func (l *Lease) took(begun time.Time, held *unstructured.Unstructured, err error) error {
 	if err != nil {
 		return fmt.Errorf("write lease %q: %w", LeaseName, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.until.IsZero()
-	l.until, l.other = begun.Add(leaseFor), ""
+	l.until, l.other, l.wrote = begun.Add(leaseFor), "", renewTime(held)
 	if first {
 		select {
 		case <-l.held:

@@ -139,3 +139,63 @@ func TestLease(t *testing.T) {
 		}
 	})
 }
+
+func TestLeaseOfARestoredCluster(t *testing.T) {
+	t.Parallel()
+	server := &leases{}
+	clock := runtest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	l := NewLease(server, "n", "first", clock, slog.New(slog.DiscardHandler))
+	alarms := 0
+	l.Undone(func(context.Context) { alarms++ })
+	renew := func() {
+		t.Helper()
+		clock.Advance(leaseRenew)
+		if err := l.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(t *testing.T, want int) {
+		t.Helper()
+		if renew(); alarms != want {
+			t.Errorf("%d alarms, want %d", alarms, want)
+		}
+		if renew(); alarms != want {
+			t.Errorf("%d alarms after another renewal, want %d", alarms, want)
+		}
+	}
+	t.Run("FT-K6 no alarm while all is well", func(t *testing.T) { expect(t, 0) })
+	t.Run("FT-K6 no alarm after a write whose answer was lost, or one that was refused", func(t *testing.T) {
+		clock.Advance(leaseRenew)
+		held, _ := server.Get(t.Context(), LeaseName, metav1.GetOptions{})
+		if _, err := server.write(l.object(held)); err != nil { // the answer does not arrive
+			t.Fatal(err)
+		}
+		server.away = true
+		if l.renew(t.Context()) == nil {
+			t.Error("renewed without a server")
+		}
+		server.away = false
+		expect(t, 0)
+	})
+	backup := server.held.DeepCopy()
+	t.Run("FT-K6 a record that is older than one that was confirmed is an alarm, once, however far versions have moved on", func(t *testing.T) {
+		renew()
+		server.version += 1000
+		server.held = backup.DeepCopy()
+		server.held.SetResourceVersion(fmt.Sprint(server.version))
+		expect(t, 1)
+	})
+	t.Run("FT-K6 so is a record that is there no more", func(t *testing.T) {
+		server.held = nil
+		expect(t, 2)
+	})
+	t.Run("FT-K6 and a holder of an earlier time, whose end is waited for", func(t *testing.T) {
+		server.held = backup.DeepCopy()
+		server.held.Object["spec"].(map[string]any)["holderIdentity"] = "before"
+		if err := l.renew(t.Context()); fault.KindOf(err) != fault.Conflict || alarms != 3 {
+			t.Errorf("%d alarms, error %v", alarms, err)
+		}
+		clock.Advance(leaseFor + requestLimit)
+		expect(t, 3)
+	})
+}

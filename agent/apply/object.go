@@ -45,6 +45,7 @@ type object struct {
 	notBefore time.Time // of the next healing after a failure
 	timed     bool      // a later look is planned
 	examined  time.Time // when it was last read or tried out
+	behind    bool      // since the last list, an older version was seen than what is known
 }
 
 // live is what was seen of an object last.

@@ -47,6 +47,7 @@ type kind struct {
 	version   string // resource version to go on from; empty: list first
 	broken    bool
 	last      uint64 // highest list version so far
+	torn      bool   // the last watch ended before its time
 }
 
 // run goes on until ctx ends.
@@ -125,12 +126,34 @@ func (k *kind) once(ctx context.Context) error {
 	case k.namespace != "":
 		client = k.w.client.Resource(mapping.Resource).Namespace(k.namespace)
 	}
+	if k.torn && k.version != "" {
+		if err := k.compareTime(ctx, client); err != nil {
+			return k.classify(err, "list")
+		}
+	}
+	k.torn = true // until the watch has ended as it should
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
 			return k.classify(err, "list")
 		}
 	}
 	return k.watch(ctx, client)
+}
+
+// compareTime looks, after a watch that was cut off, whether the server is
+// behind what was seen of it: its etcd was restored from a backup. It would
+// then accept a watch from a version of the future and be silent until it had
+// caught up.
+func (k *kind) compareTime(ctx context.Context, client dynamic.ResourceInterface) error {
+	page, err := client.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if now := number(page.GetResourceVersion()); now != 0 && now < number(k.version) {
+		k.last = max(k.last, number(k.version)) // the list that follows is of an earlier time
+		k.version = ""
+	}
+	return nil
 }
 
 // list gives every object through Seen, page by page.
@@ -206,6 +229,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface) erro
 				if !any && k.w.clock.Now().Sub(begun) < time.Second {
 					return fault.Wrap(fault.Offline, io.ErrUnexpectedEOF, "the API server ends the watch of %s at once", k.gvk.Kind)
 				}
+				k.torn = k.w.clock.Now().Sub(begun) < time.Duration(timeout)*time.Second
 				return nil
 			}
 			any = true

@@ -9,6 +9,7 @@ package watch
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,7 @@ type Watcher struct {
 	managed []schema.GroupVersionKind // as Want was told last
 	wanted  map[schema.GroupVersionKind]struct{}
 	again   bool // all that is watched is to be listed anew
+	undone  bool // and what was seen of it so far may be of a time that was undone
 }
 
 // New makes a watcher that wants nothing yet. It watches the namespaces given
@@ -114,13 +116,23 @@ func (w *Watcher) Again() {
 	}
 }
 
+// Undone has everything that is watched listed anew, because the cluster's
+// etcd was restored from a backup: versions have gone backwards, even where
+// they have grown beyond those that were seen since.
+func (w *Watcher) Undone() {
+	w.mu.Lock()
+	w.undone = true
+	w.mu.Unlock()
+	w.Again()
+}
+
 // Run watches what is wanted until ctx ends, then returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	running := map[schema.GroupVersionKind]func(){}
 	for {
 		w.mu.Lock()
-		wanted, again := w.wanted, w.again
-		w.again = false
+		wanted, again, undone := w.wanted, w.again, w.undone
+		w.again, w.undone = false, false
 		w.mu.Unlock()
 		for gvk, stop := range running {
 			if _, ok := wanted[gvk]; !ok {
@@ -136,7 +148,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if _, ok := running[gvk]; ok {
 				continue
 			}
-			running[gvk] = w.begin(ctx, gvk)
+			running[gvk] = w.begin(ctx, gvk, undone)
 		}
 		select {
 		case <-w.wake:
@@ -149,12 +161,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// begin watches a kind, and gives what ends that and waits for its end.
-func (w *Watcher) begin(ctx context.Context, gvk schema.GroupVersionKind) func() {
+// begin watches a kind, and gives what ends that and waits for its end. Its
+// first list is of an earlier time than what was seen before if that was
+// undone.
+func (w *Watcher) begin(ctx context.Context, gvk schema.GroupVersionKind, undone bool) func() {
 	var loops sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	for _, space := range w.spaces {
 		k := &kind{w: w, gvk: gvk, namespace: space}
+		if undone {
+			k.last = math.MaxUint64
+		}
 		loops.Go(func() { k.run(ctx) })
 	}
 	return func() {
