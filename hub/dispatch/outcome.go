@@ -183,8 +183,8 @@ func historyOf(app hub.Application, op hub.Operation, now time.Time) hub.History
 }
 
 func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operation) error {
-	if op.RetryAt != nil {
-		return nil // settled before
+	if op.RetryAt != nil { // settled before, or it was known that it would fail
+		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), *op.RetryAt, false)
 	}
 	spec, err := hub.DecodeSpec(app.Spec)
 	if err != nil {

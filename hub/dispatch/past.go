@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -220,8 +222,30 @@ func (f *follower) rebase(ctx context.Context, floor uint64) error {
 		if err := f.restate(ctx, tx, raised); err != nil {
 			return err
 		}
+		if err := f.remake(ctx, tx, raised); err != nil {
+			return err
+		}
 		return tx.RaiseGenerations(ctx, raised)
 	})
+}
+
+// remake lets operations that have not begun be made anew as soon as the agent
+// has refused them: they are of generations that it takes for past.
+func (f *follower) remake(ctx context.Context, tx Tx, raised map[hub.ApplicationID]int64) error {
+	open, err := tx.OpenOperations(ctx, slices.Collect(maps.Keys(raised)))
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, op := range open {
+		if op.Phase != hub.Pending {
+			continue
+		}
+		if err := tx.SetOperationRetry(ctx, op.ID, &now, op.Options); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // restate appends the newest states with other generations.

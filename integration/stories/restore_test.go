@@ -85,7 +85,7 @@ func TestRestoredBackup(t *testing.T) {
 		}
 	}
 	repo := repository(t, "rewind", map[string]string{"app/a.yaml": configMap("a", "one"), "app/b.yaml": configMap("b", "one")})
-	deploy(t, "rewind", repo.URL(), "app", "")
+	deploy(t, "rewind", repo.URL(), "app", "    retry: {limit: 0}\n") // what goes on after the decision is no retry
 	settled(t, "rewind")
 	offline(t, func(ctx context.Context) error {
 		_, err := s.Postgres.CloneDatabase(ctx, "backup", "capstan")
