@@ -144,13 +144,20 @@ func inherits(o *manifest.Object) bool {
 	return false
 }
 
+// argoMemory is how long it counts for a write outside of an operation that
+// the cluster has no Applications of Argo CD. An operation finds out once.
+const argoMemory = 10 * time.Second
+
 // yieldsTo refuses to take an object from somebody who still holds it.
 func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error {
 	if m == nil || hasOption(s.options, adoptOption, "true") {
 		return nil
 	}
 	a.mu.Lock()
-	installation := a.installation()
+	installation, since := a.installation(), time.Now().Add(-argoMemory)
+	if a.running != nil {
+		since = a.running.since
+	}
 	a.mu.Unlock()
 	if m.Tenant != "" || m.Installation != "" && m.Installation != installation {
 		return belongs(*m, s.key)
@@ -158,7 +165,7 @@ func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error 
 	if m.System != tracking.Argo {
 		return nil // an application of ours that is gone has left it behind
 	}
-	why, err := a.e.argoHolds(ctx, *m)
+	why, err := a.e.argoHolds(ctx, *m, since)
 	if err != nil || why == "" {
 		return err
 	}
@@ -167,10 +174,16 @@ func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error 
 }
 
 // argoHolds says why an Argo CD in this cluster would fight an adoption, or
-// delete what was adopted; empty: nothing is in the way.
-func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark) (string, error) {
-	gvr, _, err := e.Mapper.Resource(ctx, schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"})
+// delete what was adopted; empty: nothing is in the way. That the cluster has
+// no Applications counts if it was found out since the given time.
+func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time) (string, error) {
+	if at := e.noArgo.Load(); at != nil && !at.Before(since) {
+		return "", nil
+	}
+	asked := time.Now()
+	gvr, err := e.inCluster(ctx, schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"})
 	if fault.KindOf(err) == fault.Missing {
+		e.noArgo.Store(&asked)
 		return "", nil
 	}
 	if err != nil {

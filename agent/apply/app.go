@@ -68,7 +68,8 @@ type app struct {
 type running struct {
 	id      string
 	seq     uint64 // of its row
-	hooks   bool   // it runs hooks, which are not broken off for a newer revision
+	since   time.Time
+	hooks   bool // it runs hooks, which are not broken off for a newer revision
 	stop    func(actor string)
 	changed chan struct{} // holds one hint that some object has changed
 }

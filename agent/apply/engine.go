@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,10 +100,11 @@ type Engine struct {
 	Config
 	kube    *kube
 	hashes  diff.Comparer
-	plans   chan struct{} // operations that read all of their manifests
-	tries   chan struct{} // dry runs and reads of comparisons
-	lost    bool          // the state directory was lost: what is ours must be found again
-	present *presence     // what is in the cluster of the kinds that are watched
+	plans   chan struct{}             // operations that read all of their manifests
+	tries   chan struct{}             // dry runs and reads of comparisons
+	lost    bool                      // the state directory was lost: what is ours must be found again
+	noArgo  atomic.Pointer[time.Time] // when the cluster was last found to have no Applications of Argo CD
+	present *presence                 // what is in the cluster of the kinds that are watched
 	watches Watches
 	wake    chan struct{}
 	strays  *Strays

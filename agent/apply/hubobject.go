@@ -68,6 +68,16 @@ func (m hubMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (schem
 	return m.Mapper.Find(ctx, gvk)
 }
 
+// inCluster finds a kind of the cluster, whatever the hub has of that name.
+func (e *Engine) inCluster(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	served := e.Mapper
+	if m, both := served.(hubMapper); both {
+		served = m.Mapper
+	}
+	gvr, _, err := served.Find(ctx, gvk)
+	return gvr, err
+}
+
 // itself says whether an object is the application that renders it (APP-32).
 func (a *app) itself(key manifest.Key) bool {
 	return inHub(key) && key.Kind == "Application" && key.Name == a.state.GetName() && key.Namespace == a.state.GetAppNamespace()

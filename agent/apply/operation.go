@@ -124,7 +124,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	gate, halt := context.WithCancel(own)
 	defer halt()
 	a.mu.Lock()
-	a.running = &running{id: o.ID, seq: o.Seq, changed: t.changed, stop: func(actor string) {
+	a.running = &running{id: o.ID, seq: o.Seq, since: time.Now(), changed: t.changed, stop: func(actor string) {
 		select {
 		case stopped <- actor:
 		default:

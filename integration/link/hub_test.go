@@ -255,6 +255,7 @@ func (w *world) start() *replica {
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, w.svc)
 			linkv1.RegisterObservedServer(r, w.svc)
+			linkv1.RegisterHubObjectsServer(r, linkv1.UnimplementedHubObjectsServer{}) // what it does is shown elsewhere; here, who gets to it
 		},
 		Bulk: func(r grpc.ServiceRegistrar) { linkv1.RegisterBlobsServer(r, w.svc) },
 	}

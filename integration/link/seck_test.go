@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/capstan-cd/capstan/agent/link"
+	"google.golang.org/grpc"
+
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -131,9 +133,11 @@ func TestNoLateralMovement(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("SEC-K6 the hub passes on no call to another agent", func(t *testing.T) {
-		for _, m := range linkv1.Ops_ServiceDesc.Methods {
-			if err := call(t.Context(), cc, "/link.v1.Ops/"+m.MethodName); fault.KindOf(err) != fault.Invalid {
-				t.Errorf("%s = %v, want that the hub does not know it", m.MethodName, err)
+		for _, d := range []grpc.ServiceDesc{linkv1.Ops_ServiceDesc, linkv1.Acts_ServiceDesc} {
+			for _, m := range d.Methods {
+				if err := call(t.Context(), cc, "/"+d.ServiceName+"/"+m.MethodName); fault.KindOf(err) != fault.Invalid {
+					t.Errorf("%s = %v, want that the hub does not know it", m.MethodName, err)
+				}
 			}
 		}
 	})

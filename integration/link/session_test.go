@@ -140,7 +140,7 @@ func TestReportTooLarge(t *testing.T) {
 // methods are all calls of the link that a hub answers.
 func methods() []string {
 	var out []string
-	for _, d := range []grpc.ServiceDesc{linkv1.Session_ServiceDesc, linkv1.Identity_ServiceDesc, linkv1.Desired_ServiceDesc, linkv1.Observed_ServiceDesc, linkv1.Blobs_ServiceDesc} {
+	for _, d := range []grpc.ServiceDesc{linkv1.Session_ServiceDesc, linkv1.Identity_ServiceDesc, linkv1.Desired_ServiceDesc, linkv1.Observed_ServiceDesc, linkv1.Blobs_ServiceDesc, linkv1.HubObjects_ServiceDesc} {
 		for _, m := range d.Methods {
 			out = append(out, "/"+d.ServiceName+"/"+m.MethodName)
 		}

@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ type Call struct {
 func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			result, err = nil, fault.With(fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(r))), s.name, "")
+			result, err = nil, fault.With(brokenDown(r), s.name, "")
 		}
 	}()
 	r := newRun(ctx, c)
@@ -108,6 +109,17 @@ func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 		return nil, fault.With(err, s.name, "")
 	}
 	return result, nil
+}
+
+// brokenDown is the answer to a script in which the interpreter itself failed.
+// It does after a stack overflow that the script caught: the frame that would
+// take the error is then beyond the end of the stack.
+func brokenDown(recovered any) error {
+	if defect, ok := recovered.(runtime.Error); ok {
+		return fault.With(fault.New(fault.Exceeded, "the interpreter broke down in the script, most likely after a stack overflow that the script caught: %s", short(defect.Error())),
+			"", "look for a function that calls itself without end")
+	}
+	return fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(recovered)))
 }
 
 // failure is the answer to a script that did not reach its end.
