@@ -338,7 +338,7 @@ func (p *progress) update(u wave.Update) {
 	listed, _ := results(items)
 	p.app.e.Reports.Operation(&linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: phaseRunning, Message: p.message,
-		Results: listed, StartedUnixNano: p.started.UnixNano(),
+		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
 	})
 }
 
@@ -373,10 +373,13 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 	listed, unlisted := results(r.Items)
 	out := &linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,
-		Results: listed, StartedUnixNano: p.started.UnixNano(),
+		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
 	}
 	if unlisted > 0 {
 		out.Message += fmt.Sprintf("; %d objects were unchanged and are not listed", unlisted)
+	}
+	if left := len(listed) - len(out.Results); left > 0 {
+		out.Message += fmt.Sprintf("; %d results are not listed, because the report would be too long", left)
 	}
 	for _, w := range p.plan.Warnings {
 		out.Message += "; " + w
