@@ -58,7 +58,7 @@ func TestTombstonesInLists(t *testing.T) {
 	id, op := a.operation(nil)
 	t.Run("INV-3 the agent takes no action on a state whose lists are not there yet", func(t *testing.T) {
 		w.append(state, op)
-		a.await("what it waits for", func(r *linkv1.AppReport) bool { return r.GetError() != "" })
+		w.await("the application says that they are not there", func() bool { return w.apps[a.id].GetError() != "" })
 		for _, name := range []string{"one", "two", "three"} {
 			w.get(configMaps, name)
 		}
