@@ -369,6 +369,7 @@ type LogRow struct {
 	Operation   OperationID // for operation and terminate rows
 	Body        []byte      // serialised link.v1 message
 	Chain       []byte      // chain hash after this row, 32 bytes
+	Lists       []Digest    // blobs that a state refers to besides those of its snapshots; not read back
 }
 
 // A LogHead is the end of a cluster's desired log.

@@ -27,6 +27,7 @@ type app struct {
 
 	mu         sync.Mutex
 	state      *linkv1.AppState // newest that was resolved; nil: none was
+	graves     graves           // tombstones of the state
 	generation uint64           // highest that was seen
 	ignore     *diff.Ignore
 	windows    window.Set // of the state
@@ -260,6 +261,10 @@ func (a *app) take(ctx context.Context) {
 	if state.GetAccepted() == nil {
 		accepted = nil
 	}
+	var stones graves
+	if err == nil {
+		stones, err = a.e.tombstones(ctx, state)
+	}
 	var ignore *diff.Ignore
 	if err == nil {
 		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.custom().Ignore, state.GetPolicy().GetIgnore())))
@@ -274,6 +279,7 @@ func (a *app) take(ctx context.Context) {
 	a.mu.Lock()
 	again = again || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
+	a.graves = stones
 	a.windows = windowsOf(state)
 	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -240,7 +239,7 @@ func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 // else is taken for ours.
 func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
-	stones := slices.Clone(a.state.GetTombstones())
+	stones := a.graves.all
 	a.mu.Unlock()
 	for _, t := range stones {
 		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}

@@ -69,32 +69,6 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 // preparation is cut off; the machine itself ends in order before.
 const deadlineGrace = 10 * time.Second
 
-// longest is how long an operation may take whose row names no deadline.
-const longest = 24 * time.Hour
-
-// deadline is when an operation must be over, by our clock: the hub wrote it
-// by its own.
-func (a *app) deadline(o inventory.Operation) time.Time {
-	at := o.Order.GetDeadlineUnix()
-	if at <= 0 {
-		return a.e.Clock.Now().Add(longest)
-	}
-	own := time.Unix(at, 0).Add(-a.e.Offset())
-	p, _ := (&ledger{app: a, op: o.ID}).Load()
-	asked := p.Extended(own).Sub(own)
-	return a.extended(o, own.Add(asked)).Add(-asked) // windows may close after the approval too
-}
-
-// limit is deadline with what a person takes to approve something. The
-// machine adds that by itself.
-func (a *app) limit(o inventory.Operation) time.Time {
-	p, _ := (&ledger{app: a, op: o.ID}).Load()
-	if p.Waits() {
-		return a.e.Clock.Now().Add(longest)
-	}
-	return p.Extended(a.deadline(o))
-}
-
 // refuses says why an operation must not begin.
 func (a *app) refuses(o inventory.Operation, now time.Time) error {
 	a.mu.Lock()
@@ -338,7 +312,7 @@ func (p *progress) update(u wave.Update) {
 	listed, _ := results(items)
 	p.app.e.Reports.Operation(&linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: phaseRunning, Message: p.message,
-		Results: listed, StartedUnixNano: p.started.UnixNano(),
+		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
 	})
 }
 
@@ -373,10 +347,13 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 	listed, unlisted := results(r.Items)
 	out := &linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,
-		Results: listed, StartedUnixNano: p.started.UnixNano(),
+		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
 	}
 	if unlisted > 0 {
 		out.Message += fmt.Sprintf("; %d objects were unchanged and are not listed", unlisted)
+	}
+	if left := len(listed) - len(out.Results); left > 0 {
+		out.Message += fmt.Sprintf("; %d results are not listed, because the report would be too long", left)
 	}
 	for _, w := range p.plan.Warnings {
 		out.Message += "; " + w

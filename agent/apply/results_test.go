@@ -2,8 +2,12 @@ package apply
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/wave"
 )
@@ -35,5 +39,35 @@ func TestResults(t *testing.T) {
 				t.Errorf("%d objects are listed and %d not, want %d and %d", len(listed), unlisted, c.listed, c.unlisted)
 			}
 		})
+	}
+}
+
+// A report that the link does not take would keep all others from the hub.
+func TestBoundedResults(t *testing.T) {
+	t.Parallel()
+	var items []wave.ItemResult
+	for i := range 20_000 {
+		r := wave.ItemResult{Item: wave.Item{Key: manifest.Key{Kind: "ConfigMap", Namespace: "n", Name: fmt.Sprint(strings.Repeat("x", 240), i)}, Prune: true}, Status: wave.Pruned, Message: "pruned"}
+		if i%5000 == 4999 {
+			r.Status, r.Message = wave.SyncFailed, strings.Repeat("é", 50_000)
+		}
+		items = append(items, r)
+	}
+	listed, _ := results(items)
+	kept := bounded(listed)
+	if size := proto.Size(&linkv1.OperationReport{Results: kept}); size > mostResults+1000 || len(kept) < 1000 {
+		t.Errorf("%d results of %d bytes are kept", len(kept), size)
+	}
+	failed := 0
+	for _, r := range kept {
+		if r.GetStatus() == wave.SyncFailed {
+			failed++
+		}
+	}
+	if failed != 4 {
+		t.Errorf("APP-16 %d failures are listed, want all 4", failed)
+	}
+	if few := bounded(listed[:50]); len(few) != 50 {
+		t.Errorf("of a small operation %d of 50 are listed", len(few))
 	}
 }

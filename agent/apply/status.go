@@ -248,7 +248,7 @@ func (a *app) stones() {
 	if a.rebuild {
 		return // what is ours is being found out
 	}
-	for _, t := range a.state.GetTombstones() {
+	for _, t := range a.graves.all {
 		key := a.stoneKey(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
 			a.excludedStone(key)
@@ -280,9 +280,8 @@ func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
 // closeStone tells the hub that the object of a tombstone is gone. The caller
 // holds mu.
 func (a *app) closeStone(key manifest.Key) {
-	for _, t := range a.state.GetTombstones() {
-		if t.GetGroup() == key.Group && t.GetKind() == key.Kind && t.GetName() == key.Name &&
-			(t.GetNamespace() == key.Namespace || t.GetNamespace() == "" || key.Namespace == "") {
+	for _, t := range a.graves.of[plot(key.Group, key.Kind, key.Name)] {
+		if t.GetNamespace() == key.Namespace || t.GetNamespace() == "" || key.Namespace == "" {
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})

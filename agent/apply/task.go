@@ -30,7 +30,7 @@ func (t *task) Changed() <-chan struct{} { return t.changed }
 func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	a, order := t.app, t.op.Order
 	a.mu.Lock()
-	state := a.state
+	state, stones := a.state, a.graves.all
 	snap, err := t.snapshot()
 	a.mu.Unlock()
 	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(own.GetList()) > 0 {
@@ -59,7 +59,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	var plan wave.Plan
 	if order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
 		plan = wave.BuildDelete(objects, t.owned(nil), o)
-	} else if plan, err = wave.Build(objects, t.owned(state.GetTombstones()), o); err != nil {
+	} else if plan, err = wave.Build(objects, t.owned(stones), o); err != nil {
 		return wave.Plan{}, err
 	}
 	return plan, t.claim(plan)

@@ -206,18 +206,3 @@ func (a *app) successor() string {
 	}
 	return a.queue[len(a.queue)-1]
 }
-
-// extended moves the deadline of an operation by the time for which windows
-// made it wait, or make it wait yet.
-func (a *app) extended(o inventory.Operation, deadline time.Time) time.Time {
-	set := a.newest()
-	if set.Empty() || exempt(o.Order) || o.Order.GetCreatedUnixNano() == 0 {
-		return deadline
-	}
-	offset := a.e.Offset()
-	at, ok := set.Extend(window.Of(o.Order.GetAutomated()), time.Unix(0, o.Order.GetCreatedUnixNano()), deadline.Add(offset))
-	if !ok {
-		return a.e.Clock.Now().Add(longest)
-	}
-	return at.Add(-offset)
-}

@@ -97,6 +97,9 @@ func (s *Store) referenced(lists map[string][][]byte) (keep map[string]struct{},
 		}
 	}
 	for _, a := range s.apps {
+		for _, list := range a.State.GetTombstoneLists() {
+			keep[string(list)] = struct{}{}
+		}
 		add(a.State.GetTarget())
 		add(a.State.GetAccepted())
 	}

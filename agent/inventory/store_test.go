@@ -302,13 +302,17 @@ func TestBlobs(t *testing.T) {
 	}
 	list := l.add(linkv1.RowKind_ROW_KIND_STATE, "c", &linkv1.AppState{Target: &linkv1.SnapshotRef{Id: "s", List: []byte("list")}})
 	take(t, s, batch(list))
+	take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_STATE, "d", &linkv1.AppState{TombstoneLists: [][]byte{[]byte("stones")}})))
+	if err := s.PutBlobs([]*linkv1.Blob{{Digest: []byte("stones"), Sealed: []byte("x")}}).Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Collect(nil).Wait(t.Context()); err != nil || !has([]byte("litter")) {
 		t.Errorf("INV-3 blobs were collected although a list could not be read (error %v)", err)
 	}
 	if err := s.Collect(map[string][][]byte{"list": {[]byte("listed")}}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for d, want := range map[string]bool{"blob of a": true, "listed": true, string(digest[:]): true, "litter": false} {
+	for d, want := range map[string]bool{"blob of a": true, "listed": true, "stones": true, string(digest[:]): true, "litter": false} {
 		if got := has([]byte(d)); got != want {
 			t.Errorf("blob %q is there: %v, want %v", d, got, want)
 		}

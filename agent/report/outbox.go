@@ -26,6 +26,7 @@ const (
 	crowded       = 100 * time.Millisecond // the same for both while many come in a row: each report is a transaction of the hub
 	crowd         = 4                      // reports in a row after which it is crowded
 	maxValues     = 256                    // resources in one report
+	maxClosed     = 2000                   // closed tombstones in one report
 	defaultCredit = 1 << 20                // bytes outstanding before the hub has said anything
 	most          = 256 << 10              // bytes of values in one report
 )
@@ -203,6 +204,7 @@ func resourceKey(managed bool, app, uid, group, kind, namespace, name string) st
 }
 
 func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
+	m = fitting(m)
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		// Only text that is no UTF-8 comes here; the rest must still flow.
@@ -405,8 +407,7 @@ func (o *Outbox) begin() {
 // delta fills a report with what changed; with holds only with what cannot be
 // compared.
 func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
-	r.Closed, o.closed, o.pressing = o.closed, nil, false
-	size, n := 0, 0
+	size, n := o.bury(r), 0
 	rest := o.dirty[:0]
 	for _, key := range o.dirty {
 		v := o.values[key]
@@ -418,7 +419,7 @@ func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 		size += o.add(r, key)
 	}
 	o.dirty = rest
-	if len(o.dirty) > 0 && !holds {
+	if len(o.dirty) > 0 && !holds || len(o.closed) > 0 {
 		o.hint()
 	}
 }

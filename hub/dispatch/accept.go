@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
@@ -70,9 +71,14 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 // Rendered stores complete snapshots, moves what is desired, and appends what
 // follows from it to the logs of the clusters: one transaction for all.
 func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) error {
-	sealed, err := d.seal(ctx, tenant, results)
+	sealed, results, large, err := d.seal(ctx, tenant, results)
 	if err != nil {
 		return err
+	}
+	if len(large) > 0 {
+		if err := d.Failed(ctx, tenant, large); err != nil {
+			return err
+		}
 	}
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		c := &change{tx: tx, now: time.Now()}
@@ -92,13 +98,13 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 }
 
 // seal names and seals the bodies of new snapshots, and gives new snapshots
-// their ids.
-func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) ([]hub.SealedObject, error) {
+// their ids. Results with something in them that is too large to be sent are
+// left out of good.
+func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hub.Rendered) (out []hub.SealedObject, good []hub.Rendered, large []hub.RefreshFailure, err error) {
 	keys, err := d.store.Keys(ctx, tenant)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	var out []hub.SealedObject
 	seen := map[hub.Digest]bool{}
 	add := func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
@@ -111,22 +117,33 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		if !sealed {
 			body, err = seal.SealBlob(keys.Object, digest, plain)
 		}
+		if err == nil {
+			err = sealedFits(body)
+		}
+		if err != nil {
+			delete(seen, digest)
+			return digest, err
+		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
-		return digest, err
+		return digest, nil
 	}
-	for i := range results {
-		s := &results[i].Snapshot
-		if results[i].Reused {
-			continue
+	for _, r := range results {
+		if !r.Reused {
+			r.Snapshot.ID = hub.NewID[hub.SnapshotID]()
+			err := nameBodies(&r.Snapshot, r.Bodies, add)
+			if isOversize(err) {
+				large = append(large, tooLarge(r, err))
+				continue
+			}
+			if err != nil {
+				return nil, nil, nil, err
+			}
 		}
-		s.ID = hub.NewID[hub.SnapshotID]()
-		if err := nameBodies(s, results[i].Bodies, add); err != nil {
-			return nil, err
-		}
+		good = append(good, r)
 	}
 	// Before the commit: a stream may read the rows as soon as they are there.
 	d.recent.put(tenant, out)
-	return out, nil
+	return out, good, large, nil
 }
 
 // A change gathers what one transaction does to desired state: first the
@@ -152,6 +169,12 @@ type change struct {
 	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
+	lists   []hub.SealedObject // of tombstones
+}
+
+// keys reads the tenant's keys when they are needed.
+func (c *change) keys(ctx context.Context) func() (hub.TenantKeys, error) {
+	return func() (hub.TenantKeys, error) { return c.tx.TenantKeys(ctx) }
 }
 
 // moved is one application whose desired state changes: a state row and, if
@@ -278,12 +301,30 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	for _, r := range results {
 		own, end := trace.Start(trace.Resume(ctx, r.Trace), "accept", logkey.Application, string(r.Application), logkey.Revision, r.Revision)
 		err := c.candidate(own, r)
+		if isOversize(err) { // the others must not wait for it
+			err = c.refused(own, r, err)
+		}
 		end(err)
 		if err != nil {
 			return err
 		}
 	}
 	return c.write(ctx)
+}
+
+// refused notes what was rendered and cannot be sent to its cluster. The
+// application stays as it is, or the operation that asked for it fails.
+func (c *change) refused(ctx context.Context, r hub.Rendered, why error) error {
+	if r.Operation != "" {
+		return c.tx.EndOperation(ctx, r.Operation, hub.Failed, fault.Sentence(why))
+	}
+	return c.tx.SetFailures(ctx, []hub.RefreshFailure{tooLarge(r, why)})
+}
+
+func tooLarge(r hub.Rendered, why error) hub.RefreshFailure {
+	return hub.RefreshFailure{
+		Application: r.Application, Generation: r.Generation, Condition: hub.ComparisonError, Message: fault.Sentence(why), Operation: r.Operation, Lease: r.Lease,
+	}
 }
 
 // live leaves out snapshots of applications that are gone meanwhile.
@@ -340,6 +381,11 @@ func (c *change) move(ctx context.Context, m move) error {
 	if m.app.Cluster != "" {
 		st.tombstones, opened = c.bury(m.app, wanted)
 	}
+	if m.app.Cluster != "" {
+		if err := c.fits(ctx, st, m.op, m.own); err != nil {
+			return err
+		}
+	}
 	known, err := c.told(ctx, st, m)
 	if err != nil {
 		return err
@@ -384,7 +430,7 @@ func (c *change) told(ctx context.Context, st state, m move) (bool, error) {
 		}
 		c.leaves[cluster] = leaves
 	}
-	body, err := st.body()
+	body, _, err := st.body(c.keys(ctx))
 	if err != nil {
 		return false, err
 	}

@@ -1,11 +1,8 @@
 package dispatch
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,13 +28,21 @@ type state struct {
 	still      bool // nothing is to be done by itself
 }
 
-// body serialises a state. Equal states give equal bytes.
-func (s state) body() ([]byte, error) {
+// body serialises a state, and gives the lists that it refers to. Equal states
+// give equal bytes.
+func (s state) body(keys func() (hub.TenantKeys, error)) ([]byte, []stoneList, error) {
+	inline, lists, err := engrave(s.tombstones, keys)
+	if err != nil {
+		return nil, nil, err
+	}
 	m := &linkv1.AppState{
 		Name: s.app.Name, AppNamespace: s.app.Namespace, Namespace: s.spec.Destination.Namespace,
 		Project: s.app.Project, Generation: uint64(s.generation),
 		Target: snapshotRef(s.target), Accepted: snapshotRef(s.accepted),
-		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: tombstonesOf(s.tombstones), Orphans: orphansOf(s.project),
+		Policy: policyOf(s.app, s.spec, s.project, s.cluster), Tombstones: inline, Orphans: orphansOf(s.project),
+	}
+	for i := range lists {
+		m.TombstoneLists = append(m.TombstoneLists, lists[i].digest[:])
 	}
 	if s.still {
 		m.Policy.Automated, m.Policy.SelfHeal = false, false
@@ -45,7 +50,8 @@ func (s state) body() ([]byte, error) {
 	if at := s.app.ApprovedAt(); !at.IsZero() {
 		m.ApprovedUnixNano = at.UnixNano()
 	}
-	return marshal(m)
+	body, err := marshal(m)
+	return body, lists, err
 }
 
 func marshal(m proto.Message) ([]byte, error) {
@@ -103,23 +109,6 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 		})
 	}
 	return p
-}
-
-func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {
-	slices.SortFunc(stones, compareStones)
-	out := make([]*linkv1.Tombstone, len(stones))
-	for i, t := range stones {
-		out[i] = &linkv1.Tombstone{
-			Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name,
-			Since: uint64(t.Since), Wave: t.Wave,
-		}
-	}
-	return out
-}
-
-func compareStones(a, b hub.Tombstone) int {
-	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind),
-		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // operationBody serialises an operation. Its objects are those of the state

@@ -64,12 +64,6 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 			return err
 		}
 	}
-	if d.Supersede {
-		// The agent ends it when it hears of the newer one.
-		if err := c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision); err != nil {
-			return err
-		}
-	}
 	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
 		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
 	if d.Target != candidate.ID {
@@ -80,7 +74,11 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		kept := c.snaps[d.Target]
 		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
 	}
-	return c.move(ctx, m)
+	if err := c.move(ctx, m); err != nil || !d.Supersede {
+		return err
+	}
+	// The agent ends it when it hears of the newer one.
+	return c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision)
 }
 
 // movePause is how long an application that would delete objects waits before

@@ -86,6 +86,9 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 	}
 	stones, opened := c.bury(a, hub.Snapshot{})
 	st.tombstones = stones
+	if err := c.fits(ctx, st, op, nil); err != nil {
+		return err
+	}
 	c.moved = append(c.moved, moved{st, opened, op, nil})
 	c.targets = append(c.targets, hub.TargetChange{
 		Application: a.ID, Target: a.Status.Target, Revision: a.Status.Revision, Revisions: a.Status.Revisions,
@@ -216,18 +219,22 @@ func Approve(ctx context.Context, tx Tx, app hub.ApplicationID) (hub.Operation, 
 		}
 		return op, c.write(ctx)
 	}
-	spec, err := hub.DecodeSpec(a.Spec)
-	if err != nil {
-		return op, err
-	}
-	err = c.move(ctx, move{
-		app: a, spec: spec, target: a.Status.Target, hold: a.Status.Hold,
-		revision: a.Status.Revision, revisions: a.Status.Revisions, sourceType: a.Status.SourceType,
-	})
-	if err != nil {
+	if err := c.restate(ctx, a); err != nil {
 		return op, err
 	}
 	return op, c.write(ctx)
+}
+
+// restate notes the state of an application as it is now.
+func (c *change) restate(ctx context.Context, a hub.Application) error {
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	return c.move(ctx, move{
+		app: a, spec: spec, target: a.Status.Target, hold: a.Status.Hold,
+		revision: a.Status.Revision, revisions: a.Status.Revisions, sourceType: a.Status.SourceType,
+	})
 }
 
 // refetch has the repositories of an application looked at now.

@@ -89,6 +89,7 @@ type applications interface {
 }
 
 type snapshots interface {
+	TenantKeys(ctx context.Context) (hub.TenantKeys, error)
 	PutObjects(ctx context.Context, objects []hub.SealedObject) error
 	PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) error
 	Snapshots(ctx context.Context, ids []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error)

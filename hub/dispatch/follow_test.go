@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
 // link serves dispatch over memory for one cluster, as the daemon does for
@@ -33,6 +34,7 @@ func (w *world) link(tenant hub.TenantID, cluster hub.ClusterID) *grpc.ClientCon
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
 	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(tunnel.Control().MaxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
 	if err != nil {
 		w.t.Fatal(err)

@@ -100,6 +100,11 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 				return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
 			}
 		}
+		if len(c.moved) > 0 {
+			if err := c.write(ctx); err != nil {
+				return nil, err
+			}
+		}
 		return c.touched(), nil
 	})
 	return apart, err
@@ -152,6 +157,12 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 	}
 	if slices.ContainsFunc(app.Status.Conditions, func(c hub.Condition) bool { return c.Type == hub.SyncError }) {
 		if err := c.tx.SetCondition(ctx, app.ID, hub.SyncError, ""); err != nil {
+			return err
+		}
+	}
+	if op.Options.Prune && app.DeletingAt == nil && crowded(c.stones[app.ID]) {
+		// An agent that knows no lists has had the first of them only.
+		if err := c.restate(ctx, app); err != nil {
 			return err
 		}
 	}
@@ -229,11 +240,27 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 		if err := c.load(ctx, []hub.ApplicationID{op.Application}); err != nil {
 			return nil, err
 		}
-		if err := c.again(ctx, op); err != nil {
+		err = c.again(ctx, op)
+		if isOversize(err) { // it would be so at every further try
+			return nil, c.giveUp(ctx, op, err)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("retry operation %s: %w", op.ID, err)
 		}
 		return c.touched(), nil
 	})
+}
+
+// giveUp ends the attempts of an operation.
+func (c *change) giveUp(ctx context.Context, op hub.Operation, why error) error {
+	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
+		return err
+	}
+	condition := hub.SyncError
+	if op.Kind == hub.DeleteOperation {
+		condition = hub.DeletionError
+	}
+	return c.tx.SetCondition(ctx, op.Application, condition, fault.Sentence(why))
 }
 
 func (c *change) again(ctx context.Context, op hub.Operation) error {

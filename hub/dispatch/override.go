@@ -133,6 +133,9 @@ func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject
 	err := nameBodies(s, bodies, func(plain []byte) (hub.Digest, error) {
 		digest := hub.Digest(seal.Digest(keys.Digest, plain))
 		body, err := seal.SealBlob(keys.Object, digest, plain)
+		if err == nil {
+			err = sealedFits(body)
+		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err
 	})
@@ -144,7 +147,10 @@ func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject
 func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Digest, error)) error {
 	var err error
 	for n, body := range bodies {
-		if s.Objects[n].Digest, err = add(body); err != nil {
+		if s.Objects[n].Digest, err = add(body); isOversize(err) {
+			return oversize{fault.With(err, s.Objects[n].Kind+" "+s.Objects[n].Name, "make it smaller")}
+		}
+		if err != nil {
 			return fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
 		}
 	}
@@ -155,7 +161,10 @@ func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Di
 	if err != nil {
 		return err
 	}
-	if s.List, err = add(list); err != nil {
+	if s.List, err = add(list); isOversize(err) {
+		return oversize{fault.With(err, fmt.Sprintf("the list of its %d objects", len(s.Objects)), "split the application")}
+	}
+	if err != nil {
 		return fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
 	}
 	return nil

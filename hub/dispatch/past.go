@@ -275,7 +275,13 @@ func (f *follower) restate(ctx context.Context, tx Tx, raised map[hub.Applicatio
 			if err != nil {
 				return err
 			}
-			log.add(hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body})
+			row := hub.LogRow{Kind: hub.RowState, Application: r.Application, Body: body}
+			for _, digest := range state.GetTombstoneLists() {
+				row.Lists = append(row.Lists, hub.Digest(digest))
+			}
+			if err := log.add(row); err != nil {
+				return err
+			}
 		}
 		if len(rows) < pageRows {
 			break

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // settingsClusters are the clusters whose rows are written by one statement.
@@ -15,6 +16,12 @@ const settingsClusters = 500
 // caller's transaction, which has locked the tenant's settings.
 func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byte) error {
 	clusters := slices.Sorted(maps.Keys(bodies))
+	for _, cluster := range clusters {
+		if n := len(bodies[cluster]); n > maxSettings {
+			return fault.With(fault.New(fault.Exceeded, "what agents need of them has %d bytes, and at most %d can be sent to a cluster at once", n, maxSettings),
+				"settings", "shorten the customizations, such as scripts for health and actions")
+		}
+	}
 	heads, err := tx.LockClusters(ctx, clusters)
 	if err != nil {
 		return err
@@ -27,7 +34,9 @@ func Settings(ctx context.Context, tx SettingsTx, bodies map[hub.ClusterID][]byt
 				continue // it went while we waited for the lock
 			}
 			log := &appender{head: head}
-			log.add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]})
+			if err := log.add(hub.LogRow{Kind: hub.RowSettings, Application: hub.SettingsRow, Body: bodies[cluster]}); err != nil {
+				return err
+			}
 			logs[cluster] = log.rows
 		}
 		if err := tx.AppendLogs(ctx, logs); err != nil {

@@ -10,6 +10,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // touched lists the clusters whose logs the change appends to.
@@ -43,7 +44,12 @@ func (c *change) write(ctx context.Context) error {
 			if !there {
 				return fmt.Errorf("cluster %s vanished while its log was written", cluster)
 			}
-			if logs[cluster], err = c.rows(cluster, head); err != nil {
+			if logs[cluster], err = c.rows(ctx, cluster, head); err != nil {
+				return err
+			}
+		}
+		if len(c.lists) > 0 {
+			if err := c.tx.PutObjects(ctx, c.lists); err != nil {
 				return err
 			}
 		}
@@ -88,11 +94,11 @@ func (c *change) write(ctx context.Context) error {
 // rows makes the rows of one cluster, numbered and chained from its head. All
 // states come before the first operation, so that an agent that begins to
 // delete knows who lists the object now.
-func (c *change) rows(cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
+func (c *change) rows(ctx context.Context, cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, error) {
 	log := &appender{head: head}
 	for i := range c.moved {
 		if m := &c.moved[i]; m.state.app.Cluster == cluster {
-			if err := c.appendState(log, m); err != nil {
+			if err := c.appendState(ctx, log, m); err != nil {
 				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
 			}
 		}
@@ -106,13 +112,15 @@ func (c *change) rows(cluster hub.ClusterID, head hub.LogHead) ([]hub.LogRow, er
 	}
 	for _, e := range slices.Concat(c.ends, c.forget) {
 		if e.cluster == cluster {
-			log.add(e.row)
+			if err := log.add(e.row); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return log.rows, nil
 }
 
-func (c *change) appendState(log *appender, m *moved) error {
+func (c *change) appendState(ctx context.Context, log *appender, m *moved) error {
 	seq := log.head.Seq + 1
 	for i := range m.opened {
 		m.opened[i].Since = seq
@@ -123,12 +131,26 @@ func (c *change) appendState(log *appender, m *moved) error {
 		}
 	}
 	c.opened = append(c.opened, m.opened...)
-	body, err := m.state.body()
+	body, lists, err := m.state.body(c.keys(ctx))
 	if err != nil {
 		return err
 	}
-	log.add(hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body})
-	return nil
+	row := hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body}
+	if len(lists) > 0 {
+		keys, err := c.tx.TenantKeys(ctx)
+		if err != nil {
+			return err
+		}
+		sealed, err := sealLists(keys, lists)
+		if err != nil {
+			return err
+		}
+		c.lists = append(c.lists, sealed...)
+		for _, l := range lists {
+			row.Lists = append(row.Lists, l.digest)
+		}
+	}
+	return log.add(row)
 }
 
 func (c *change) appendOperation(log *appender, m *moved) error {
@@ -136,7 +158,9 @@ func (c *change) appendOperation(log *appender, m *moved) error {
 	if err != nil {
 		return err
 	}
-	log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body})
+	if err := log.add(hub.LogRow{Kind: hub.RowOperation, Application: m.state.app.ID, Operation: m.op.ID, Body: body}); err != nil {
+		return err
+	}
 	if c.open[m.op.Application].ID == m.op.ID {
 		c.given = append(c.given, *m.op)
 		return nil
@@ -168,11 +192,17 @@ type appender struct {
 	rows []hub.LogRow
 }
 
-func (a *appender) add(row hub.LogRow) {
+// add refuses a row that could not be sent: it would block all that come after
+// it. Whoever makes rows has asked before whether they fit.
+func (a *appender) add(row hub.LogRow) error {
+	if len(row.Body) > maxRow {
+		return oversize{fault.New(fault.Exceeded, "a row of the desired log has %d bytes, and at most %d can be sent at once", len(row.Body), maxRow)}
+	}
 	row.Seq = a.head.Seq + 1
 	row.Chain = chain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
 	a.head.Seq, a.head.Chain = row.Seq, row.Chain
 	a.rows = append(a.rows, row)
+	return nil
 }
 
 // terminate notes a row that ends an operation early.

@@ -31,9 +31,10 @@ const (
 		FROM   unnest($2::uuid[], $3::bigint[], $4::smallint[], $5::uuid[], $6::text[], $7::bytea[], $8::bytea[])
 		       AS u (cluster, seq, kind, app, operation, body, chain)`
 	putLeaves = `
-		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf)
-		SELECT $1, u.cluster, u.app, u.seq, u.leaf FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[]) AS u (cluster, app, seq, leaf)
-		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf
+		INSERT INTO desired_head AS h (tenant_id, cluster_id, application_id, seq, leaf, lists)
+		SELECT $1, u.cluster, u.app, u.seq, u.leaf, u.lists
+		FROM   unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::bytea[], $6::bytea[]) AS u (cluster, app, seq, leaf, lists)
+		ON CONFLICT (tenant_id, cluster_id, application_id) DO UPDATE SET seq = excluded.seq, leaf = excluded.leaf, lists = excluded.lists
 		WHERE  h.seq < excluded.seq`
 	dropLeaves = `
 		DELETE FROM desired_head h USING unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
@@ -140,7 +141,7 @@ func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.Lo
 	b.Queue(insertRows, t.id, a.cluster, a.seq, a.kind, a.app, a.operation, a.body, a.links)
 	b.Queue(moveHeads, t.id, a.of, a.heads, a.chains)
 	if len(a.put.cluster) > 0 {
-		b.Queue(putLeaves, t.id, a.put.cluster, a.put.app, a.put.seq, a.put.hash)
+		b.Queue(putLeaves, t.id, a.put.cluster, a.put.app, a.put.seq, a.put.hash, a.put.lists)
 	}
 	if len(a.drop.cluster) > 0 {
 		b.Queue(dropLeaves, t.id, a.drop.cluster, a.drop.app)
@@ -169,6 +170,7 @@ type leaves struct {
 	cluster, app []string
 	seq          []int64
 	hash         [][]byte
+	lists        [][]byte
 }
 
 // add checks that rows continue the log of a cluster.
@@ -183,7 +185,7 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
 		case hub.RowState, hub.RowSettings:
-			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body)}
+			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body), r.Lists}
 		case hub.RowForget:
 			newest[r.Application] = nil
 		}
@@ -199,14 +201,20 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 		}
 		to.cluster, to.app = append(to.cluster, string(cluster)), append(to.app, string(app))
 		to.seq, to.hash = append(to.seq, l.seq), append(to.hash, l.hash[:])
+		lists := []byte{} // one after the other
+		for _, d := range l.lists {
+			lists = append(lists, d[:]...)
+		}
+		to.lists = append(to.lists, lists)
 	}
 	return nil
 }
 
 // A leaf is the newest state row of an application in a cluster.
 type leaf struct {
-	seq  int64
-	hash [32]byte
+	seq   int64
+	hash  [32]byte
+	lists []hub.Digest
 }
 
 // RowsAfter gives the rows after seq that still matter, oldest first, and the

@@ -26,6 +26,9 @@ func (db *DB) Keys(ctx context.Context, id hub.TenantID) (hub.TenantKeys, error)
 	return keys, err
 }
 
+// TenantKeys is DB.Keys inside a transaction.
+func (t *Tenant) TenantKeys(ctx context.Context) (hub.TenantKeys, error) { return t.keys(ctx) }
+
 // keys is DB.Keys inside a transaction.
 func (t *Tenant) keys(ctx context.Context) (hub.TenantKeys, error) {
 	if keys, ok := t.db.knownKeys(t.id); ok {

@@ -63,7 +63,8 @@ const (
 		WHERE  a.tenant_id = $1 AND a.application_id = ANY ($2::uuid[])
 		ORDER  BY s.created_at DESC, s.id DESC`
 	// What an agent may ask for: objects of what its applications compare
-	// with and enforce, and of operations that are not over.
+	// with and enforce, of operations that are not over, and what states refer
+	// to themselves.
 	selectReachable = `
 		WITH apps AS MATERIALIZED (
 			SELECT a.id FROM application a WHERE a.tenant_id = $1 AND a.cluster_id = $2
@@ -81,7 +82,13 @@ const (
 		FROM   wanted
 		JOIN   snapshot s ON s.tenant_id = $1 AND s.id = wanted.id
 		CROSS  JOIN LATERAL unnest(s.digests || s.list_digest) AS d (digest)
-		WHERE  d.digest = ANY ($3::bytea[])`
+		WHERE  d.digest = ANY ($3::bytea[])
+		UNION
+		SELECT l.digest
+		FROM   desired_head h
+		CROSS  JOIN LATERAL (
+			SELECT substring(h.lists FROM 32 * i + 1 FOR 32) AS digest FROM generate_series(0, length(h.lists) / 32 - 1) AS i) AS l
+		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.lists <> '' AND l.digest = ANY ($3::bytea[])`
 )
 
 // PutObjects stores object bodies, each once, and keeps those that are there

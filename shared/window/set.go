@@ -177,6 +177,23 @@ func (s Set) Extend(u Use, from, deadline time.Time) (at time.Time, ok bool) {
 	}
 }
 
+// Runs is for how long between two moments an operation that runs may go on.
+func (s Set) Runs(u Use, from, to time.Time) (sum time.Duration) {
+	goes := func(t time.Time) bool { return s.Continues(u, t) }
+	for t := from; t.Before(to); {
+		runs := goes(t)
+		next, found := s.change(t, goes)
+		if !found || next.After(to) {
+			next = to
+		}
+		if runs {
+			sum += next.Sub(t)
+		}
+		t = next
+	}
+	return sum
+}
+
 // stamp is how messages write a time.
 const stamp = "2006-01-02 15:04 MST"
 

@@ -1068,8 +1068,13 @@ type AppState struct {
 	Tombstones       []*Tombstone           `protobuf:"bytes,9,rep,name=tombstones,proto3" json:"tombstones,omitempty"` // all open ones
 	Orphans          *Orphans               `protobuf:"bytes,55,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	ApprovedUnixNano int64                  `protobuf:"varint,60,opt,name=approved_unix_nano,json=approvedUnixNano,proto3" json:"approved_unix_nano,omitempty"` // when a person approved deletions last; whole seconds count for the second
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Digests of blobs that hold serialised TombstoneLists, together all open
+	// tombstones. Set when they are too many for a row: tombstones then has those
+	// that are to go first, for agents that do not know of lists. An agent that
+	// does acts on nothing of the state before it has the lists.
+	TombstoneLists [][]byte `protobuf:"bytes,100,rep,name=tombstone_lists,json=tombstoneLists,proto3" json:"tombstone_lists,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AppState) Reset() {
@@ -1177,6 +1182,13 @@ func (x *AppState) GetApprovedUnixNano() int64 {
 		return x.ApprovedUnixNano
 	}
 	return 0
+}
+
+func (x *AppState) GetTombstoneLists() [][]byte {
+	if x != nil {
+		return x.TombstoneLists
+	}
+	return nil
 }
 
 type SnapshotRef struct {
@@ -1833,6 +1845,50 @@ func (x *Tombstone) GetWave() int32 {
 	return 0
 }
 
+type TombstoneList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tombstones    []*Tombstone           `protobuf:"bytes,1,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TombstoneList) Reset() {
+	*x = TombstoneList{}
+	mi := &file_link_v1_desired_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TombstoneList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TombstoneList) ProtoMessage() {}
+
+func (x *TombstoneList) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_desired_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TombstoneList.ProtoReflect.Descriptor instead.
+func (*TombstoneList) Descriptor() ([]byte, []int) {
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TombstoneList) GetTombstones() []*Tombstone {
+	if x != nil {
+		return x.Tombstones
+	}
+	return nil
+}
+
 type Operation struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1853,7 +1909,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_link_v1_desired_proto_msgTypes[21]
+	mi := &file_link_v1_desired_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1921,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[21]
+	mi := &file_link_v1_desired_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1934,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{21}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Operation) GetId() string {
@@ -1981,7 +2037,7 @@ type Options struct {
 
 func (x *Options) Reset() {
 	*x = Options{}
-	mi := &file_link_v1_desired_proto_msgTypes[22]
+	mi := &file_link_v1_desired_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2049,7 @@ func (x *Options) String() string {
 func (*Options) ProtoMessage() {}
 
 func (x *Options) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[22]
+	mi := &file_link_v1_desired_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2062,7 @@ func (x *Options) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Options.ProtoReflect.Descriptor instead.
 func (*Options) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{22}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Options) GetPrune() bool {
@@ -2075,7 +2131,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_link_v1_desired_proto_msgTypes[23]
+	mi := &file_link_v1_desired_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2143,7 @@ func (x *Terminate) String() string {
 func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[23]
+	mi := &file_link_v1_desired_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2156,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{23}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Terminate) GetOperationId() string {
@@ -2129,7 +2185,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_link_v1_desired_proto_msgTypes[24]
+	mi := &file_link_v1_desired_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2197,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[24]
+	mi := &file_link_v1_desired_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2210,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{24}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Blob) GetDigest() []byte {
@@ -2180,7 +2236,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_link_v1_desired_proto_msgTypes[25]
+	mi := &file_link_v1_desired_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2248,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[25]
+	mi := &file_link_v1_desired_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2261,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{25}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FetchRequest) GetDigests() [][]byte {
@@ -2225,7 +2281,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_link_v1_desired_proto_msgTypes[26]
+	mi := &file_link_v1_desired_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2293,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_desired_proto_msgTypes[26]
+	mi := &file_link_v1_desired_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2306,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_link_v1_desired_proto_rawDescGZIP(), []int{26}
+	return file_link_v1_desired_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchReply) GetBlobs() []*Blob {
@@ -2333,7 +2389,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12\x14\n" +
 	"\x05chain\x18\x05 \x01(\fR\x05chain\x12\x16\n" +
 	"\x06packed\x18_ \x01(\fR\x06packed\x12\x12\n" +
-	"\x04base\x18` \x01(\fR\x04base\"\xb2\x03\n" +
+	"\x04base\x18` \x01(\fR\x04base\"\xdb\x03\n" +
 	"\bAppState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rapp_namespace\x18\x02 \x01(\tR\fappNamespace\x12\x1c\n" +
@@ -2349,7 +2405,8 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"tombstones\x18\t \x03(\v2\x12.link.v1.TombstoneR\n" +
 	"tombstones\x12*\n" +
 	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\x12,\n" +
-	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\"{\n" +
+	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\x12'\n" +
+	"\x0ftombstone_lists\x18d \x03(\fR\x0etombstoneLists\"{\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12,\n" +
@@ -2407,7 +2464,11 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
-	"\x04wave\x18\a \x01(\x11R\x04wave\"\xac\x03\n" +
+	"\x04wave\x18\a \x01(\x11R\x04wave\"C\n" +
+	"\rTombstoneList\x122\n" +
+	"\n" +
+	"tombstones\x18\x01 \x03(\v2\x12.link.v1.TombstoneR\n" +
+	"tombstones\"\xac\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.link.v1.OperationKindR\x04kind\x12\x14\n" +
@@ -2480,45 +2541,46 @@ func file_link_v1_desired_proto_rawDescGZIP() []byte {
 }
 
 var file_link_v1_desired_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_link_v1_desired_proto_goTypes = []any{
-	(RowKind)(0),         // 0: link.v1.RowKind
-	(OperationKind)(0),   // 1: link.v1.OperationKind
-	(*FollowUp)(nil),     // 2: link.v1.FollowUp
-	(*Ack)(nil),          // 3: link.v1.Ack
-	(*FollowDown)(nil),   // 4: link.v1.FollowDown
-	(*Batch)(nil),        // 5: link.v1.Batch
-	(*Barrier)(nil),      // 6: link.v1.Barrier
-	(*Rewound)(nil),      // 7: link.v1.Rewound
-	(*Confirmed)(nil),    // 8: link.v1.Confirmed
-	(*Hold)(nil),         // 9: link.v1.Hold
-	(*Compare)(nil),      // 10: link.v1.Compare
-	(*Sums)(nil),         // 11: link.v1.Sums
-	(*BucketSums)(nil),   // 12: link.v1.BucketSums
-	(*Row)(nil),          // 13: link.v1.Row
-	(*AppState)(nil),     // 14: link.v1.AppState
-	(*SnapshotRef)(nil),  // 15: link.v1.SnapshotRef
-	(*ObjectList)(nil),   // 16: link.v1.ObjectList
-	(*ObjectRef)(nil),    // 17: link.v1.ObjectRef
-	(*Policy)(nil),       // 18: link.v1.Policy
-	(*IgnoreRule)(nil),   // 19: link.v1.IgnoreRule
-	(*Limits)(nil),       // 20: link.v1.Limits
-	(*KindRule)(nil),     // 21: link.v1.KindRule
-	(*Tombstone)(nil),    // 22: link.v1.Tombstone
-	(*Operation)(nil),    // 23: link.v1.Operation
-	(*Options)(nil),      // 24: link.v1.Options
-	(*Terminate)(nil),    // 25: link.v1.Terminate
-	(*Blob)(nil),         // 26: link.v1.Blob
-	(*FetchRequest)(nil), // 27: link.v1.FetchRequest
-	(*FetchReply)(nil),   // 28: link.v1.FetchReply
-	nil,                  // 29: link.v1.Options.NamespaceLabelsEntry
-	nil,                  // 30: link.v1.Options.NamespaceAnnotationsEntry
-	(*Cursor)(nil),       // 31: link.v1.Cursor
-	(*Orphans)(nil),      // 32: link.v1.Orphans
-	(*SyncWindow)(nil),   // 33: link.v1.SyncWindow
+	(RowKind)(0),          // 0: link.v1.RowKind
+	(OperationKind)(0),    // 1: link.v1.OperationKind
+	(*FollowUp)(nil),      // 2: link.v1.FollowUp
+	(*Ack)(nil),           // 3: link.v1.Ack
+	(*FollowDown)(nil),    // 4: link.v1.FollowDown
+	(*Batch)(nil),         // 5: link.v1.Batch
+	(*Barrier)(nil),       // 6: link.v1.Barrier
+	(*Rewound)(nil),       // 7: link.v1.Rewound
+	(*Confirmed)(nil),     // 8: link.v1.Confirmed
+	(*Hold)(nil),          // 9: link.v1.Hold
+	(*Compare)(nil),       // 10: link.v1.Compare
+	(*Sums)(nil),          // 11: link.v1.Sums
+	(*BucketSums)(nil),    // 12: link.v1.BucketSums
+	(*Row)(nil),           // 13: link.v1.Row
+	(*AppState)(nil),      // 14: link.v1.AppState
+	(*SnapshotRef)(nil),   // 15: link.v1.SnapshotRef
+	(*ObjectList)(nil),    // 16: link.v1.ObjectList
+	(*ObjectRef)(nil),     // 17: link.v1.ObjectRef
+	(*Policy)(nil),        // 18: link.v1.Policy
+	(*IgnoreRule)(nil),    // 19: link.v1.IgnoreRule
+	(*Limits)(nil),        // 20: link.v1.Limits
+	(*KindRule)(nil),      // 21: link.v1.KindRule
+	(*Tombstone)(nil),     // 22: link.v1.Tombstone
+	(*TombstoneList)(nil), // 23: link.v1.TombstoneList
+	(*Operation)(nil),     // 24: link.v1.Operation
+	(*Options)(nil),       // 25: link.v1.Options
+	(*Terminate)(nil),     // 26: link.v1.Terminate
+	(*Blob)(nil),          // 27: link.v1.Blob
+	(*FetchRequest)(nil),  // 28: link.v1.FetchRequest
+	(*FetchReply)(nil),    // 29: link.v1.FetchReply
+	nil,                   // 30: link.v1.Options.NamespaceLabelsEntry
+	nil,                   // 31: link.v1.Options.NamespaceAnnotationsEntry
+	(*Cursor)(nil),        // 32: link.v1.Cursor
+	(*Orphans)(nil),       // 33: link.v1.Orphans
+	(*SyncWindow)(nil),    // 34: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
-	31, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
+	32, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
 	3,  // 1: link.v1.FollowUp.ack:type_name -> link.v1.Ack
 	11, // 2: link.v1.FollowUp.sums:type_name -> link.v1.Sums
 	5,  // 3: link.v1.FollowDown.batch:type_name -> link.v1.Batch
@@ -2528,40 +2590,41 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	9,  // 7: link.v1.FollowDown.hold:type_name -> link.v1.Hold
 	10, // 8: link.v1.FollowDown.compare:type_name -> link.v1.Compare
 	13, // 9: link.v1.Batch.rows:type_name -> link.v1.Row
-	26, // 10: link.v1.Batch.blobs:type_name -> link.v1.Blob
+	27, // 10: link.v1.Batch.blobs:type_name -> link.v1.Blob
 	13, // 11: link.v1.Batch.settings:type_name -> link.v1.Row
-	31, // 12: link.v1.Confirmed.from:type_name -> link.v1.Cursor
+	32, // 12: link.v1.Confirmed.from:type_name -> link.v1.Cursor
 	12, // 13: link.v1.Sums.second:type_name -> link.v1.BucketSums
 	0,  // 14: link.v1.Row.kind:type_name -> link.v1.RowKind
 	15, // 15: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
 	15, // 16: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
 	18, // 17: link.v1.AppState.policy:type_name -> link.v1.Policy
 	22, // 18: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
-	32, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
+	33, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
 	17, // 20: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
 	17, // 21: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
 	19, // 22: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
 	20, // 23: link.v1.Policy.limits:type_name -> link.v1.Limits
-	33, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	34, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
 	21, // 25: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
 	21, // 26: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
 	21, // 27: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
 	21, // 28: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	1,  // 29: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 30: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	24, // 31: link.v1.Operation.options:type_name -> link.v1.Options
-	29, // 32: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	30, // 33: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	26, // 34: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 35: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	27, // 36: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 37: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	28, // 38: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	22, // 29: link.v1.TombstoneList.tombstones:type_name -> link.v1.Tombstone
+	1,  // 30: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 31: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	25, // 32: link.v1.Operation.options:type_name -> link.v1.Options
+	30, // 33: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	31, // 34: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	27, // 35: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 36: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	28, // 37: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 38: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	29, // 39: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	38, // [38:40] is the sub-list for method output_type
+	36, // [36:38] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2591,7 +2654,7 @@ func file_link_v1_desired_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_desired_proto_rawDesc), len(file_link_v1_desired_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

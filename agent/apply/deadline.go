@@ -1,0 +1,95 @@
+package apply
+
+import (
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/shared/window"
+)
+
+// An operation has one clock. It stands still while windows do not let the
+// operation go on and while a person is asked to approve something, and what
+// is both counts once. Until the machine begins, the clock is reckoned here,
+// from the windows and the ledger; from then on the machine measures what it
+// waits for by itself.
+
+// longest is how long an operation may take whose row names no deadline.
+const longest = 24 * time.Hour
+
+// A period is a part of time.
+type period struct{ from, to time.Time }
+
+// left is how much of an operation's time is left at a moment: asked is when a
+// person was asked, until now if nobody has answered.
+func left(set window.Set, use window.Use, whole, asked period, now time.Time) time.Duration {
+	rest := whole.to.Sub(whole.from)
+	if asked.from.IsZero() || asked.from.After(now) {
+		return rest - set.Runs(use, whole.from, now)
+	}
+	return rest - set.Runs(use, whole.from, asked.from) - set.Runs(use, asked.to, now)
+}
+
+// asking is when a person was asked, as far as that is over at a moment.
+func asking(p wave.Progress, now time.Time) period {
+	if p.Asked.IsZero() {
+		return period{}
+	}
+	if p.Waits() {
+		return period{p.Asked, now}
+	}
+	return period{p.Asked, p.Granted}
+}
+
+// remains is how much of its time an operation has now, and how long a person
+// has been asked until now; false if no deadline is known.
+func (a *app) remains(o inventory.Operation, now time.Time) (rest, asked time.Duration, known bool) {
+	at, created := o.Order.GetDeadlineUnix(), o.Order.GetCreatedUnixNano()
+	if at <= 0 {
+		return longest, 0, false
+	}
+	p, _ := (&ledger{app: a, op: o.ID}).Load()
+	ask, offset := asking(p, now), a.e.Offset()
+	asked = ask.to.Sub(ask.from)
+	end := time.Unix(at, 0).Add(-offset) // the hub wrote it by its own clock
+	if created == 0 {
+		return end.Add(asked).Sub(now), asked, true
+	}
+	set := a.newest()
+	if exempt(o.Order) {
+		set = window.Set{}
+	}
+	whole := period{time.Unix(0, created), end.Add(offset)}
+	if !ask.from.IsZero() {
+		ask = period{ask.from.Add(offset), ask.to.Add(offset)} // windows are reckoned by the hub's time
+	}
+	return left(set, window.Of(o.Order.GetAutomated()), whole, ask, now.Add(offset)), asked, true
+}
+
+// deadline is when an operation must be over, by our clock, unless it waits
+// from now on. The machine adds what it waits for, and all that a person takes
+// to approve.
+func (a *app) deadline(o inventory.Operation) time.Time {
+	now := a.e.Clock.Now()
+	rest, asked, _ := a.remains(o, now)
+	return now.Add(rest - asked)
+}
+
+// limit is until when an operation may be prepared: its deadline, with what
+// windows are going to take of it.
+func (a *app) limit(o inventory.Operation) time.Time {
+	now := a.e.Clock.Now()
+	if p, _ := (&ledger{app: a, op: o.ID}).Load(); p.Waits() {
+		return now.Add(longest)
+	}
+	rest, _, known := a.remains(o, now)
+	if !known || rest <= 0 || exempt(o.Order) {
+		return now.Add(rest)
+	}
+	hubNow := now.Add(a.e.Offset())
+	at, ok := a.newest().Extend(window.Of(o.Order.GetAutomated()), hubNow, hubNow.Add(rest))
+	if !ok {
+		return now.Add(longest)
+	}
+	return now.Add(at.Sub(hubNow))
+}

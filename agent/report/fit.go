@@ -1,0 +1,83 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// A value that does not go through the link would keep all others from going
+// through. These bounds, with those of a report, stay below its message size.
+const (
+	mostValue = 512 << 10 // bytes of one value
+	mostList  = 96 << 10  // bytes of one list or text of a value that is too large
+)
+
+// fitting gives a value that can be sent: what is too large is cut, and says
+// so where people read it.
+func fitting(m proto.Message) proto.Message {
+	if proto.Size(m) <= mostValue {
+		return m
+	}
+	m = proto.Clone(m)
+	switch v := m.(type) {
+	case *linkv1.AppReport:
+		v.Warnings, v.Excluded = few(v.GetWarnings()), few(v.GetExcluded())
+		v.Error, v.HealthCause = cut(v.GetError()), cut(v.GetHealthCause())
+		for size, n := 0, 0; n < len(v.GetNotes()); n++ {
+			if size += proto.Size(v.GetNotes()[n]); size > mostList {
+				v.Notes = v.GetNotes()[:n]
+			}
+		}
+	case *linkv1.Resource:
+		v.Diff, v.Message, v.Links = cut(v.GetDiff()), cut(v.GetMessage()), few(v.GetLinks())
+		for _, c := range v.GetInfo() {
+			c.Value = cut(c.GetValue())
+		}
+		if proto.Size(v) > mostValue {
+			v.Info = nil
+		}
+	case *linkv1.OperationReport:
+		v.Message = cut(v.GetMessage())
+		if proto.Size(v) > mostValue {
+			v.Message += "; the results of its objects are too long to be listed"
+			v.Results = nil
+		}
+	}
+	return m
+}
+
+func cut(text string) string {
+	if len(text) <= mostList {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostList], "") + "…"
+}
+
+// few gives the first texts of a list, and how many there are besides.
+func few(list []string) []string {
+	size := 0
+	for n, s := range list {
+		if size += len(s); size > mostList {
+			return append(list[:n:n], fmt.Sprintf("and %d more", len(list)-n))
+		}
+	}
+	return list
+}
+
+// bury puts as many closed tombstones into a report as one message takes.
+func (o *Outbox) bury(r *linkv1.ReportUp) (size int) {
+	n := 0
+	for n < len(o.closed) && n < maxClosed && size < most {
+		size += proto.Size(o.closed[n]) + 4
+		n++
+	}
+	r.Closed, o.closed = o.closed[:n:n], o.closed[n:]
+	if o.pressing = len(o.closed) > 0; !o.pressing {
+		o.closed = nil
+	}
+	return size
+}
