@@ -37,15 +37,28 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	var due []string
 	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		err := do(ctx, t)
 		s.queue.continued(ctx, t)
+		due = kindsOf(t)
 		return err
 	})
 	if err == nil {
-		s.queue.hint(hub.WorkRefresh, hub.WorkRetry)
+		s.queue.hint(due...)
 	}
 	return err
+}
+
+// kindsOf gives the kinds of work that a transaction has enqueued so far. Most
+// enqueue nothing, and a look at the queue is not free.
+func kindsOf(t *store.Tenant) (kinds []string) {
+	t.Enqueued(func(kind, _ string) {
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	})
+	return kinds
 }
 
 func (s dispatchStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
@@ -125,7 +138,8 @@ func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
 		})
 		return out, err
 	}
-	return observations{lasting: gather.New(put), passing: gather.New(put), queue: q, meter: m}
+	// What a change brings back waits until the change has gone to everyone.
+	return observations{lasting: gather.New(put).After(q.first.wait), passing: gather.New(put).After(q.first.wait), queue: q, meter: m}
 }
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
