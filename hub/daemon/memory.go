@@ -14,7 +14,9 @@ import (
 
 // A hub with many idle agents holds much and makes little garbage. How far the
 // heap may grow between two collections follows what the hub does: far while
-// it works, and while it rests only so far that collections stay rare.
+// it works, and while it rests only so far that collections stay rare. What a
+// hub that rests has freed goes back to the system at each look: it would
+// otherwise keep as much garbage as the heap may grow, for each of many agents.
 const (
 	memoryEvery  = 10 * time.Second // between looks
 	restEvery    = 15 * time.Second // between collections while the hub rests
@@ -45,6 +47,7 @@ type thrift struct {
 	calm     int       // looks in a row that found the hub at rest
 	last     time.Time // newest collection
 	made     uint64    // bytes made up to the last look
+	given    uint64    // the same when memory was returned last
 	looked   time.Time
 	finished bool
 }
@@ -92,11 +95,13 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 		t.percent = percent
 		t.set(percent)
 	}
-	if rests {
+	returns := rests || t.calm > 2 && made-t.given >= leastGrowth
+	if returns {
+		t.given = made
 		t.last = time.Time{} // the next collection is asked for
 	}
 	t.mu.Unlock()
-	if rests {
+	if returns {
 		t.giveUp()
 	}
 }

@@ -36,13 +36,23 @@ func TestThrift(t *testing.T) {
 			}
 		}
 	})
-	t.Run("room is taken back after two calm looks and memory goes back once", func(t *testing.T) {
+	t.Run("room is taken back after two calm looks, and memory goes back while garbage is made", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 5 {
 			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*20*mb, 200*mb)
 		}
-		if !slices.Equal(*set, []int{15}) || *returned != 1 {
+		if !slices.Equal(*set, []int{15}) || *returned != 3 {
+			t.Errorf("set to %v, memory returned %d times", *set, *returned)
+		}
+	})
+	t.Run("memory goes back once while nothing is made", func(t *testing.T) {
+		t.Parallel()
+		h, set, returned := fresh()
+		for i := range 9 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*leastGrowth/8, 200*mb)
+		}
+		if !slices.Equal(*set, []int{leastPercent}) || *returned != 1 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
