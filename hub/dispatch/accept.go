@@ -152,6 +152,7 @@ type change struct {
 	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
+	history []hub.HistoryEntry
 }
 
 // moved is one application whose desired state changes: a state row and, if
