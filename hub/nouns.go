@@ -418,6 +418,12 @@ type Tombstone struct {
 	Since       int64 // seq of the log row that made it
 }
 
+// A ClusterObservation is a report of the agent of one cluster.
+type ClusterObservation struct {
+	Cluster ClusterID
+	Observation
+}
+
 // An Observation is one report of an agent, as the store takes it in.
 type Observation struct {
 	Epoch        string

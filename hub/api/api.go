@@ -148,7 +148,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
-	e.Use(s.identify, s.observed, s.recovered, s.headers, s.compressed)
+	e.Use(s.identify, s.observed, s.recovered, s.headers, compressed())
 	group := e.Group("", s.known, s.limited, s.signedIn, s.sameSite, s.bounded, s.valid, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)

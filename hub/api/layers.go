@@ -129,12 +129,13 @@ func (s *Server) headers(next echo.HandlerFunc) echo.HandlerFunc {
 
 func (s *Server) secure() bool { return s.external.Scheme == "https" }
 
-// compressed packs answers that are worth it. A stream is sent as it comes.
-func (s *Server) compressed(next echo.HandlerFunc) echo.HandlerFunc {
+// compressed packs answers that are worth it. A stream is sent as it comes. It
+// is made once: its writers, which are large, serve one request after another.
+func compressed() echo.MiddlewareFunc {
 	return middleware.GzipWithConfig(middleware.GzipConfig{
 		Level: 5, MinLength: 1024,
 		Skipper: func(c echo.Context) bool { return c.Path() == "/api/v1/stream" },
-	})(next)
+	})
 }
 
 // limited refuses what comes too fast from one address.

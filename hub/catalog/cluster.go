@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -142,16 +144,12 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 		if err := w.need(access.Clusters, access.Create, cl.Name); err != nil {
 			return cl, "", err
 		}
-		before, err := w.Tx.Clusters(ctx)
-		if err != nil {
-			return cl, "", err
-		}
 		made, err := w.CreateCluster(ctx, cl)
 		if err != nil {
 			return cl, "", err
 		}
 		w.note(access.Create, access.Clusters, cl.Name, "", nil, clusterText(made))
-		if err := w.redeliver(ctx, before); err != nil {
+		if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withoutCluster(all, made.ID) }); err != nil {
 			return cl, "", err
 		}
 		return made, Created, w.resettle(ctx)
@@ -181,13 +179,22 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 	return w.changeCluster(ctx, old, cl, 0)
 }
 
+// withoutCluster leaves one out.
+func withoutCluster(all []hub.Cluster, id hub.ClusterID) []hub.Cluster {
+	return slices.DeleteFunc(all, func(c hub.Cluster) bool { return c.ID == id })
+}
+
+// withCluster puts one in, instead of what it is otherwise; by name, as the
+// store lists them.
+func withCluster(all []hub.Cluster, cl hub.Cluster) []hub.Cluster {
+	all = append(withoutCluster(all, cl.ID), cl)
+	slices.SortFunc(all, func(a, b hub.Cluster) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect int64) (hub.Cluster, Outcome, error) {
 	if old.Server == cl.Server && sameMap(old.Labels, cl.Labels) && sameMap(old.Annotations, cl.Annotations) {
 		return old, Unchanged, nil
-	}
-	before, err := w.Tx.Clusters(ctx)
-	if err != nil {
-		return cl, "", err
 	}
 	now := old
 	now.Server, now.Labels, now.Annotations = cl.Server, cl.Labels, cl.Annotations
@@ -204,7 +211,7 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	if old.Server == stored.Server {
 		return stored, Configured, nil
 	}
-	if err := w.redeliver(ctx, before); err != nil {
+	if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, old) }); err != nil {
 		return cl, "", err
 	}
 	return stored, Configured, w.resettle(ctx)
@@ -287,16 +294,12 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		w.wakes = append(w.wakes, cl.ID)
 		w.due = append(w.due, hub.WorkRefresh)
 		w.revoked = true
-		before, err := w.Tx.Clusters(ctx)
-		if err != nil {
-			return err
-		}
 		// Applications that lost it wait for a person, even if one cluster is
 		// left that their destination could stand for now.
 		if err := w.Tx.DeleteCluster(ctx, cl.ID); err != nil {
 			return err
 		}
-		return w.redeliver(ctx, before)
+		return w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, cl) })
 	})
 }
 

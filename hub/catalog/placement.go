@@ -67,15 +67,17 @@ func trimServer(s string) string { return strings.TrimRight(s, "/") }
 // clusters of the tenant have changed, and moves those that now stand for
 // another one.
 func (w *writer) resettle(ctx context.Context) error {
-	all, err := w.ClusterNames(ctx)
-	if err != nil {
-		return err
-	}
+	var all []hub.Cluster
 	f := hub.ApplicationFilter{All: true, Limit: 500}
 	for {
 		apps, err := w.Tx.Applications(ctx, f)
 		if err != nil {
 			return err
+		}
+		if len(apps) > 0 && all == nil {
+			if all, err = w.ClusterNames(ctx); err != nil {
+				return err
+			}
 		}
 		for _, a := range apps {
 			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}

@@ -244,8 +244,10 @@ func (w *writer) deliver(ctx context.Context, before, after place, version int64
 }
 
 // redeliver gives the settings to clusters that are new, or that rules about
-// clusters may mean now, unlike before.
-func (w *writer) redeliver(ctx context.Context, before []hub.Cluster) error {
+// clusters may mean now, unlike before. What was before is what undo makes of
+// the clusters that there are now; nobody reads them while there are no
+// settings, for a tenant may have thousands.
+func (w *writer) redeliver(ctx context.Context, undo func([]hub.Cluster) []hub.Cluster) error {
 	if err := w.LockSettings(ctx); err != nil {
 		return err
 	}
@@ -257,7 +259,7 @@ func (w *writer) redeliver(ctx context.Context, before []hub.Cluster) error {
 	if err != nil {
 		return err
 	}
-	return w.deliver(ctx, place{all, before}, place{all, after}, version)
+	return w.deliver(ctx, place{all, undo(slices.Clone(after))}, place{all, after}, version)
 }
 
 // namesIn is what rules may call a cluster by.

@@ -37,15 +37,28 @@ type dispatchStore struct {
 }
 
 func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	var due []string
 	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		err := do(ctx, t)
 		s.queue.continued(ctx, t)
+		due = kindsOf(t)
 		return err
 	})
 	if err == nil {
-		s.queue.hint(hub.WorkRefresh, hub.WorkRetry)
+		s.queue.hint(due...)
 	}
 	return err
+}
+
+// kindsOf gives the kinds of work that a transaction has enqueued so far. Most
+// enqueue nothing, and a look at the queue is not free.
+func kindsOf(t *store.Tenant) (kinds []string) {
+	t.Enqueued(func(kind, _ string) {
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	})
+	return kinds
 }
 
 func (s dispatchStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
@@ -84,20 +97,14 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 // time are stored in one transaction; those that only tell of live state may
 // be lost with the database and come again, so they are apart from the others.
 type observations struct {
-	lasting, passing *gather.Gatherer[report, hub.Observed]
+	lasting, passing *gather.Gatherer[hub.ClusterObservation, hub.Observed]
 	queue            *queue
 	meter            *meter.Meter
 }
 
-// report is what one agent has seen.
-type report struct {
-	cluster hub.ClusterID
-	seen    hub.Observation
-}
-
-// first is the first application that the report tells of.
-func (r report) first() (id hub.ApplicationID) {
-	for _, a := range r.seen.Applications {
+// first is the first application that a report tells of.
+func first(r hub.ClusterObservation) (id hub.ApplicationID) {
+	for _, a := range r.Applications {
 		if id == "" || a.Application < id {
 			id = a.Application
 		}
@@ -106,26 +113,34 @@ func (r report) first() (id hub.ApplicationID) {
 }
 
 func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
-	put := func(ctx context.Context, tenant string, reports []report) ([]hub.Observed, error) {
+	put := func(ctx context.Context, tenant string, reports []hub.ClusterObservation) ([]hub.Observed, error) {
 		// In the order in which others lock applications, so that no two
 		// transactions wait for each other.
 		order := make([]int, len(reports))
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(reports[a].first(), reports[b].first()) })
-		out := make([]hub.Observed, len(reports))
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first(reports[a]), first(reports[b])) })
+		sorted := make([]hub.ClusterObservation, len(reports))
+		for n, i := range order {
+			sorted[n] = reports[i]
+		}
+		var done []hub.Observed
 		err := db.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, t *store.Tenant) (err error) {
-			for _, i := range order {
-				if out[i], err = t.PutObservation(ctx, reports[i].cluster, reports[i].seen); err != nil {
-					return err
-				}
-			}
-			return nil
+			done, err = t.PutObservations(ctx, sorted)
+			return err
 		})
-		return out, err
+		if err != nil {
+			return nil, err
+		}
+		out := make([]hub.Observed, len(reports))
+		for n, i := range order {
+			out[i] = done[n]
+		}
+		return out, nil
 	}
-	return observations{lasting: gather.New(put), passing: gather.New(put), queue: q, meter: m}
+	// What a change brings back waits until the change has gone to everyone.
+	return observations{lasting: gather.New(put).After(q.first.wait), passing: gather.New(put).After(q.first.wait), queue: q, meter: m}
 }
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
@@ -135,7 +150,7 @@ func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, c
 		to = o.passing
 	}
 	ends := o.resume(ctx, tenant, seen)
-	out, err := to.Ask(ctx, string(tenant), report{cluster, seen})
+	out, err := to.Ask(ctx, string(tenant), hub.ClusterObservation{Cluster: cluster, Observation: seen})
 	for _, end := range ends {
 		end(err)
 	}

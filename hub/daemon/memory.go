@@ -14,12 +14,16 @@ import (
 
 // A hub with many idle agents holds much and makes little garbage. How far the
 // heap may grow between two collections follows what the hub does: far while
-// it works, and while it rests only so far that collections stay rare.
+// it works, and while it rests only so far that collections stay rare. What a
+// hub that rests has freed goes back to the system at each look: it would
+// otherwise keep as much garbage as the heap may grow, for each of many agents.
 const (
 	memoryEvery  = 10 * time.Second // between looks
 	restEvery    = 15 * time.Second // between collections while the hub rests
 	hasty        = 4 * time.Second  // two collections within this: the hub works
 	workPercent  = 100
+	densePercent = 25 // while agents come: what stays of them lies close together
+	staying      = 50 // one part in so many of what is made stays: agents come
 	leastPercent = 10
 	leastGrowth  = 4 << 20 // bytes between two collections, whatever is made
 )
@@ -45,16 +49,27 @@ type thrift struct {
 	calm     int       // looks in a row that found the hub at rest
 	last     time.Time // newest collection
 	made     uint64    // bytes made up to the last look
+	given    uint64    // the same when memory was returned last
 	looked   time.Time
+	lived    uint64 // bytes that the newest collection left
+	before   uint64 // bytes made up to it
 	finished bool
 }
 
 // collected hears of each collection. Two close to each other mean that the
-// hub works: room is made at once.
-func (t *thrift) collected(now time.Time) {
+// hub works: room is made at once. While much of what is made stays, as when
+// many agents connect, there is less of it: what stays would be spread over all
+// the room, and keep it for as long as it lives.
+func (t *thrift) collected(now time.Time, made, live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.last) < hasty {
+	stays := live > t.lived && made > t.before && (live-t.lived) > (made-t.before)/staying
+	t.lived, t.before = live, made
+	switch hurried := now.Sub(t.last) < hasty; {
+	case hurried && stays:
+		t.calm = 0
+		t.room(densePercent)
+	case hurried:
 		t.work()
 	}
 	t.last = now
@@ -63,9 +78,13 @@ func (t *thrift) collected(now time.Time) {
 // work gives the heap its usual room.
 func (t *thrift) work() {
 	t.calm = 0
-	if t.percent != workPercent {
-		t.percent = workPercent
-		t.set(workPercent)
+	t.room(workPercent)
+}
+
+func (t *thrift) room(percent int) {
+	if t.percent != percent {
+		t.percent = percent
+		t.set(percent)
 	}
 }
 
@@ -82,21 +101,26 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 	}
 	percent := restPercent(float64(bytes)/since, held)
 	if percent >= workPercent {
-		t.work()
+		t.calm = 0
+		if t.percent != densePercent { // the next collection shows whether agents still come
+			t.work()
+		}
 		t.mu.Unlock()
 		return
 	}
 	t.calm++
-	rests := t.calm == 2 && t.percent == workPercent
+	rests := t.calm == 2
 	if t.calm >= 2 && (rests || percent < t.percent*3/4 || percent > t.percent*5/4) {
 		t.percent = percent
 		t.set(percent)
 	}
-	if rests {
+	returns := rests || t.calm > 2 && made-t.given >= leastGrowth
+	if returns {
+		t.given = made
 		t.last = time.Time{} // the next collection is asked for
 	}
 	t.mu.Unlock()
-	if rests {
+	if returns {
 		t.giveUp()
 	}
 }
@@ -105,7 +129,9 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 func (t *thrift) watch() {
 	type mark struct{ _ *mark }
 	runtime.AddCleanup(new(mark), func(t *thrift) {
-		t.collected(time.Now())
+		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+		metrics.Read(sample)
+		t.collected(time.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64())
 		t.mu.Lock()
 		finished := t.finished
 		t.mu.Unlock()

@@ -36,13 +36,23 @@ func TestThrift(t *testing.T) {
 			}
 		}
 	})
-	t.Run("room is taken back after two calm looks and memory goes back once", func(t *testing.T) {
+	t.Run("room is taken back after two calm looks, and memory goes back while garbage is made", func(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 5 {
 			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*20*mb, 200*mb)
 		}
-		if !slices.Equal(*set, []int{15}) || *returned != 1 {
+		if !slices.Equal(*set, []int{15}) || *returned != 3 {
+			t.Errorf("set to %v, memory returned %d times", *set, *returned)
+		}
+	})
+	t.Run("memory goes back once while nothing is made", func(t *testing.T) {
+		t.Parallel()
+		h, set, returned := fresh()
+		for i := range 9 {
+			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*leastGrowth/8, 200*mb)
+		}
+		if !slices.Equal(*set, []int{leastPercent}) || *returned != 1 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
@@ -53,17 +63,27 @@ func TestThrift(t *testing.T) {
 			h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
 		}
 		at := begin.Add(time.Minute)
-		h.collected(at)
+		h.collected(at, 0, 0)
 		if len(*set) != 1 {
 			t.Fatalf("set to %v after one collection", *set)
 		}
-		h.collected(at.Add(time.Second))
+		h.collected(at.Add(time.Second), 0, 0)
 		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {
 			t.Errorf("set to %v, want %v", *set, want)
 		}
 		h.look(at.Add(2*time.Second), 0, 200*mb)
 		if len(*set) != 2 {
 			t.Error("one calm look made the room small")
+		}
+	})
+	t.Run("while agents come there is less room, and as much as ever once they are there", func(t *testing.T) {
+		t.Parallel()
+		h, set, _ := fresh()
+		for i, c := range []struct{ made, live uint64 }{{0, 0}, {50 * mb, 2 * mb}, {100 * mb, 4 * mb}, {150 * mb, 5 * mb}, {200 * mb, 3 * mb}} {
+			h.collected(begin.Add(time.Duration(i)*time.Second), c.made, c.live)
+		}
+		if want := []int{densePercent, workPercent}; !slices.Equal(*set, want) {
+			t.Errorf("set to %v, want %v", *set, want)
 		}
 	})
 	t.Run("a hub that works keeps its room", func(t *testing.T) {

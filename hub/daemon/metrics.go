@@ -166,11 +166,6 @@ func (p *parts) caughtUnary(ctx context.Context, req any, info *grpc.UnaryServer
 }
 
 // caughtStream does the same for streams.
-func (p *parts) caughtStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = p.monitor.Caught(ss.Context(), info.FullMethod, v)
-		}
-	}()
-	return next(srv, ss)
+func (p *parts) caughtStream(ctx context.Context, method string, value any) error {
+	return p.monitor.Caught(ctx, method, value)
 }

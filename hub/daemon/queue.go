@@ -40,13 +40,20 @@ type queue struct {
 	meter  counts          // nil: nobody counts
 	among  func() []string // replicas that share out work; nil or empty: this one is alone
 	closed func() bool     // nothing is claimed any more; nil: never
+	first  *wayOut         // what goes before outcomes
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
 	leases *leases
-	taken  map[int64]time.Time // by lease
+	taken  map[int64]taken // by lease
 	// parents are the traces that asked for work on this replica. They are a
 	// hint: losing one costs a connection between spans.
 	parents map[parentKey]string
+}
+
+// taken is when an item was taken, and what it is.
+type taken struct {
+	at   time.Time
+	kind string
 }
 
 type parentKey struct {
@@ -58,7 +65,7 @@ type parentKey struct {
 func newQueue(system *store.System, owner string) *queue {
 	return &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		taken: map[int64]time.Time{}, parents: map[parentKey]string{},
+		taken: map[int64]taken{}, parents: map[parentKey]string{}, first: &wayOut{},
 	}
 }
 
@@ -120,6 +127,9 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	signal := q.signal(kind)
 	for {
 		run.Beat(ctx)
+		if kind == hub.WorkOutcome {
+			q.first.wait(ctx)
+		}
 		items, err := q.look(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
@@ -175,32 +185,48 @@ func (q *queue) take(items []hub.WorkItem) {
 	if q.meter != nil {
 		q.meter.Claimed(items[0].Kind, len(items))
 	}
-	now := time.Now()
+	now, begun := time.Now(), 0
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer func() {
+		q.mu.Unlock()
+		q.first.add(begun)
+	}()
 	for i := range items {
 		k := parentKey{items[i].Kind, items[i].Tenant, items[i].Key}
 		items[i].Trace = q.parents[k]
 		delete(q.parents, k)
-		q.taken[items[i].Token] = now
+		q.taken[items[i].Token] = taken{now, items[i].Kind}
+		if items[i].Kind == hub.WorkRefresh {
+			begun++
+		}
 	}
-	for token, at := range q.taken {
-		if now.Sub(at) > 2*longestHold { // given back by nobody
+	for token, t := range q.taken {
+		if now.Sub(t.at) > 2*longestHold { // given back by nobody
 			delete(q.taken, token)
+			if t.kind == hub.WorkRefresh {
+				begun--
+			}
 		}
 	}
 }
 
 func (q *queue) gave(items []hub.WorkItem, done bool) {
+	ended := 0
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer func() {
+		q.mu.Unlock()
+		q.first.add(-ended)
+	}()
 	for _, item := range items {
-		at, ok := q.taken[item.Token]
+		t, ok := q.taken[item.Token]
 		delete(q.taken, item.Token)
+		if ok && t.kind == hub.WorkRefresh {
+			ended++
+		}
 		if ok && q.meter != nil {
-			q.meter.Finished(item.Kind, done, time.Since(at))
+			q.meter.Finished(item.Kind, done, time.Since(t.at))
 			if item.Kind == hub.WorkRefresh {
-				q.meter.Reconciled(time.Since(at))
+				q.meter.Reconciled(time.Since(t.at))
 			}
 		}
 	}

@@ -290,7 +290,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
 		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
-		Stream:   []grpc.StreamServerInterceptor{p.meter.Stream, p.caughtStream, p.tracer.ServerStream}, Enrolled: p.meter.Enrolled,
+		Stream:   []tunnel.Beside{p.meter.Stream, p.tracer.ServerStream}, Caught: p.caughtStream, Enrolled: p.meter.Enrolled,
 		Revoked: func() { p.replicas.Revoked() }, // made after this
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))

@@ -170,6 +170,7 @@ type change struct {
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
 	lists   []hub.SealedObject // of tombstones
+	history []hub.HistoryEntry
 }
 
 // keys reads the tenant's keys when they are needed.

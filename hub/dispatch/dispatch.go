@@ -79,7 +79,7 @@ type applications interface {
 	SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error
 	MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
-	AppendHistory(ctx context.Context, entry hub.HistoryEntry) error
+	AppendHistory(ctx context.Context, entries []hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
 	// Undecided names an application of the same cluster and repository that is
 	// still to be looked at, besides some; empty: there is none.
@@ -99,6 +99,7 @@ type snapshots interface {
 
 type operations interface {
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
+	OperationsByID(ctx context.Context, ids []hub.OperationID) (map[hub.OperationID]hub.Operation, error)
 	OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error

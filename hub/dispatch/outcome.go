@@ -70,12 +70,18 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 		apart = nil
 		var ops []hub.Operation
 		var apps []hub.ApplicationID
+		asked := make([]hub.OperationID, len(items))
+		for i, item := range items {
+			asked[i] = hub.OperationID(item.Key)
+		}
+		found, err := tx.OperationsByID(ctx, asked)
+		if err != nil {
+			return nil, err
+		}
 		for _, item := range items {
-			op, err := tx.Operation(ctx, hub.OperationID(item.Key))
+			op, there := found[hub.OperationID(item.Key)]
 			switch {
-			case fault.KindOf(err) == fault.Missing: // its application is gone
-			case err != nil:
-				return nil, err
+			case !there: // its application is gone
 			case !op.Phase.Over():
 			case op.Kind == hub.DeleteOperation && len(items) > 1 || slices.Contains(apps, op.Application):
 				apart = append(apart, item)
@@ -105,9 +111,19 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 				return nil, err
 			}
 		}
-		return c.touched(), nil
+		return c.touched(), c.record(ctx)
 	})
 	return apart, err
+}
+
+// record stores the history of what was settled.
+func (c *change) record(ctx context.Context) error {
+	if len(c.history) == 0 {
+		return nil
+	}
+	failpoint.Here(failpoint.HubHistoryBefore)
+	defer failpoint.Here(failpoint.HubHistoryAfter)
+	return c.tx.AppendHistory(ctx, c.history)
 }
 
 func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operation) error {
@@ -146,11 +162,7 @@ func (c *change) removed(ctx context.Context, app hub.Application) error {
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
 	if whole(op.Options) {
-		failpoint.Here(failpoint.HubHistoryBefore)
-		if err := c.tx.AppendHistory(ctx, historyOf(app, op, c.now)); err != nil {
-			return err
-		}
-		failpoint.Here(failpoint.HubHistoryAfter)
+		c.history = append(c.history, historyOf(app, op, c.now))
 	}
 	if !newest {
 		return nil

@@ -9,6 +9,7 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
@@ -36,7 +38,9 @@ type Config struct {
 
 	// Unary and Stream run around every call of an agent, on both lanes.
 	Unary  []grpc.UnaryServerInterceptor
-	Stream []grpc.StreamServerInterceptor
+	Stream []tunnel.Beside
+	// Caught makes an error of a panic in a stream of an agent; nil: it goes on.
+	Caught func(ctx context.Context, method string, value any) error
 	// Enrolled hears of each attempt to enrol and the stage that it reached;
 	// nil: nobody does.
 	Enrolled func(stage string)

@@ -69,11 +69,8 @@ func (s *Server) turnedAway(ctx context.Context, req any, why error) {
 	}
 }
 
-func (s *Server) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := s.guard(stream.Context(), info.FullMethod); err != nil {
-		return err
-	}
-	return next(srv, stream)
+func (s *Server) guardStream(stream grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
+	return stream, nil, s.guard(stream.Context(), method)
 }
 
 func errExpired() error {

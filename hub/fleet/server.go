@@ -28,6 +28,7 @@ const (
 	opsIdle      = 2 * time.Minute  // after which a client to an agent gives its stream back
 	bookkeeping  = 5 * time.Second  // for a write that outlives its connection
 	leaving      = 10 * time.Second // for all such writes when the hub stops
+	connection   = "agent connection"
 )
 
 // A Server holds the connections of agents to this replica.
@@ -73,6 +74,7 @@ func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
 		Lane: l, Log: s.cfg.Log,
 		Unary:  append(slices.Clone(s.cfg.Unary), s.guardUnary),
 		Stream: append(slices.Clone(s.cfg.Stream), s.guardStream),
+		Caught: s.cfg.Caught,
 	})
 }
 
@@ -140,9 +142,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 		if err != nil {
 			break
 		}
-		live.Go(func() {
-			_ = run.Safely(ctx, "agent connection", func(ctx context.Context) error { s.serve(ctx, raw); return nil })
-		})
+		live.Go(func() { s.meet(ctx, raw, &live) })
 	}
 	_ = ln.Close()
 	err := ctx.Err()
@@ -157,27 +157,42 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// serve keeps one connection until it ends.
-func (s *Server) serve(ctx context.Context, raw net.Conn) {
+// meet takes a connection in, and lets it be served on a stack of its own:
+// what is done only once must not make the stack large that waits for hours.
+func (s *Server) meet(ctx context.Context, raw net.Conn, live *sync.WaitGroup) {
+	_ = run.Safely(ctx, connection, func(ctx context.Context) error {
+		if c := s.welcome(ctx, raw); c != nil {
+			live.Go(func() {
+				_ = run.Safely(ctx, connection, func(ctx context.Context) error { s.serve(ctx, c); return nil })
+			})
+		}
+		return nil
+	})
+}
+
+// welcome makes a connection of the registry; nil if it was refused.
+func (s *Server) welcome(ctx context.Context, raw net.Conn) *conn {
 	c, err := s.open(raw)
 	if err != nil {
 		s.cfg.Log.DebugContext(ctx, "connection refused", logkey.Address, raw.RemoteAddr().String(), logkey.Error, err)
 		_ = raw.Close()
-		return
+		return nil
 	}
 	if err := s.agents.add(c); err != nil {
 		s.cfg.Log.WarnContext(ctx, "connection refused", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Address, c.session.Address(), logkey.Error, err)
 		c.session.Close(err)
-		return
+		return nil
 	}
-	// The context ends with the hub, and the session says so.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	return c
+}
+
+// serve keeps one connection until it ends.
+func (s *Server) serve(ctx context.Context, c *conn) {
 	server := s.control
 	if c.session.Lane().Protocol == tunnel.BulkProtocol {
 		server = s.bulk
 	}
-	err = server.Attach(ctx, c.session)
+	err := server.Attach(ctx, c.session)
 	c.session.Close(err)
 	s.closed(ctx, c, err)
 }

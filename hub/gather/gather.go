@@ -27,6 +27,7 @@ const (
 // for each owner. It is safe for all of them.
 type Gatherer[Q, A any] struct {
 	answer func(ctx context.Context, owner string, of []Q) ([]A, error)
+	after  func(ctx context.Context) // nil: nothing is waited for
 
 	mu      sync.Mutex
 	waiting map[string][]*question[Q, A]
@@ -58,6 +59,13 @@ func New[Q, A any](answer func(context.Context, string, []Q) ([]A, error)) *Gath
 	return &Gatherer[Q, A]{answer: answer, waiting: map[string][]*question[Q, A]{}, at: map[string]int{}}
 }
 
+// After lets each batch wait until wait returns; what is asked meanwhile joins
+// it. It is called before the first question.
+func (g *Gatherer[Q, A]) After(wait func(context.Context)) *Gatherer[Q, A] {
+	g.after = wait
+	return g
+}
+
 // Ask waits for the answer, or for the end of ctx: the question may have been
 // carried out then all the same.
 func (g *Gatherer[Q, A]) Ask(ctx context.Context, owner string, of Q) (A, error) {
@@ -87,6 +95,9 @@ func (g *Gatherer[Q, A]) Ask(ctx context.Context, owner string, of Q) (A, error)
 // run answers until nobody asks. It ends with the last question.
 func (g *Gatherer[Q, A]) run(ctx context.Context, owner string) {
 	for {
+		if g.after != nil {
+			g.after(ctx)
+		}
 		batch := g.take(owner)
 		if len(batch) == 0 {
 			return

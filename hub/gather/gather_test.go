@@ -52,6 +52,34 @@ func TestGatherer(t *testing.T) {
 			}
 		})
 	})
+	t.Run("what is asked while a batch waits for something else joins it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var sizes []int
+			hold := make(chan struct{})
+			g := gather.New(func(_ context.Context, _ string, of []int) ([]int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				sizes = append(sizes, len(of))
+				return of, nil
+			}).After(func(context.Context) { <-hold })
+			var all sync.WaitGroup
+			for q := range 20 {
+				all.Go(func() {
+					if got, err := g.Ask(t.Context(), "t", q); err != nil || got != q {
+						t.Errorf("Ask(%d) = %d, %v", q, got, err)
+					}
+				})
+			}
+			synctest.Wait()
+			close(hold)
+			all.Wait()
+			if !slices.Equal(sizes, []int{20}) {
+				t.Errorf("batches of %v questions", sizes)
+			}
+		})
+	})
 	t.Run("a question that goes wrong harms no other one", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

@@ -27,10 +27,8 @@ func (m *Meter) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 // Stream counts a stream of an agent and what goes over it.
-func (m *Meter) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	err := next(srv, counted{ss, m})
-	m.calls.WithLabelValues(info.FullMethod, code(err)).Inc()
-	return err
+func (m *Meter) Stream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
+	return &counted{ss, m}, func(err error) { m.calls.WithLabelValues(method, code(err)).Inc() }, nil
 }
 
 // code is the word for how a call ended.
@@ -56,7 +54,7 @@ type counted struct {
 }
 
 // SendMsg counts what the hub sends.
-func (c counted) SendMsg(msg any) error {
+func (c *counted) SendMsg(msg any) error {
 	err := c.ServerStream.SendMsg(msg)
 	if err != nil {
 		return err
@@ -75,7 +73,7 @@ func (c counted) SendMsg(msg any) error {
 }
 
 // RecvMsg counts what agents send.
-func (c counted) RecvMsg(msg any) error {
+func (c *counted) RecvMsg(msg any) error {
 	if err := c.ServerStream.RecvMsg(msg); err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func TestVersionsAndNames(t *testing.T) {
 					return tx.MarkDeleting(ctx, hub.ApplicationID(id), true)
 				},
 				"history": func(ctx context.Context, tx *store.Tenant) error {
-					return tx.AppendHistory(ctx, hub.HistoryEntry{Application: hub.ApplicationID(id)})
+					return tx.AppendHistory(ctx, []hub.HistoryEntry{{Application: hub.ApplicationID(id)}})
 				},
 				"log": func(ctx context.Context, tx *store.Tenant) error {
 					_, _, err := tx.RowsAfter(ctx, hub.ClusterID(id), 0, 1)

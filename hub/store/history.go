@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,10 +13,18 @@ import (
 )
 
 const (
-	nextHistory   = `UPDATE application_status SET history_id = history_id + 1 WHERE tenant_id = $1 AND application_id = $2 RETURNING history_id`
 	insertHistory = `
+		WITH numbered AS (
+			UPDATE application_status SET history_id = history_id + 1
+			WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
+			RETURNING application_id, history_id
+		)
 		INSERT INTO history (tenant_id, application_id, id, operation_id, snapshot_id, revision, revisions, source, initiator, reason, started_at, deployed_at)
-		VALUES ($1, $2, $3, nullif($4, '')::uuid, nullif($5, '')::uuid, $6, $7, $8, $9, $10, $11, $12)`
+		SELECT $1, u.app, n.history_id, nullif(u.operation, '')::uuid, nullif(u.snapshot, '')::uuid, u.revision,
+		       ARRAY(SELECT json_array_elements_text(u.revisions::json)), u.source::json, u.initiator::json, u.reason, u.started_at, u.deployed_at
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[])
+		       AS u (app, operation, snapshot, revision, revisions, source, initiator, reason, started_at, deployed_at)
+		JOIN   numbered n ON n.application_id = u.app`
 	selectHistory = `
 		SELECT id, application_id, coalesce(operation_id::text, ''), coalesce(snapshot_id::text, ''), revision, revisions, source::text, initiator, reason, started_at, deployed_at,
 		       (SELECT s.commit FROM snapshot s WHERE s.tenant_id = h.tenant_id AND s.id = h.snapshot_id AND s.revision = h.revision)
@@ -38,34 +47,76 @@ const (
 	selectRecorded = `SELECT EXISTS (SELECT FROM history WHERE tenant_id = $1 AND application_id = $2 AND operation_id = nullif($3, '')::uuid)`
 )
 
-// AppendHistory records a sync under the next number of its application; the
-// number that the caller set is not looked at. An operation that is recorded
-// already is not recorded again.
-func (t *Tenant) AppendHistory(ctx context.Context, e hub.HistoryEntry) error {
-	if !hub.ValidID(string(e.Application)) {
-		return noApp()
+// AppendHistory records syncs, at most one of each application, under the next
+// number of the application; the numbers that the caller set are not looked
+// at. An operation that is recorded already is not recorded again.
+func (t *Tenant) AppendHistory(ctx context.Context, entries []hub.HistoryEntry) error {
+	apps := make([]hub.ApplicationID, len(entries))
+	for i, e := range entries {
+		if apps[i] = e.Application; !hub.ValidID(string(e.Application)) {
+			return noApp()
+		}
 	}
-	if err := t.lockApps(ctx, []hub.ApplicationID{e.Application}); err != nil {
-		return err
-	}
-	var recorded bool
-	if err := t.tx.QueryRow(ctx, selectRecorded, t.id, e.Application, string(e.Operation)).Scan(&recorded); err != nil {
-		return fmt.Errorf("look for history of operation %q: %w", e.Operation, err)
-	}
-	if recorded {
+	if len(apps) == 0 {
 		return nil
 	}
-	if err := t.tx.QueryRow(ctx, nextHistory, t.id, e.Application).Scan(&e.ID); err != nil {
-		return missing(err, "there is no such application")
+	if err := t.lockApps(ctx, apps); err != nil {
+		return err
 	}
-	var source any
-	if len(e.Source) > 0 {
-		source = string(e.Source)
+	fresh, err := t.unrecorded(ctx, entries)
+	if err != nil || len(fresh) == 0 {
+		return err
 	}
-	_, err := exec(ctx, t.tx, "insert history", insertHistory, t.id, e.Application, e.ID, string(e.Operation), string(e.Snapshot), e.Revision,
-		nonNil(e.Revisions), source, e.Initiator, e.Reason, micro(e.StartedAt), micro(e.DeployedAt))
-	t.appChanged(e.Application)
+	var app, operation, snapshot, revision, revisions, initiator, reason []string
+	var source []*string
+	var started, deployed []time.Time
+	for _, e := range fresh {
+		all, err := jsonText(nonNil(e.Revisions))
+		if err != nil {
+			return err
+		}
+		who, err := jsonText(e.Initiator)
+		if err != nil {
+			return err
+		}
+		var text *string
+		if len(e.Source) > 0 {
+			s := string(e.Source)
+			text = &s
+		}
+		app, operation, snapshot = append(app, string(e.Application)), append(operation, string(e.Operation)), append(snapshot, string(e.Snapshot))
+		revision, revisions, source = append(revision, e.Revision), append(revisions, all), append(source, text)
+		initiator, reason = append(initiator, who), append(reason, e.Reason)
+		started, deployed = append(started, micro(e.StartedAt)), append(deployed, micro(e.DeployedAt))
+		t.appChanged(e.Application)
+	}
+	n, err := exec(ctx, t.tx, "insert history", insertHistory, t.id, app, operation, snapshot, revision, revisions, source, initiator, reason, started, deployed)
+	if err == nil && int(n) != len(fresh) {
+		return noApp()
+	}
 	return err
+}
+
+// unrecorded leaves out what is recorded already.
+func (t *Tenant) unrecorded(ctx context.Context, entries []hub.HistoryEntry) ([]hub.HistoryEntry, error) {
+	b := &pgx.Batch{}
+	var out []hub.HistoryEntry
+	for _, e := range entries {
+		b.Queue(selectRecorded, t.id, e.Application, string(e.Operation)).QueryRow(func(row pgx.Row) error {
+			var recorded bool
+			if err := row.Scan(&recorded); err != nil {
+				return err
+			}
+			if !recorded {
+				out = append(out, e)
+			}
+			return nil
+		})
+	}
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("look for the history of %d operations: %w", len(entries), err)
+	}
+	return out, nil
 }
 
 func scanHistory(row pgx.CollectableRow) (e hub.HistoryEntry, err error) {

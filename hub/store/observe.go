@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,9 +11,14 @@ import (
 )
 
 const (
-	lockObserved = `SELECT epoch, seq, snapshot, mark FROM observed WHERE tenant_id = $1 AND cluster_id = $2 FOR UPDATE`
-	moveObserved = `UPDATE observed SET epoch = $3, seq = $4, snapshot = $5, mark = $6 WHERE tenant_id = $1 AND cluster_id = $2`
-	lazyCommit   = `SELECT set_config('synchronous_commit', 'off', true)`
+	lockObserved = `
+		SELECT cluster_id::text, epoch, seq, snapshot, mark FROM observed
+		WHERE  tenant_id = $1 AND cluster_id = ANY ($2::uuid[]) ORDER BY cluster_id FOR UPDATE`
+	moveObserved = `
+		UPDATE observed o SET epoch = u.epoch, seq = u.seq, snapshot = u.snapshot, mark = u.mark
+		FROM   unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS u (cluster, epoch, seq, snapshot, mark)
+		WHERE  o.tenant_id = $1 AND o.cluster_id = u.cluster`
+	lazyCommit = `SELECT set_config('synchronous_commit', 'off', true)`
 	// An agent speaks for the applications whose destination is its cluster,
 	// and for those that its log still holds.
 	selectHere = `
@@ -117,133 +121,9 @@ const (
 	sweepBuckets   = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 AND bucket = ANY ($4::integer[]) RETURNING application_id`
 )
 
-// PutObservation stores one report of an agent: the newest values of what it
-// sees, written only where they changed. Reports of an epoch are numbered; one
-// that was stored before changes nothing, and after a gap the agent is asked
-// to send everything again. Work "outcome" is enqueued for operations that
-// became over.
-func (t *Tenant) PutObservation(ctx context.Context, cluster hub.ClusterID, o hub.Observation) (hub.Observed, error) {
-	if !hub.ValidID(string(cluster)) {
-		return hub.Observed{}, noCluster()
-	}
-	var at progress
-	if err := t.tx.QueryRow(ctx, lockObserved, t.id, cluster).Scan(&at.epoch, &at.seq, &at.snapshot, &at.mark); err != nil {
-		return hub.Observed{}, missing(err, "there is no such cluster")
-	}
-	if at.epoch == o.Epoch && o.Seq <= at.seq {
-		found, err := t.compare(ctx, cluster, o.Sums) // the answer may have been lost
-		return hub.Observed{Repeated: true, Comparison: found}, err
-	}
-	out := hub.Observed{Resnapshot: at.advance(o)}
-	at.passing = o.Passing()
-	o, err := t.here(ctx, cluster, o)
-	if err != nil {
-		return hub.Observed{}, err
-	}
-	if out.Over, err = t.storeObservation(ctx, cluster, o, at); err != nil {
-		return hub.Observed{}, fmt.Errorf("store observation of cluster %q: %w", cluster, err)
-	}
-	if err := t.agentConditions(ctx, o.Applications); err != nil {
-		return hub.Observed{}, err
-	}
-	out.Comparison, err = t.compare(ctx, cluster, o.Sums)
-	return out, err
-}
-
-// progress is how far the reports of a cluster go. snapshot is negative when
-// a part of that snapshot is missing: it cannot tell what is gone.
-type progress struct {
-	epoch         string
-	seq, snapshot int64
-	mark          int64
-	sweep         bool
-	passing       bool // as the agent sent it, whatever was left out of it
-}
-
-// advance moves on by one report, and says whether earlier ones are missing.
-func (p *progress) advance(o hub.Observation) (gap bool) {
-	fresh := p.epoch != o.Epoch
-	gap = o.Seq != p.seq+1
-	if fresh {
-		gap = o.Seq != 1 || o.Snapshot == 0
-	}
-	switch {
-	case o.Snapshot != 0 && (fresh || (p.snapshot != o.Snapshot && p.snapshot != -o.Snapshot)):
-		p.snapshot = o.Snapshot
-		p.mark++
-	case fresh:
-		p.snapshot = 0
-	}
-	if gap && p.snapshot > 0 {
-		p.snapshot = -p.snapshot
-	}
-	p.epoch, p.seq = o.Epoch, o.Seq
-	p.sweep = o.Sweep != 0 && o.Sweep == p.snapshot
-	return gap
-}
-
-// here leaves out what the agent has no say in: applications that are gone or
-// elsewhere. Of several values for one thing the last one stays.
-func (t *Tenant) here(ctx context.Context, cluster hub.ClusterID, o hub.Observation) (hub.Observation, error) {
-	var named []hub.ApplicationID
-	named = append(named, appsOf(o.Applications, func(a hub.ApplicationObservation) hub.ApplicationID { return a.Application })...)
-	named = append(named, appsOf(o.Resources, func(r hub.Resource) hub.ApplicationID { return r.Application })...)
-	named = append(named, appsOf(o.Gone, func(g hub.ResourceGone) hub.ApplicationID { return g.Application })...)
-	named = append(named, appsOf(o.Closed, func(s hub.Tombstone) hub.ApplicationID { return s.Application })...)
-	known, err := list(ctx, t.tx, "applications of agent", pgx.RowTo[hub.ApplicationID], selectHere, t.id, cluster, ids(named))
-	if err != nil {
-		return o, err
-	}
-	mine := make(map[hub.ApplicationID]bool, len(known))
-	for _, id := range known {
-		mine[id] = true
-	}
-	o.Applications = last(o.Applications, func(a hub.ApplicationObservation) (string, bool) {
-		return string(a.Application), mine[a.Application]
-	})
-	o.Resources = last(o.Resources, func(r hub.Resource) (string, bool) {
-		return string(r.Application) + "\x00" + r.Group + "\x00" + r.Kind + "\x00" + r.Namespace + "\x00" + r.Name, mine[r.Application]
-	})
-	o.Gone = last(o.Gone, func(g hub.ResourceGone) (string, bool) {
-		return string(g.Application) + "\x00" + g.UID + "\x00" + g.Group + "\x00" + g.Kind + "\x00" + g.Namespace + "\x00" + g.Name, mine[g.Application]
-	})
-	o.Closed = last(o.Closed, func(s hub.Tombstone) (string, bool) {
-		return string(s.Application) + "\x00" + s.Group + "\x00" + s.Kind + "\x00" + s.Namespace + "\x00" + s.Name, mine[s.Application]
-	})
-	o.Operations = last(o.Operations, func(op hub.OperationObservation) (string, bool) {
-		return string(op.Operation), hub.ValidID(string(op.Operation))
-	})
-	return o, nil
-}
-
-// last keeps the last value for each key, in order, of those that count.
-func last[T any](in []T, key func(T) (string, bool)) []T {
-	at := make(map[string]int, len(in))
-	out := make([]T, 0, len(in))
-	for _, v := range in {
-		k, ok := key(v)
-		if !ok {
-			continue
-		}
-		if i, seen := at[k]; seen {
-			out[i] = v
-			continue
-		}
-		at[k] = len(out)
-		out = append(out, v)
-	}
-	return out
-}
-
-// storeObservation writes a report in one round trip and gives the operations
-// that became over.
-func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o hub.Observation, at progress) ([]hub.OperationID, error) {
-	b := &pgx.Batch{}
-	if at.passing {
-		// Live state can be reported again; what ended cannot.
-		b.Queue(lazyCommit)
-	}
-	var over []hub.OperationID
+// queueObservation writes a report. The operations that became over are in
+// over once the batch is done.
+func (t *Tenant) queueObservation(b *pgx.Batch, cluster hub.ClusterID, o hub.Observation, at progress, over *[]hub.OperationID) error {
 	apps, gone := o.Applications[:0:0], o.Applications[:0:0]
 	for _, a := range o.Applications {
 		if a.Gone {
@@ -254,13 +134,13 @@ func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o 
 	}
 	t.queueApps(b, apps)
 	t.queueStamps(b, cluster, o.Applications, at.mark)
-	if err := t.queueOperations(b, cluster, o.Operations, &over); err != nil {
-		return nil, err
+	if err := t.queueOperations(b, cluster, o.Operations, over); err != nil {
+		return err
 	}
-	t.queueDeletions(b, cluster, gone, &over)
+	t.queueDeletions(b, cluster, gone, over)
 	t.queueGone(b, cluster, o.Gone)
 	if err := t.queueResources(b, cluster, o.Resources, at.mark); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case at.sweep && o.Bounded:
@@ -278,8 +158,7 @@ func (t *Tenant) storeObservation(ctx context.Context, cluster hub.ClusterID, o 
 		c := stoneColumns(stones)
 		b.Queue(closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
 	}
-	b.Queue(moveObserved, t.id, cluster, at.epoch, at.seq, at.snapshot, at.mark)
-	return over, t.tx.SendBatch(ctx, b).Close()
+	return nil
 }
 
 // touchApps puts the applications that a statement returns into the feed.

@@ -19,6 +19,7 @@ const (
 		FROM   operation o
 		WHERE  o.tenant_id = $1`
 	operationByID   = selectOperations + ` AND o.id = $2`
+	operationsByID  = selectOperations + ` AND o.id = ANY ($2::uuid[])`
 	operationsOpen  = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
 	operationsOfApp = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
 	// The ids come first, whatever the database believes of the sizes: tables
@@ -115,6 +116,16 @@ func (t *Tenant) Operation(ctx context.Context, id hub.OperationID) (hub.Operati
 	}
 	op, err := one(ctx, t.tx, "operation", scanOperation, operationByID, t.id, id)
 	return op, missing(err, "there is no such operation")
+}
+
+// OperationsByID gives those of the operations that there are.
+func (t *Tenant) OperationsByID(ctx context.Context, want []hub.OperationID) (map[hub.OperationID]hub.Operation, error) {
+	found, err := list(ctx, t.tx, "operations", scanOperation, operationsByID, t.id, ids(want))
+	out := make(map[hub.OperationID]hub.Operation, len(found))
+	for _, op := range found {
+		out[op.ID] = op
+	}
+	return out, err
 }
 
 // Operations gives the newest operations of an application, newest first.

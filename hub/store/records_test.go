@@ -151,8 +151,8 @@ func TestHistory(t *testing.T) {
 			operation := hub.NewID[hub.OperationID]()
 			for range 2 { // an outcome may be settled twice
 				err := db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-					return tx.AppendHistory(ctx, hub.HistoryEntry{Application: w.app.ID, Operation: operation, Revision: fmt.Sprint(i),
-						Source: []byte(`{"a": 1}`), Revisions: []string{"x"}, StartedAt: now(), DeployedAt: now()})
+					return tx.AppendHistory(ctx, []hub.HistoryEntry{{Application: w.app.ID, Operation: operation, Revision: fmt.Sprint(i),
+						Source: []byte(`{"a": 1}`), Revisions: []string{"x"}, StartedAt: now(), DeployedAt: now()}})
 				})
 				if err != nil {
 					t.Error(err)

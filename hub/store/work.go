@@ -23,7 +23,7 @@ type request struct {
 
 const (
 	tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
-	heldLeases    = `SELECT work.held($1, $2::uuid[], $3)`
+	heldLeases    = `SELECT work.good_leases($1, $2::uuid[], $3)`
 )
 
 // Held says which leases of this tenant's items are still good, by key: token
@@ -143,10 +143,14 @@ const (
 	// the rows locked do the next two statements see the same: else the first
 	// one finds nothing to keep, the second one nothing to drop, and the item
 	// sleeps until its lease ends.
+	//
+	// Items are looked for all at once and not one by one: the queue fills and
+	// empties faster than the database learns of it, and one look by the wrong
+	// index is cheap where one for each item is not. A token is that of one item,
+	// so these are the items that were meant.
 	lockWork = `
 		SELECT FROM work.item i
-		JOIN   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		       ON i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key
+		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND $4::bigint[] IS NOT NULL
 		ORDER  BY i.kind, i.tenant_id, i.key
 		FOR    UPDATE OF i`
 	// An item that was enqueued again while it was leased stays.
@@ -154,36 +158,32 @@ const (
 		WITH kept AS (
 			UPDATE work.item i
 			SET    ready = i.due, token = NULL, owner = '', forced = i.forced_next, forced_next = false, attempts = 0
-			FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-			WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due < 'infinity'
+			WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[]) AND i.due < 'infinity'
 			RETURNING i.due
 		)
 		SELECT EXISTS (SELECT FROM kept WHERE due <= clock_timestamp())`
 	dropWork = `
 		DELETE FROM work.item i
-		USING  unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token AND i.due = 'infinity'`
+		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])
+		  AND  i.due = 'infinity'`
 	postponeWork = `
 		WITH kept AS (
 			UPDATE work.item i
 			SET    due = least(i.due, $5::timestamptz), ready = least(i.due, $5::timestamptz), token = NULL, owner = '',
 			       forced = i.forced OR i.forced_next, forced_next = false
-			FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-			WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token
+			WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])
 			RETURNING i.due
 		)
 		SELECT EXISTS (SELECT FROM kept WHERE due <= clock_timestamp())`
 	renewWork = `
 		UPDATE work.item i
 		SET    ready = now() + $5::interval
-		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])`
 	returnWork = `
 		UPDATE work.item i
 		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '', attempts = i.attempts - 1,
 		       forced = i.forced OR i.forced_next, forced_next = false
-		FROM   unnest($1::text[], $2::uuid[], $3::uuid[], $4::bigint[]) AS u (kind, tenant_id, key, token)
-		WHERE  i.kind = u.kind AND i.tenant_id = u.tenant_id AND i.key = u.key AND i.token = u.token`
+		WHERE  i.kind = ANY ($1::text[]) AND i.tenant_id = ANY ($2::uuid[]) AND i.key = ANY ($3::uuid[]) AND i.token = ANY ($4::bigint[])`
 	giveBackWork = `
 		UPDATE work.item i
 		SET    due = least(i.due, now()), ready = now(), token = NULL, owner = '',

@@ -159,8 +159,8 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1}}))
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1, Receipt: &hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}}}))
 	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.stone()}))
-	check(t, tx.AppendHistory(ctx, hub.HistoryEntry{Application: w.app.ID, Operation: w.operation.ID, Snapshot: w.snapshot.ID, Revision: "c0ffee",
-		Initiator: hub.Initiator{Username: w.mark}, Reason: w.mark, StartedAt: now(), DeployedAt: now()}))
+	check(t, tx.AppendHistory(ctx, []hub.HistoryEntry{{Application: w.app.ID, Operation: w.operation.ID, Snapshot: w.snapshot.ID, Revision: "c0ffee",
+		Initiator: hub.Initiator{Username: w.mark}, Reason: w.mark, StartedAt: now(), DeployedAt: now()}}))
 	must[hub.Observed](t)(tx.PutObservation(ctx, w.cluster.ID, hub.Observation{
 		Epoch: w.mark, Seq: 1, Snapshot: 1,
 		Resources: []hub.Resource{{Application: w.app.ID, Kind: "ConfigMap", Version: "v1", Namespace: w.mark, Name: w.mark, UID: w.mark, Managed: true}},

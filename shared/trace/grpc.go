@@ -45,19 +45,17 @@ func (t *Tracer) ServerUnary(ctx context.Context, req any, info *grpc.UnaryServe
 }
 
 // ServerStream continues the trace that a call brings.
-func (t *Tracer) ServerStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (t *Tracer) ServerStream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
 	if t == nil {
-		return next(srv, ss)
+		return ss, nil, nil
 	}
 	ctx := t.With(ss.Context())
 	parent := incoming(ctx)
 	if parent == "" {
-		return next(srv, stream{ss, ctx})
+		return stream{ss, ctx}, nil, nil
 	}
-	ctx, end := Start(Resume(ctx, parent), info.FullMethod, "rpc.system", "grpc", "span.side", "server")
-	err := next(srv, stream{ss, ctx})
-	end(err)
-	return err
+	ctx, end := Start(Resume(ctx, parent), method, "rpc.system", "grpc", "span.side", "server")
+	return stream{ss, ctx}, end, nil
 }
 
 func incoming(ctx context.Context) string {

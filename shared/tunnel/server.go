@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -16,26 +17,37 @@ import (
 // A Server serves gRPC on the streams of any number of sessions. One server
 // for all sessions costs each of them only what its own streams cost.
 type Server struct {
-	grpc *grpc.Server
-	in   *inlet
-	log  *slog.Logger
+	grpc   *grpc.Server
+	in     *inlet
+	beside []Beside
+	caught func(ctx context.Context, method string, value any) error
+	log    *slog.Logger
 }
+
+// A Beside looks at a stream before its handler runs. It may give another
+// stream in its place, and what is to be called with the handler's error; an
+// error ends the call. It is no interceptor because it must not stay on the
+// stack: most streams wait nearly always, and their stacks are much of what an
+// agent costs a hub.
+type Beside func(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error)
 
 // ServerConfig is how a server is made.
 type ServerConfig struct {
 	Lane Lane
-	// Unary and Stream run in front of every call, in order, once the limit
-	// on calls was checked.
+	// Unary runs in front of every call, and Stream of every stream, in order,
+	// once the limit on calls was checked.
 	Unary  []grpc.UnaryServerInterceptor
-	Stream []grpc.StreamServerInterceptor
+	Stream []Beside
+	// Caught makes an error of a panic in the handler of a stream; nil: the
+	// panic goes on.
+	Caught func(ctx context.Context, method string, value any) error
 	Log    *slog.Logger
 }
 
 // NewServer makes a server without services.
 func NewServer(cfg ServerConfig) *Server {
-	s := &Server{in: newInlet(), log: cfg.Log}
+	s := &Server{in: newInlet(), beside: cfg.Stream, caught: cfg.Caught, log: cfg.Log}
 	unary := append([]grpc.UnaryServerInterceptor{s.unary}, cfg.Unary...)
-	stream := append([]grpc.StreamServerInterceptor{s.stream}, cfg.Stream...)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(sessionCreds{}),
 		grpc.MaxRecvMsgSize(cfg.Lane.MaxMessage),
@@ -51,7 +63,7 @@ func NewServer(cfg ServerConfig) *Server {
 		grpc.ConnectionTimeout(greeting),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(unary...),
-		grpc.ChainStreamInterceptor(stream...),
+		grpc.StreamInterceptor(s.stream),
 	)
 	return s
 }
@@ -106,13 +118,54 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return res, s.answer(ctx, info.FullMethod, err)
 }
 
-func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	done, err := enter(ss.Context())
-	if err != nil {
-		return Status(err)
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	c := &streamCall{s: s, ss: ss, method: info.FullMethod}
+	if err := c.begin(); err != nil {
+		return c.end(err)
 	}
-	defer done()
-	return s.answer(ss.Context(), info.FullMethod, next(srv, ss))
+	if s.caught != nil {
+		defer func() {
+			if v := recover(); v != nil {
+				err = c.end(s.caught(c.ss.Context(), c.method, v))
+			}
+		}()
+	}
+	return c.end(next(srv, c.ss))
+}
+
+// streamCall is what goes on beside the handler of one stream.
+type streamCall struct {
+	s      *Server
+	ss     grpc.ServerStream
+	method string
+	ends   []func(error)
+}
+
+func (c *streamCall) begin() error {
+	done, err := enter(c.ss.Context())
+	if err != nil {
+		return err
+	}
+	c.ends = append(make([]func(error), 0, len(c.s.beside)+1), func(error) { done() })
+	for _, look := range c.s.beside {
+		ss, end, err := look(c.ss, c.method)
+		if err != nil {
+			return err
+		}
+		c.ss = ss
+		if end != nil {
+			c.ends = append(c.ends, end)
+		}
+	}
+	return nil
+}
+
+// end tells those beside, the last one first, and makes a status of the error.
+func (c *streamCall) end(err error) error {
+	for _, end := range slices.Backward(c.ends) {
+		end(err)
+	}
+	return c.s.answer(c.ss.Context(), c.method, err)
 }
 
 // answer makes a status of a handler's error, and logs what the other side
