@@ -22,6 +22,15 @@ func dialPlain(t testing.TB, r *replica) grpc.ClientConnInterface {
 // dialWith is a client with a certificate, and none of an agent's manners.
 func dialWith(t testing.TB, r *replica, cert *tls.Certificate, lane tunnel.Lane) grpc.ClientConnInterface {
 	t.Helper()
+	c, hangUp := dialOnce(t, r, cert, lane)
+	t.Cleanup(hangUp)
+	return c
+}
+
+// dialOnce is dialWith for a caller that hangs up itself: of one agent only a
+// few connections are taken at a time.
+func dialOnce(t testing.TB, r *replica, cert *tls.Certificate, lane tunnel.Lane) (c grpc.ClientConnInterface, hangUp func()) {
+	t.Helper()
 	pin, err := r.authority.Pin()
 	if err != nil {
 		t.Fatal(err)
@@ -32,10 +41,10 @@ func dialWith(t testing.TB, r *replica, cert *tls.Certificate, lane tunnel.Lane)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(errTestOver) })
-	c, err := s.Conn()
-	if err != nil {
+	hangUp = func() { s.Close(errTestOver) }
+	if c, err = s.Conn(); err != nil {
+		hangUp()
 		t.Fatal(err)
 	}
-	return c
+	return c, hangUp
 }

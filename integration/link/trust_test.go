@@ -100,7 +100,9 @@ func TestRevocationsSurviveARestore(t *testing.T) {
 	w.dir.revoke(hub.Revocation{Tenant: org, AgentID: victim.id.AgentID, Until: w.hub.Now().Add(time.Hour)})
 	out := func() error {
 		for {
-			_, err := linkv1.NewSessionClient(dialWith(t, r, cert, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
+			c, hangUp := dialOnce(t, r, cert, tunnel.Control())
+			_, err := linkv1.NewSessionClient(c).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
+			hangUp()
 			if fault.KindOf(err) != fault.Offline || t.Context().Err() != nil { // so many of one address are not all let in
 				return err
 			}
