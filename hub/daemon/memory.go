@@ -22,8 +22,9 @@ const (
 	restEvery    = 15 * time.Second // between collections while the hub rests
 	hasty        = 4 * time.Second  // two collections within this: the hub works
 	workPercent  = 100
-	densePercent = 25 // while agents come: what stays of them lies close together
-	staying      = 50 // one part in so many of what is made stays: agents come
+	densePercent = 25  // while agents come: what stays of them lies close together
+	staying      = 100 // one part in so many of what is made stays: agents come
+	settled      = 4   // collections in a row that show none coming
 	leastPercent = 10
 	leastGrowth  = 4 << 20 // bytes between two collections, whatever is made
 )
@@ -53,6 +54,7 @@ type thrift struct {
 	looked   time.Time
 	lived    uint64 // bytes that the newest collection left
 	before   uint64 // bytes made up to it
+	alone    int    // collections in a row after which nothing had stayed
 	finished bool
 }
 
@@ -65,11 +67,14 @@ func (t *thrift) collected(now time.Time, made, live uint64) {
 	defer t.mu.Unlock()
 	stays := live > t.lived && made > t.before && (live-t.lived) > (made-t.before)/staying
 	t.lived, t.before = live, made
+	if t.alone++; stays {
+		t.alone = 0
+	}
 	switch hurried := now.Sub(t.last) < hasty; {
 	case hurried && stays:
 		t.calm = 0
 		t.room(densePercent)
-	case hurried:
+	case hurried && (t.percent != densePercent || t.alone >= settled):
 		t.work()
 	}
 	t.last = now

@@ -79,8 +79,19 @@ func TestThrift(t *testing.T) {
 	t.Run("while agents come there is less room, and as much as ever once they are there", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
-		for i, c := range []struct{ made, live uint64 }{{0, 0}, {50 * mb, 2 * mb}, {100 * mb, 4 * mb}, {150 * mb, 5 * mb}, {200 * mb, 3 * mb}} {
-			h.collected(begin.Add(time.Duration(i)*time.Second), c.made, c.live)
+		at := begin
+		collected := func(made, live uint64) {
+			at = at.Add(time.Second)
+			h.collected(at, made, live)
+		}
+		for i := range uint64(5) {
+			collected(i*50*mb, i*2*mb)
+		}
+		for i := range uint64(settled) {
+			if len(*set) != 1 {
+				t.Fatalf("set to %v while agents may come", *set)
+			}
+			collected((5+i)*50*mb, 3*mb)
 		}
 		if want := []int{densePercent, workPercent}; !slices.Equal(*set, want) {
 			t.Errorf("set to %v, want %v", *set, want)
