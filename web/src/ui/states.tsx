@@ -60,7 +60,7 @@ export function Screen<T>(props: {
   if (query.isPending) {
     return (
       <Center mih={200}>
-        <Loader aria-label="Loading" />
+        <Loader role="status" aria-label="Loading" />
       </Center>
     );
   }
