@@ -116,10 +116,14 @@ func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 // take the error is then beyond the end of the stack.
 func brokenDown(recovered any) error {
 	if defect, ok := recovered.(runtime.Error); ok {
-		return fault.With(fault.New(fault.Exceeded, "the interpreter broke down in the script, most likely after a stack overflow that the script caught: %s", short(defect.Error())),
-			"", "look for a function that calls itself without end")
+		return overflown(defect.Error())
 	}
 	return fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(recovered)))
+}
+
+func overflown(said string) error {
+	return fault.With(fault.New(fault.Exceeded, "the interpreter broke down in the script, most likely after a stack overflow that the script caught: %s", short(said)),
+		"", "look for a function that calls itself without end")
 }
 
 // failure is the answer to a script that did not reach its end.
@@ -140,6 +144,9 @@ func failure(err error) error {
 		if api.Cause != nil {
 			said = api.Cause.Error()
 		}
+	}
+	if strings.HasPrefix(said, "runtime error: ") { // the interpreter's own, which it caught itself
+		return overflown(said)
 	}
 	if rest, ok := strings.CutPrefix(said, chunkName+":"); ok {
 		said = chunkName + " " + rest
