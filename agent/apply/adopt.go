@@ -191,6 +191,10 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 	}
 	namespace, name := tracking.ID{App: m.App}.Application()
 	list, err := e.kube.list(ctx, place{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
+	if apierrors.IsNotFound(err) { // it is served no more: Argo CD's definitions have just been removed
+		e.noArgo.Store(&asked)
+		return "", nil
+	}
 	if apierrors.IsForbidden(err) {
 		return "the agent may not look whether it is still active", nil
 	}
