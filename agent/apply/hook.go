@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,25 @@ func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, er
 		o.SetFinalizers(append(held, health.HookFinalizer))
 	}
 	return o, nil
+}
+
+// answerTime is how long the creation of a hook goes on that is under way when
+// its operation is ended.
+const answerTime = 5 * time.Second
+
+// outlast gives a context that ends a while after ctx. A request that is broken
+// off may have been carried out all the same: what is to be taken away at the
+// end of an operation must be known to be there.
+func outlast(ctx context.Context, while time.Duration) (longer context.Context, done func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(while, cancel)
+		context.AfterFunc(longer, func() { late.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 // create makes a hook. That it exists with the same instance means that it
@@ -66,7 +86,9 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	failpoint.Here(failpoint.AgentHookBefore)
-	out, message, err := t.make(ctx, at, it, body)
+	whole, done := outlast(ctx, answerTime)
+	out, message, err := t.make(whole, at, it, body)
+	done()
 	failpoint.Here(failpoint.AgentHookAfter)
 	if err != nil {
 		a.settle(ctx, x, nil)
