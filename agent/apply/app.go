@@ -45,6 +45,7 @@ type app struct {
 	closed     bool
 
 	fresh      bool     // a newer state waits to be resolved
+	taking     bool     // the newest state is being resolved: the table of claims does not show yet what it lists
 	untaken    bool     // the newest state could not be resolved yet; it is tried again
 	queue      []string // operations that wait
 	running    *running
@@ -205,7 +206,7 @@ func (a *app) work(ctx context.Context) {
 func (a *app) next() func(ctx context.Context) {
 	switch {
 	case a.fresh:
-		a.fresh = false
+		a.fresh, a.taking = false, true
 		return a.take
 	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
 		return a.reclaimAll
@@ -244,6 +245,11 @@ func (a *app) turn(ctx context.Context, first string) {
 
 // take resolves the newest state and judges every object by it.
 func (a *app) take(ctx context.Context) {
+	defer func() {
+		a.mu.Lock()
+		a.taking = false
+		a.mu.Unlock()
+	}()
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {
 		return

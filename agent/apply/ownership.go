@@ -72,14 +72,18 @@ func (e *Engine) wantedElsewhere(ctx context.Context, a *app, key manifest.Key) 
 			return b
 		}
 	}
+	// Who took a state up just now stepped out of line for that moment.
+	if line := e.inLine(key); len(line) > 0 {
+		return line[0]
+	}
 	return nil
 }
 
-// unread says whether the newest state waits to be taken up.
+// unread says whether the newest state waits to be taken up, or is being.
 func (a *app) unread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return (a.fresh || a.untaken) && !a.closed
+	return (a.fresh || a.taking || a.untaken) && !a.closed
 }
 
 // lists says whether the newest state names an object. What cannot be read is

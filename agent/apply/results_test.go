@@ -71,3 +71,26 @@ func TestBoundedResults(t *testing.T) {
 		t.Errorf("of a small operation %d of 50 are listed", len(few))
 	}
 }
+
+// Until the claims of a state stand in the table, whoever would delete one of
+// its objects must look into the state itself.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		a    *app
+		want bool
+	}{
+		"TRK-07 a state that waits is not read":              {&app{fresh: true}, true},
+		"TRK-07 one that is being resolved is not":           {&app{taking: true}, true},
+		"TRK-07 one that could not be resolved is not":       {&app{untaken: true}, true},
+		"TRK-07 one that was taken up is":                    {&app{}, false},
+		"TRK-07 an application that is closed lists nothing": {&app{fresh: true, taking: true, closed: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.a.unread(); got != c.want {
+				t.Errorf("unread() = %v", got)
+			}
+		})
+	}
+}
