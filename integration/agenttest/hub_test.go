@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
+	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -74,7 +75,11 @@ func newHub(t *testing.T) *fakeHub {
 		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, told: map[string]int{},
 		epochs: map[string]uint64{}, patience: patience,
 	}
-	h.addr = "127.0.0.1:0"
+	port, err := harness.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.addr = fmt.Sprintf("127.0.0.1:%d", port)
 	h.start()
 	return h
 }

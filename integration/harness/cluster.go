@@ -141,7 +141,7 @@ func (c *Cluster) startAPI(ctx context.Context) error {
 	var err error
 	for range portAttempts {
 		if c.port == 0 {
-			if c.port, err = freePort(); err != nil {
+			if c.port, err = FreePort(); err != nil {
 				return err
 			}
 		}
@@ -232,7 +232,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 
 func (c *Cluster) startKwok(ctx context.Context) error {
 	var err error
-	if c.kubelet, err = freePort(); err != nil {
+	if c.kubelet, err = FreePort(); err != nil {
 		return err
 	}
 	if err := c.writeKwokConfig(); err != nil {

@@ -29,8 +29,7 @@ type GitOptions struct {
 	// Dir holds the repositories and survives Stop. Empty: a folder of its
 	// own, removed by Stop.
 	Dir string
-	// Address is where to listen. Empty: 127.0.0.1 and a port of the
-	// kernel's choice.
+	// Address is where to listen. Empty: 127.0.0.1 and a free port.
 	Address string
 	// TLS serves https, with a certificate of an authority that only
 	// Git.CA knows.
@@ -83,7 +82,11 @@ func (g *Git) listen(ctx context.Context, o GitOptions) error {
 		return err
 	}
 	if o.Address == "" {
-		o.Address = "127.0.0.1:0"
+		port, err := FreePort()
+		if err != nil {
+			return err
+		}
+		o.Address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
 	if err != nil {

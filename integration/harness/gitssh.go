@@ -133,7 +133,7 @@ func (s *SSH) ChangeHostKeys() error {
 func (s *SSH) begin(ctx context.Context) error {
 	for try := 1; ; try++ {
 		if s.process == nil {
-			port, err := freePort()
+			port, err := FreePort()
 			if err != nil {
 				return err
 			}

@@ -201,7 +201,7 @@ func (p *Postgres) run(ctx context.Context) error {
 	var err error
 	for range portAttempts {
 		if p.port == 0 {
-			if p.port, err = freePort(); err != nil {
+			if p.port, err = FreePort(); err != nil {
 				return err
 			}
 		}

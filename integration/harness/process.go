@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +21,9 @@ import (
 const (
 	// pollEvery is how often a starting process is asked whether it is ready.
 	pollEvery = 25 * time.Millisecond
+	// lowestPort is the lowest that FreePort gives. From here on there is
+	// none that browsers refuse, and below are most well-known ones.
+	lowestPort = 12000
 	// tailBytes is how much of a log goes into an error.
 	tailBytes = 2048
 )
@@ -205,15 +210,45 @@ func tail(path string) string {
 	return string(bytes.TrimSpace(data))
 }
 
-// freePort asks the kernel for a port of 127.0.0.1 that nobody listens on.
-// Another process can take it before the caller does; callers try again.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// FreePort finds a port of 127.0.0.1 that nobody listens on. It is none of
+// those that the kernel gives to connections, so a server that is stopped and
+// started again finds its port free however many connections are made
+// meanwhile. Another process can take it before the caller does; callers try
+// again.
+func FreePort() (int, error) {
+	low, err := firstEphemeral()
 	if err != nil {
-		return 0, fmt.Errorf("ask for a free port: %w", err)
+		return 0, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	for range portAttempts * portAttempts {
+		port := lowestPort + rand.IntN(low-lowestPort) //nolint:gosec // any free one will do
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("ask for a free port: %w", err)
+		}
+		return port, l.Close()
+	}
+	return 0, fmt.Errorf("ask for a free port: between %d and %d none was found", lowestPort, low)
+}
+
+// firstEphemeral is the lowest port that the kernel gives to connections.
+func firstEphemeral() (int, error) {
+	const file = "/proc/sys/net/ipv4/ip_local_port_range"
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("read which ports connections get: %w", err)
+	}
+	var low, high int
+	if _, err := fmt.Sscan(string(b), &low, &high); err != nil {
+		return 0, fmt.Errorf("read which ports connections get: %s: %w", file, err)
+	}
+	if low < lowestPort+portAttempts*portAttempts { // connections get nearly all of them
+		return math.MaxUint16, nil
+	}
+	return low, nil
 }
 
 // firstAccount is the first of the named users that this machine has.

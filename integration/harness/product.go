@@ -51,15 +51,15 @@ func StartHub(ctx context.Context, o HubOptions) (*Hub, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the hub's folder: %w", err)
 	}
-	web, err := freePort()
+	web, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	link, err := freePort()
+	link, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := freePort()
+	metrics, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (h *Hub) configure(web int) error {
 	}
 	listen := map[string]any{"http": fmt.Sprintf("127.0.0.1:%d", web), "link": h.Link, "metrics": fmt.Sprintf("127.0.0.1:%d", h.metrics)}
 	if h.options.Internal {
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's kubeconfig: %w", err)
 	}
-	listen, err := freePort()
+	listen, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
