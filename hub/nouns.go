@@ -259,9 +259,9 @@ type Snapshot struct {
 	SourceType  string        `json:"sourceType"`
 	Impure      bool          `json:"impure,omitempty"`
 	Warnings    []string      `json:"warnings,omitempty"`
-	// List is the digest of the blob that holds the objects as a serialised
-	// link.v1.ObjectList; zero unless there are more than 500.
-	List      Digest     `json:"-"`
+	// Lists are the digests of blobs that hold the objects, in order, as
+	// serialised link.v1.ObjectLists; none unless there are more than 500.
+	Lists     []Digest   `json:"-"`
 	Commit    CommitInfo `json:"commit"`
 	CreatedAt time.Time  `json:"createdAt"`
 }

@@ -457,8 +457,8 @@ func (e *Engine) collect(ctx context.Context) {
 	for _, a := range e.all() {
 		a.mu.Lock()
 		for _, s := range []*snapshot{a.target, a.accepted} {
-			if s != nil && len(s.list) > 0 {
-				lists[string(s.list)] = s.digests()
+			if s != nil && s.listed != "" {
+				lists[s.listed] = s.digests()
 			}
 		}
 		a.mu.Unlock()

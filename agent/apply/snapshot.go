@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -28,7 +29,7 @@ type desired struct {
 // A snapshot is what a SnapshotRef stands for in this cluster.
 type snapshot struct {
 	id, revision string
-	list         []byte // digest of the blob that held the references; nil: none did
+	listed       string // what the inventory calls the lists that held the references; empty: there are none
 	all          []*desired
 	objects      map[manifest.Key]*desired // without hooks; of two with one key the last
 	excluded     []manifest.Key            // of kinds that the settings exclude; nothing else has them
@@ -65,14 +66,14 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 		return nil, nil
 	}
 	refs := ref.GetObjects()
-	if list := ref.GetList(); len(list) > 0 {
+	if lists := inventory.Lists(ref); len(lists) > 0 {
 		var err error
-		if refs, err = e.readList(ctx, list); err != nil {
+		if refs, err = e.readLists(ctx, lists); err != nil {
 			return nil, err
 		}
 	}
 	s := &snapshot{
-		id: ref.GetId(), revision: ref.GetRevision(), list: ref.GetList(),
+		id: ref.GetId(), revision: ref.GetRevision(), listed: inventory.Listed(ref),
 		all: make([]*desired, 0, len(refs)), objects: make(map[manifest.Key]*desired, len(refs)),
 	}
 	scopes := map[schema.GroupVersionKind]bool{}
@@ -138,16 +139,19 @@ func groupAway(err error) bool {
 	return errors.As(err, &away)
 }
 
-func (e *Engine) readList(ctx context.Context, digest []byte) ([]*linkv1.ObjectRef, error) {
-	plain, err := e.blobs(ctx, [][]byte{digest})
+// readLists reads the references that blobs hold, in order.
+func (e *Engine) readLists(ctx context.Context, digests [][]byte) ([]*linkv1.ObjectRef, error) {
+	plain, err := e.blobs(ctx, digests)
 	if err != nil {
 		return nil, err
 	}
-	var list linkv1.ObjectList
-	if err := proto.Unmarshal(plain[0], &list); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the hub sent a list of objects that is not readable")
+	var all linkv1.ObjectList
+	for _, b := range plain {
+		if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(b, &all); err != nil {
+			return nil, fault.Wrap(fault.Invalid, err, "the hub sent a list of objects that is not readable")
+		}
 	}
-	return list.GetObjects(), nil
+	return all.GetObjects(), nil
 }
 
 // blobs opens sealed bodies, and asks the hub for those that are not here.

@@ -33,7 +33,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	state, stones := a.state, a.graves.all
 	snap, err := t.snapshot()
 	a.mu.Unlock()
-	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(own.GetList()) > 0 {
+	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(inventory.Lists(own)) > 0 {
 		snap, err = a.e.resolve(ctx, own, state.GetNamespace()) // it is part of no state, because it changes nothing or only a part
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package inventory
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -46,10 +47,26 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	}, blobs...)
 }
 
+// Lists gives the digests of the blobs that hold the objects of a reference,
+// in order; none if it names its objects itself.
+func Lists(ref *linkv1.SnapshotRef) [][]byte {
+	if lists := ref.GetLists(); len(lists) > 0 {
+		return lists
+	}
+	if list := ref.GetList(); len(list) > 0 {
+		return [][]byte{list}
+	}
+	return nil
+}
+
+// Listed is what Collect calls the lists of a reference; empty if it has none.
+func Listed(ref *linkv1.SnapshotRef) string { return string(bytes.Join(Lists(ref), nil)) }
+
 // Collect deletes the blobs that nothing refers to: no state, no open
-// operation, and no record that a merge would need. Lists gives the digests
-// that each list blob holds, which the store cannot read itself; with a list
-// missing nothing is deleted, and nothing is done while nothing has changed.
+// operation, and no record that a merge would need. lists gives the digests
+// that the lists of a reference hold, by the name that Listed gives them,
+// because the store cannot read them itself; if some are missing nothing is
+// deleted, and nothing is done while nothing has changed.
 func (s *Store) Collect(lists map[string][][]byte) *Commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,11 +101,10 @@ func (s *Store) Collect(lists map[string][][]byte) *Commit {
 func (s *Store) referenced(lists map[string][][]byte) (keep map[string]struct{}, complete bool) {
 	keep, complete = map[string]struct{}{}, true
 	add := func(ref *linkv1.SnapshotRef) {
-		if list := ref.GetList(); len(list) > 0 {
-			digests, known := lists[string(list)]
+		if listed := Listed(ref); listed != "" {
+			digests, known := lists[listed]
 			complete = complete && known
-			keep[string(list)] = struct{}{}
-			for _, d := range digests {
+			for _, d := range slices.Concat(Lists(ref), digests) {
 				keep[string(d)] = struct{}{}
 			}
 		}

@@ -300,7 +300,7 @@ func TestBlobs(t *testing.T) {
 		}
 		return found
 	}
-	list := l.add(linkv1.RowKind_ROW_KIND_STATE, "c", &linkv1.AppState{Target: &linkv1.SnapshotRef{Id: "s", List: []byte("list")}})
+	list := l.add(linkv1.RowKind_ROW_KIND_STATE, "c", &linkv1.AppState{Target: &linkv1.SnapshotRef{Id: "s", Lists: [][]byte{[]byte("li"), []byte("st")}}})
 	take(t, s, batch(list))
 	take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_STATE, "d", &linkv1.AppState{TombstoneLists: [][]byte{[]byte("stones")}})))
 	if err := s.PutBlobs([]*linkv1.Blob{{Digest: []byte("stones"), Sealed: []byte("x")}}).Wait(t.Context()); err != nil {

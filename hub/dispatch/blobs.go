@@ -115,8 +115,10 @@ func digestsOf(body []byte) []hub.Digest {
 				out = append(out, hub.Digest(o.Digest))
 			}
 		}
-		if len(ref.GetList()) == len(hub.Digest{}) {
-			out = append(out, hub.Digest(ref.List))
+		for _, list := range listBlobs(ref) {
+			if len(list) == len(hub.Digest{}) {
+				out = append(out, hub.Digest(list))
+			}
 		}
 	}
 	return out

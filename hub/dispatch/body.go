@@ -11,10 +11,6 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// maxInlineRefs is how many objects a row lists itself; longer lists travel
-// as a blob, because a row goes over the control lane.
-const maxInlineRefs = 500
-
 // A state is all that an application's row in the desired log is made of.
 type state struct {
 	app        hub.Application
@@ -67,8 +63,8 @@ func snapshotRef(s *hub.Snapshot) *linkv1.SnapshotRef {
 		return nil
 	}
 	ref := &linkv1.SnapshotRef{Id: string(s.ID), Revision: s.Revision}
-	if s.List != (hub.Digest{}) {
-		ref.List = s.List[:]
+	if len(s.Lists) > 0 {
+		refLists(ref, s.Lists)
 		return ref
 	}
 	ref.Objects = objectRefs(s.Objects)

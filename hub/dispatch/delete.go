@@ -113,7 +113,7 @@ func (c *change) deletionHooks(a hub.Application) *hub.Snapshot {
 	if len(s.Objects) == 0 {
 		return nil
 	}
-	s.List = hub.Digest{}
+	s.Lists = nil
 	return &s
 }
 

@@ -106,11 +106,23 @@ func (w *world) reload() hub.Application {
 // render hands in a complete render of ConfigMaps.
 func (w *world) render(revision string, names ...string) {
 	w.t.Helper()
+	objects := make([]revised, len(names))
+	for i, n := range names {
+		objects[i] = revised{n, revision}
+	}
+	w.renderEach(revision, objects)
+}
+
+// A revised is a ConfigMap as it is since some revision.
+type revised struct{ name, revision string }
+
+func (w *world) renderEach(revision string, objects []revised) {
+	w.t.Helper()
 	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}}
 	r.Snapshot = hub.Snapshot{Application: w.app.ID, Revision: revision, Revisions: r.Revisions, SourceType: "Directory", CreatedAt: time.Now(), Inputs: []hub.Input{}}
-	for _, n := range names {
-		r.Snapshot.Objects = append(r.Snapshot.Objects, hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: n})
-		r.Bodies = append(r.Bodies, fmt.Appendf(nil, `{"apiVersion":"v1","data":{"r":%q},"kind":"ConfigMap","metadata":{"name":%q}}`, revision, n))
+	for _, o := range objects {
+		r.Snapshot.Objects = append(r.Snapshot.Objects, hub.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: o.name})
+		r.Bodies = append(r.Bodies, fmt.Appendf(nil, `{"apiVersion":"v1","data":{"r":%q},"kind":"ConfigMap","metadata":{"name":%q}}`, o.revision, o.name))
 	}
 	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
 		w.t.Fatal(err)

@@ -66,10 +66,13 @@ func (s state) weight() int {
 }
 
 func snapshotWeight(s *hub.Snapshot) int {
-	if s == nil || s.List != (hub.Digest{}) {
+	if s == nil {
 		return 200
 	}
-	n := 200
+	n := 200 + len(s.Lists)*(len(hub.Digest{})+2)
+	if len(s.Lists) > 0 {
+		return n
+	}
 	for i := range s.Objects {
 		o := &s.Objects[i]
 		n += 80 + len(o.Group) + len(o.Version) + len(o.Kind) + len(o.Namespace) + len(o.Name) + len(o.Hook)

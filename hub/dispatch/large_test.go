@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -189,6 +191,85 @@ func TestManyTombstones(t *testing.T) {
 			t.Errorf("%d tombstones, %d lists", len(s.GetTombstones()), len(s.GetTombstoneLists()))
 		}
 	})
+}
+
+// listed reads the lists of the newest target as an agent would: how large
+// each is when it is sent, and what all of them say.
+func (w *world) listed(conn *grpc.ClientConn) (sizes map[string]int, objects []*linkv1.ObjectRef) {
+	w.t.Helper()
+	keys, err := w.db.Keys(w.t.Context(), w.tenant)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lists := w.state().Target.GetLists()
+	blobs, missing, _ := fetch(w.t, conn, lists...)
+	if missing > 0 {
+		w.t.Fatalf("%d lists are missing", missing)
+	}
+	sizes = map[string]int{}
+	for _, digest := range lists {
+		sizes[string(digest)] = len(blobs[string(digest)])
+		plain, err := seal.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var list linkv1.ObjectList
+		if err := proto.Unmarshal(plain, &list); err != nil {
+			w.t.Fatal(err)
+		}
+		objects = append(objects, list.GetObjects()...)
+	}
+	return sizes, objects
+}
+
+func TestManyObjects(t *testing.T) {
+	t.Parallel()
+	const many = 5000
+	w := newWorld(t, manual)
+	conn := w.link(w.tenant, w.cluster.ID)
+	show := func(objects []revised) (map[string]int, []*linkv1.ObjectRef) {
+		t.Helper()
+		w.renderEach("r", objects)
+		if _, missing, _ := fetch(t, conn, w.state().Target.GetList()); missing != 1 {
+			t.Error("the name of all lists together is that of a blob")
+		}
+		return w.listed(conn)
+	}
+	objects := make([]revised, many)
+	for i := range objects {
+		objects[i] = revised{fmt.Sprintf("object-%05d", i), "one"}
+	}
+	before, refs := show(objects)
+	if len(refs) != many || refs[0].GetName() != "object-00000" || refs[many-1].GetName() != "object-04999" || len(before) < many/256 {
+		t.Fatalf("%d objects in %d lists", len(refs), len(before))
+	}
+	for _, c := range []struct {
+		what   string
+		change func([]revised) []revised
+		most   int // new lists
+	}{
+		{"that changes", func(o []revised) []revised { o[2500].revision = "two"; return o }, 1},
+		{"that is new", func(o []revised) []revised { return slices.Insert(o, 1700, revised{"object-01699-b", "one"}) }, 2},
+		{"that is gone", func(o []revised) []revised { return slices.Delete(o, 3300, 3301) }, 2},
+	} {
+		t.Run("B21 one object of 5,000 "+c.what+" costs one list or two, and no other", func(t *testing.T) {
+			objects = c.change(slices.Clone(objects))
+			after, refs := show(objects)
+			if len(refs) != len(objects) {
+				t.Fatalf("%d objects are listed, want %d", len(refs), len(objects))
+			}
+			fresh, size := 0, 0
+			for list, n := range after {
+				if before[list] == 0 {
+					fresh, size = fresh+1, size+n
+				}
+			}
+			if fresh == 0 || fresh > c.most || size > 30<<10 {
+				t.Errorf("%d new lists of %d bytes", fresh, size)
+			}
+			before = after
+		})
+	}
 }
 
 // close reports that the objects of tombstones are gone.

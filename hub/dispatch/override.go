@@ -8,7 +8,6 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
 )
@@ -143,7 +142,7 @@ func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject
 }
 
 // nameBodies gives the objects of a snapshot their digests, as add seals them,
-// and adds the list of a long one.
+// and adds the lists of a long one.
 func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Digest, error)) error {
 	var err error
 	for n, body := range bodies {
@@ -154,18 +153,8 @@ func nameBodies(s *hub.Snapshot, bodies [][]byte, add func(plain []byte) (hub.Di
 			return fmt.Errorf("seal %s %q: %w", s.Objects[n].Kind, s.Objects[n].Name, err)
 		}
 	}
-	if len(s.Objects) <= maxInlineRefs {
-		return nil
-	}
-	list, err := marshal(&linkv1.ObjectList{Objects: objectRefs(s.Objects)})
-	if err != nil {
-		return err
-	}
-	if s.List, err = add(list); isOversize(err) {
-		return oversize{fault.With(err, fmt.Sprintf("the list of its %d objects", len(s.Objects)), "split the application")}
-	}
-	if err != nil {
-		return fmt.Errorf("seal the object list of application %s: %w", s.Application, err)
+	if err := addLists(s, add); err != nil {
+		return fmt.Errorf("seal the object lists of application %s: %w", s.Application, err)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ const (
 		WITH used AS (
 			SELECT unnest(s.digests) AS digest FROM snapshot s WHERE s.tenant_id = $1
 			UNION
-			SELECT l.list_digest FROM snapshot l WHERE l.tenant_id = $1
+			SELECT unnest(l.lists) FROM snapshot l WHERE l.tenant_id = $1
 			UNION
 			SELECT substring(h.lists FROM 32 * i + 1 FOR 32)
 			FROM   desired_head h CROSS JOIN LATERAL generate_series(0, length(h.lists) / 32 - 1) AS i

@@ -214,13 +214,13 @@ func TestObjectsAndSnapshots(t *testing.T) {
 	for i := range 700 {
 		snapshot.Objects = append(snapshot.Objects, hub.ObjectRef{Digest: digest(i % 600), Version: "v1", Kind: "ConfigMap", Name: fmt.Sprint(i), Wave: int32(i - 5), Hook: "PreSync"})
 	}
-	snapshot.List = digest(1000)
+	snapshot.Lists = []hub.Digest{digest(1000), digest(1001)}
 	storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 		var objects []hub.SealedObject
 		for i := range 600 {
 			objects = append(objects, hub.SealedObject{Digest: digest(i), Sealed: []byte{byte(i)}, Size: i})
 		}
-		objects = append(objects, objects[0], hub.SealedObject{Digest: digest(1000), Sealed: []byte("list")})
+		objects = append(objects, objects[0], hub.SealedObject{Digest: digest(1000), Sealed: []byte("list")}, hub.SealedObject{Digest: digest(1001), Sealed: []byte("rest")})
 		check(t, tx.PutObjects(ctx, objects))
 		check(t, tx.PutObjects(ctx, objects[:3]))
 		check(t, tx.PutSnapshots(ctx, []hub.Snapshot{snapshot}))
@@ -256,7 +256,7 @@ func TestObjectsAndSnapshots(t *testing.T) {
 	reach := func(cluster hub.ClusterID, want ...hub.Digest) {
 		t.Helper()
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			got := must[[]hub.Digest](t)(tx.Reachable(ctx, cluster, []hub.Digest{w.object.Digest, digest(3), digest(1000), digest(5000)}))
+			got := must[[]hub.Digest](t)(tx.Reachable(ctx, cluster, []hub.Digest{w.object.Digest, digest(3), digest(1000), digest(1001), digest(5000)}))
 			slices.SortFunc(got, func(a, b hub.Digest) int { return slices.Compare(a[:], b[:]) })
 			slices.SortFunc(want, func(a, b hub.Digest) int { return slices.Compare(a[:], b[:]) })
 			if !slices.Equal(got, want) {
@@ -272,7 +272,7 @@ func TestObjectsAndSnapshots(t *testing.T) {
 			other = must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: "other"}}))
 			return tx.SetTargets(ctx, []hub.TargetChange{{Application: w.app.ID, Target: snapshot.ID, Revision: "n", Generation: 3}})
 		})
-		reach(w.cluster.ID, w.object.Digest, digest(3), digest(1000))
+		reach(w.cluster.ID, w.object.Digest, digest(3), digest(1000), digest(1001))
 		reach(other.ID)
 	})
 	t.Run("what is used is never collected, the rest is", func(t *testing.T) {
@@ -284,9 +284,9 @@ func TestObjectsAndSnapshots(t *testing.T) {
 				check(t, tx.PutSnapshots(ctx, []hub.Snapshot{s}))
 			}
 			must[bool](t)(tx.Collect(ctx, time.Now().Add(30*24*time.Hour)))
-			known := must[[]hub.Digest](t)(tx.KnownObjects(ctx, []hub.Digest{w.object.Digest, digest(3), digest(1000), digest(5000)}))
-			if len(known) != 3 || slices.Contains(known, digest(5000)) {
-				t.Errorf("%d of the objects are left, want the three that snapshots use", len(known))
+			known := must[[]hub.Digest](t)(tx.KnownObjects(ctx, []hub.Digest{w.object.Digest, digest(3), digest(1000), digest(1001), digest(5000)}))
+			if len(known) != 4 || slices.Contains(known, digest(5000)) {
+				t.Errorf("%d of the objects are left, want the four that snapshots use", len(known))
 			}
 			recent := must[map[hub.ApplicationID][]hub.Snapshot](t)(tx.RecentSnapshots(ctx, []hub.ApplicationID{w.app.ID}, 100))
 			if n := len(recent[w.app.ID]); n != 10 {

@@ -87,6 +87,15 @@ func digests(in []hub.Digest) [][]byte {
 	return out
 }
 
+func fromBytes(in [][]byte) (out []hub.Digest) {
+	for _, b := range in {
+		var d hub.Digest
+		copy(d[:], b)
+		out = append(out, d)
+	}
+	return out
+}
+
 // clean makes a text storable: the database keeps no NUL and no broken UTF-8.
 // It is for texts that clusters and tools give us, where refusing one would
 // hold up everything beside it.

@@ -41,16 +41,16 @@ const (
 	selectKnown   = `SELECT digest FROM object WHERE tenant_id = $1 AND digest = ANY ($2)`
 
 	insertSnapshot = `
-		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, list_digest,
+		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, lists,
 		                      inputs, source_type, impure, warnings, commit, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 	selectSnapshots = `
-		SELECT id, application_id, revision, revisions, params_hash, objects, digests, list_digest, source_type, impure, warnings, commit, created_at
+		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at
 		FROM   snapshot
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	// The newest of each application, and its target if that is older.
 	selectRecent = `
-		SELECT s.id, s.application_id, s.revision, s.revisions, s.params_hash, s.inputs, s.list_digest, s.source_type, s.impure, s.warnings, s.commit, s.created_at
+		SELECT s.id, s.application_id, s.revision, s.revisions, s.params_hash, s.inputs, s.lists, s.source_type, s.impure, s.warnings, s.commit, s.created_at
 		FROM   application_status a
 		CROSS  JOIN LATERAL (
 			SELECT n.id FROM (
@@ -81,7 +81,7 @@ const (
 		SELECT DISTINCT d.digest
 		FROM   wanted
 		JOIN   snapshot s ON s.tenant_id = $1 AND s.id = wanted.id
-		CROSS  JOIN LATERAL unnest(s.digests || s.list_digest) AS d (digest)
+		CROSS  JOIN LATERAL unnest(s.digests || s.lists) AS d (digest)
 		WHERE  d.digest = ANY ($3::bytea[])
 		UNION
 		SELECT l.digest
@@ -159,12 +159,8 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 		if err != nil {
 			return err
 		}
-		var list []byte
-		if s.List != (hub.Digest{}) {
-			list = s.List[:]
-		}
 		b.Queue(insertSnapshot, t.id, s.ID, s.Application, s.Revision, nonNil(s.Revisions), s.ParamsHash[:], objects, len(s.Objects),
-			digests(each), list, inputs, s.SourceType, s.Impure, nonNil(s.Warnings), s.Commit, micro(s.CreatedAt))
+			digests(each), digests(s.Lists), inputs, s.SourceType, s.Impure, nonNil(s.Warnings), s.Commit, micro(s.CreatedAt))
 	}
 	err := t.tx.SendBatch(ctx, b).Close()
 	if code(err) == foreignKeyViolation {
@@ -180,16 +176,16 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 // and without their inputs.
 func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
 	found, err := list(ctx, t.tx, "snapshots", func(row pgx.CollectableRow) (s hub.Snapshot, err error) {
-		var params, objects, list []byte
-		var each [][]byte
+		var params, objects []byte
+		var each, lists [][]byte
 		s.Tenant = t.id
-		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &list, &s.SourceType, &s.Impure,
+		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &lists, &s.SourceType, &s.Impure,
 			&s.Warnings, &s.Commit, &s.CreatedAt)
 		if err != nil {
 			return s, err
 		}
 		copy(s.ParamsHash[:], params)
-		copy(s.List[:], list)
+		s.Lists = fromBytes(lists)
 		s.Objects, err = unpackRefs(objects, each)
 		return s, err
 	}, selectSnapshots, t.id, ids(want))
@@ -226,14 +222,15 @@ func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, 
 	out := make(map[hub.ApplicationID][]hub.Snapshot, len(apps))
 	_, err := list(ctx, t.tx, "recent snapshots", func(row pgx.CollectableRow) (none struct{}, err error) {
 		s := hub.Snapshot{Tenant: t.id}
-		var params, inputs, list, commit []byte
-		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &inputs, &list, &s.SourceType, &s.Impure,
+		var params, inputs, commit []byte
+		var lists [][]byte
+		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &inputs, &lists, &s.SourceType, &s.Impure,
 			&s.Warnings, &commit, &s.CreatedAt)
 		if err != nil {
 			return none, err
 		}
 		copy(s.ParamsHash[:], params)
-		copy(s.List[:], list)
+		s.Lists = fromBytes(lists)
 		if err := json.Unmarshal(commit, &s.Commit); err != nil {
 			return none, fmt.Errorf("read commit of snapshot %q: %w", s.ID, err)
 		}

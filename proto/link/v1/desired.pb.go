@@ -1192,11 +1192,14 @@ func (x *AppState) GetTombstoneLists() [][]byte {
 }
 
 type SnapshotRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Revision      string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Objects       []*ObjectRef           `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"` // in order; empty when list is set
-	List          []byte                 `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`       // digest of a blob that holds a serialised ObjectList, for more than 500 objects
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Objects  []*ObjectRef           `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"` // in order; empty when list is set
+	List     []byte                 `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`       // digest of a blob that holds a serialised ObjectList, for more than 500 objects
+	// Digests of blobs that hold serialised ObjectLists, together all objects in
+	// order. With them, list is no blob's digest.
+	Lists         [][]byte `protobuf:"bytes,135,rep,name=lists,proto3" json:"lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1255,6 +1258,13 @@ func (x *SnapshotRef) GetObjects() []*ObjectRef {
 func (x *SnapshotRef) GetList() []byte {
 	if x != nil {
 		return x.List
+	}
+	return nil
+}
+
+func (x *SnapshotRef) GetLists() [][]byte {
+	if x != nil {
+		return x.Lists
 	}
 	return nil
 }
@@ -2406,12 +2416,13 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"tombstones\x12*\n" +
 	"\aorphans\x187 \x01(\v2\x10.link.v1.OrphansR\aorphans\x12,\n" +
 	"\x12approved_unix_nano\x18< \x01(\x03R\x10approvedUnixNano\x12'\n" +
-	"\x0ftombstone_lists\x18d \x03(\fR\x0etombstoneLists\"{\n" +
+	"\x0ftombstone_lists\x18d \x03(\fR\x0etombstoneLists\"\x92\x01\n" +
 	"\vSnapshotRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12,\n" +
 	"\aobjects\x18\x03 \x03(\v2\x12.link.v1.ObjectRefR\aobjects\x12\x12\n" +
-	"\x04list\x18\x04 \x01(\fR\x04list\":\n" +
+	"\x04list\x18\x04 \x01(\fR\x04list\x12\x15\n" +
+	"\x05lists\x18\x87\x01 \x03(\fR\x05lists\":\n" +
 	"\n" +
 	"ObjectList\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.link.v1.ObjectRefR\aobjects\"\xc1\x01\n" +
