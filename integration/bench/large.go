@@ -11,10 +11,11 @@ import (
 )
 
 // large measures the agent's memory while its cluster grows by objects that
-// nobody manages: B15.
+// nobody manages: B15, and its curve of B28.
 func (b *bench) large(ctx context.Context) error {
 	had := 0
-	for _, n := range []int{0, b.objects / 10, b.objects} {
+	memory := &measure{what: "objects of a cluster → memory of its agent", most: 1, format: "%.0f MiB"}
+	for _, n := range []int{0, b.objects / 10, b.objects / 3, b.objects} {
 		if err := b.fill(ctx, had, n); err != nil {
 			return err
 		}
@@ -30,8 +31,11 @@ func (b *bench) large(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add("B15", fmt.Sprintf("agent of a cluster with %d more ConfigMaps of 1 KB", n), fmt.Sprintf("%.0f MiB PSS", pss(b.s.Agents["in-cluster"].PID())), t.String())
+		size := pss(b.s.Agents["in-cluster"].PID())
+		memory.add(float64(n), size)
+		b.add("B15", fmt.Sprintf("agent of a cluster with %d more ConfigMaps of 1 KB", n), fmt.Sprintf("%.0f MiB PSS", size), t.String())
 	}
+	b.show(memory)
 	return nil
 }
 

@@ -112,7 +112,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 		}
 	}
 	defer keep()
-	if b.wants("B01", "B04", "B02", "B09", "B12", "B13", "B15", "B21", "NULL") {
+	if b.wants("B01", "B04", "B02", "B09", "B12", "B13", "B15", "B21", "B28", "NULL") {
 		if err := b.clustered(ctx, bin, dir); err != nil {
 			return err
 		}
@@ -146,7 +146,8 @@ func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 		{[]string{"NULL"}, b.floor},
 		{[]string{"B12"}, b.requests},
 		{[]string{"B21"}, b.big},
-		{[]string{"B15"}, b.large},
+		{[]string{"B28"}, b.growth},
+		{[]string{"B15", "B28"}, b.large},
 	} {
 		if !b.wants(part.ids...) {
 			continue

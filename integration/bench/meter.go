@@ -120,26 +120,12 @@ func (s *span) end(ctx context.Context) (tally, error) {
 }
 
 // cpu is what hub, workers and agent have used so far, in seconds.
-func (b *bench) cpu() float64 {
-	total := 0.0
-	for _, pid := range b.family() {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		for _, i := range []int{11, 12, 13, 14} { // utime, stime and those of children that ended
-			v, _ := strconv.ParseFloat(fields[i], 64)
-			total += v / 100
-		}
-	}
-	return total
-}
+func (b *bench) cpu() float64 { return seconds(b.family()...) }
 
 // family is the hub with its workers, and the agent.
-func (b *bench) family() []int {
-	return append(append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...), b.s.Agents["in-cluster"].PID())
-}
+func (b *bench) family() []int { return append(b.hub(), b.s.Agents["in-cluster"].PID()) }
+
+func (b *bench) hub() []int { return append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...) }
 
 func children(pid int) []int {
 	var out []int

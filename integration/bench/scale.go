@@ -54,7 +54,7 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 	}{
 		{[]string{"B14", "B28", "B03", "B24", "B08", "B10", "B22", "B23", "MANY"}, x.grow},
 		{[]string{"B03", "B24", "B08", "B10", "B22", "B23"}, x.deploy},
-		{[]string{"B03", "B24", "B28"}, x.change},
+		{[]string{"B03", "B24"}, x.change},
 		{[]string{"B08"}, x.unrelated},
 		{[]string{"B10"}, x.ingest},
 		{[]string{"B22", "B23"}, x.restart},
@@ -81,7 +81,6 @@ type scale struct {
 	s    *stack.Stack
 	repo *harness.Repository
 	at   []point // idle installations of growing size
-	fan  []point // a change to growing fleets
 }
 
 // grow enrols the fleet in steps and looks at the hub after each.
@@ -279,7 +278,6 @@ func (x *scale) change(ctx context.Context) error {
 			return err
 		}
 		t := after.since(before)
-		x.fan = append(x.fan, point{n: float64(len(x.f.agents)), cpu: t.hub})
 		x.add("B24", fmt.Sprintf("one changed file to %d agents, round %d", len(x.f.agents), round+1),
 			fmt.Sprintf("all hold it %.2f s, stored %.2f s, Synced %.2f s", held.Seconds(), stored.Seconds(), synced.Seconds()),
 			fmt.Sprintf("%s; hub %.0f µs each", t, 1e6*t.hub/float64(len(x.f.agents))))

@@ -282,7 +282,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// seconds is the CPU time of processes.
+// seconds is the CPU time of processes, with that of children that ended.
 func seconds(pids ...int) float64 {
 	total := 0.0
 	for _, pid := range pids {
@@ -291,7 +291,7 @@ func seconds(pids ...int) float64 {
 			continue
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		for _, i := range []int{11, 12} {
+		for _, i := range []int{11, 12, 13, 14} { // utime, stime and both of children
 			v, _ := strconv.ParseFloat(fields[i], 64)
 			total += v / 100
 		}
