@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -123,7 +124,7 @@ type appSpec struct {
 
 func appTable(apps []client.Application) table {
 	t := table{
-		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
+		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
 		wide: 4,
 	}
 	for _, x := range apps {
@@ -144,12 +145,22 @@ func appTable(apps []client.Application) table {
 			cluster = *st.Capstan.Cluster
 		}
 		t.rows = append(t.rows, []string{
-			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster),
+			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster), dash(conditionTypes(st)),
 			dash(spec.Destination.Namespace), dash(spec.Source.RepoURL), dash(spec.Source.Path), first(spec.Source.TargetRevision, "HEAD"),
 		})
 		t.name = append(t.name, "application/"+x.Metadata.Name)
 	}
 	return t
+}
+
+// conditionTypes names what is said of an application, each once.
+func conditionTypes(st client.ApplicationStatus) string {
+	var types []string
+	for _, c := range deref(st.Conditions) {
+		types = append(types, c.Type)
+	}
+	slices.Sort(types)
+	return strings.Join(slices.Compact(types), ",")
 }
 
 func qualified(m client.Metadata) string {
@@ -288,7 +299,7 @@ func (a *app) appSync() *cobra.Command {
 			if async {
 				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
 			}
-			w.operation = op.Id
+			w.operation, w.newest = op.Id, revision == "" && len(revisions) == 0 && local == ""
 			return a.await(cmd.Context(), api, namespace, name, w)
 		})
 	f := c.Flags()

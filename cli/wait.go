@@ -23,6 +23,7 @@ type waiting struct {
 	timeout                time.Duration
 	sync, health, finished bool
 	operation              string // an operation whose end is waited for first
+	newest                 bool   // the operation was to apply what the sources say now
 }
 
 func (w *waiting) flags(f *pflag.FlagSet) {
@@ -58,10 +59,29 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 	if (all || w.sync) && (st.Sync == nil || st.Sync.Status != "Synced") {
 		return false, "not synced" + conditionText(st), nil
 	}
+	broken := unusable(st)
+	switch {
+	case broken == "" || !all && !w.sync:
+	case w.operation == "":
+		return false, "what its sources say now cannot be deployed: " + broken, nil
+	case w.newest:
+		return true, "", fault.New(fault.Conflict, "what was applied is what was rendered before, because what its sources say now cannot be deployed: %s", broken)
+	}
 	if (all || w.health) && (st.Health == nil || st.Health.Status != "Healthy") {
 		return false, "not healthy" + conditionText(st), nil
 	}
 	return true, "", nil
+}
+
+// unusable says why what the sources say now cannot be deployed; empty if it
+// can. The application may be Synced all the same, with what they said before.
+func unusable(st client.ApplicationStatus) string {
+	for _, c := range deref(st.Conditions) {
+		if c.Type == "ComparisonError" || c.Type == "InvalidSpecError" {
+			return c.Type + ": " + c.Message
+		}
+	}
+	return ""
 }
 
 func conditionText(st client.ApplicationStatus) string {

@@ -11,6 +11,7 @@ import (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	good := `"sync":{"status":"Synced"},"health":{"status":"Healthy"}`
+	broken := `,"conditions":[{"type":"ComparisonError","message":"unexpected {{end}}"}]`
 	op := func(rest string) string { return `"operationState":{"id":"op-1","kind":"sync",` + rest + `}` }
 	cases := map[string]struct {
 		why    string
@@ -39,6 +40,11 @@ func TestJudge(t *testing.T) {
 		"mine: failed, tried again": {"the next try may do", waiting{operation: "op-1"}, op(`"phase":"Failed","retryAt":"2026-05-01T12:00:00Z"`), false, false, "tried again"},
 		"mine: the next try":        {"a retry stands for the first", waiting{operation: "op-0"}, good + `,` + op(`"phase":"Succeeded","retryCount":1`), true, false, ""},
 		"mine: dry run":             {"nothing was applied: nothing becomes synced", waiting{operation: "op-1"}, `"sync":{"status":"OutOfSync"},` + op(`"phase":"Succeeded","operation":{"sync":{"dryRun":true}}`), true, false, ""},
+		"all: cannot be rendered":   {"Synced is what was rendered before", waiting{}, good + broken, false, false, "unexpected {{end}}"},
+		"sync only: not rendered":   {"Synced is what was rendered before", waiting{sync: true}, good + broken, false, false, "unexpected {{end}}"},
+		"health only: not rendered": {"health was asked for", waiting{health: true}, good + broken, true, false, ""},
+		"mine: not rendered":        {"the newest was to be applied, and was not", waiting{operation: "op-1", newest: true}, good + broken + `,` + op(`"phase":"Succeeded"`), true, true, ""},
+		"mine: an older revision":   {"the newest does not matter", waiting{operation: "op-1"}, good + broken + `,` + op(`"phase":"Succeeded"`), true, false, ""},
 		"conditions are told":       {"they say why it takes so long", waiting{}, `"sync":{"status":"Unknown"},"conditions":[{"type":"ComparisonError","message":"no such branch"}]`, false, false, "no such branch"},
 	}
 	for name, c := range cases {

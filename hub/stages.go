@@ -98,6 +98,10 @@ type TargetChange struct {
 	// DeletionHooks are the types of the target's hooks that run when the
 	// application is deleted.
 	DeletionHooks []string
+	// Looked says that its sources have just been looked at, so that earlier
+	// errors about them are over. An operation on what was rendered before
+	// says nothing about them.
+	Looked bool
 }
 
 // A Looked is a look at an application's sources that its annotation asked

@@ -350,6 +350,7 @@ type move struct {
 	revision   string
 	revisions  []string
 	sourceType string
+	looked     bool // at its sources, just now
 }
 
 // move notes a decided change. The application's generation grows by one:
@@ -405,7 +406,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
 		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
-		DeletionHooks: target.DeletionHooks(),
+		DeletionHooks: target.DeletionHooks(), Looked: m.looked,
 	}
 	if m.accept {
 		change.Accepted = accepted

@@ -65,7 +65,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		}
 	}
 	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType}
+		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, looked: true}
 	if d.Target != candidate.ID {
 		// A pin keeps the target: the candidate's commit is not what it is.
 		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {

@@ -113,6 +113,19 @@ func TestOtherRevision(t *testing.T) {
 			t.Errorf("operation %+v, conditions %v", n, w.app.Status.Conditions)
 		}
 	})
+	t.Run("APP-17 a sync of what was rendered before does not hide that the sources cannot be rendered now", func(t *testing.T) {
+		broken := hub.RefreshFailure{Application: w.app.ID, Generation: w.app.Generation, Condition: hub.ComparisonError, Message: "unexpected {{end}}"}
+		if err := w.d.Failed(t.Context(), w.tenant, []hub.RefreshFailure{broken}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.sync(hub.SyncRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		w.end(hub.Succeeded, "")
+		if c := w.reload().Status.Conditions; len(c) != 1 || c[0].Message != broken.Message {
+			t.Errorf("conditions %v", c)
+		}
+	})
 	t.Run("SYNC-09 one that waits is terminated at once, and what comes later starts nothing", func(t *testing.T) {
 		op, err := w.sync(hub.SyncRequest{Override: &hub.Override{Revision: "v3"}})
 		if err != nil {

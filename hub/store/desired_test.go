@@ -390,6 +390,12 @@ func TestTargets(t *testing.T) {
 			t.Error("the former failure stayed beside the new one")
 		}
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			was := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID)).Status
+			check(t, tx.SetTargets(ctx, []hub.TargetChange{{Application: w.app.ID, Target: w.snapshot.ID, Generation: 9}}))
+			is := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID)).Status
+			if len(is.Conditions) != len(was.Conditions) || !cmp.Equal(is.RefreshedAt, was.RefreshedAt) {
+				t.Errorf("an operation without a look at the sources: %+v, then %+v", was, is)
+			}
 			check(t, tx.Unchanged(ctx, []hub.Unchanged{{Application: w.app.ID, Revision: "z", RefreshedAt: now()}}))
 			a := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID))
 			if a.Status.Revision != "z" || a.Status.RefreshedAt == nil || len(a.Status.Conditions) != 1 || a.Status.Conditions[0].Type != hub.SyncError {

@@ -31,12 +31,12 @@ const (
 		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
 		       hold = u.hold, deletion_hooks = ARRAY(SELECT json_array_elements_text(u.hooks::json)),
 		       generation = u.generation, planned_generation = u.generation, planned_project = u.project,
-		       refreshed_at = $12,
+		       refreshed_at = CASE WHEN u.looked THEN $12 ELSE s.refreshed_at END,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
 		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
 		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[])
-		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks)
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[], $16::boolean[])
+		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks, looked)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
@@ -100,15 +100,13 @@ func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []st
 	return results.Close()
 }
 
-// refreshConditions are the types that the result of a refresh decides.
-func refreshConditions() []string {
-	return []string{hub.ComparisonError, hub.InvalidSpecError, hub.RenderWarning}
-}
+// refreshErrors are the types of conditions that every refresh decides.
+func refreshErrors() []string { return []string{hub.ComparisonError, hub.InvalidSpecError} }
 
 // SetTargets moves what applications are compared with and, where Accepted is
-// set, what is enforced, and clears the errors of earlier refreshes. The error
-// is fault.Conflict if an application has a higher generation than the change
-// or is gone: nothing older ever wins.
+// set, what is enforced, and clears the errors of earlier refreshes where the
+// sources were looked at. The error is fault.Conflict if an application has a
+// higher generation than the change or is gone: nothing older ever wins.
 func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -116,11 +114,10 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	var apps, target, accepted, revision, revisions, sourceType, hold []string
 	var pin []*string
 	var hooks []string
-	var unpin []bool
+	var unpin, looked []bool
 	var resources []int32
 	var generation, project []int64
-	var all []hub.ApplicationID
-	var warnings []said
+	var seen, unseen judged
 	for i := range changes {
 		c := &changes[i]
 		list, err := jsonText(nonNil(c.Revisions))
@@ -145,14 +142,19 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
 		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
 		project = append(project, c.Project)
-		all = append(all, c.Application)
+		looked = append(looked, c.Looked)
+		of := &unseen
+		if c.Looked {
+			of = &seen
+		}
+		of.apps = append(of.apps, c.Application)
 		for _, w := range c.Warnings {
-			warnings = append(warnings, said{c.Application, hub.RenderWarning, w})
+			of.warnings = append(of.warnings, said{c.Application, hub.RenderWarning, w})
 		}
 		t.appChanged(c.Application)
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation, project, hooks)
+		micro(time.Now()), generation, project, hooks, looked)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
 	}
@@ -162,7 +164,21 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	if int(n) != len(changes) {
 		return fault.New(fault.Conflict, "%d of %d applications were changed meanwhile, or are gone", len(changes)-int(n), len(changes))
 	}
-	return t.replaceConditions(ctx, byRefresh, refreshConditions(), all, warnings)
+	if len(seen.apps) > 0 {
+		if err := t.replaceConditions(ctx, byRefresh, append(refreshErrors(), hub.RenderWarning), seen.apps, seen.warnings); err != nil {
+			return err
+		}
+	}
+	if len(unseen.apps) == 0 {
+		return nil
+	}
+	return t.replaceConditions(ctx, byRefresh, []string{hub.RenderWarning}, unseen.apps, unseen.warnings)
+}
+
+// A judged is what renders say of applications.
+type judged struct {
+	apps     []hub.ApplicationID
+	warnings []said
 }
 
 // Unchanged notes that applications were looked at and keep their target, and
@@ -190,7 +206,7 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 	for _, app := range found {
 		t.changed(changeApplication, app)
 	}
-	return t.replaceConditions(ctx, byRefresh, []string{hub.ComparisonError, hub.InvalidSpecError}, all, nil)
+	return t.replaceConditions(ctx, byRefresh, refreshErrors(), all, nil)
 }
 
 // SetFailures stores why applications could not be refreshed. A failure that
@@ -205,7 +221,7 @@ func (t *Tenant) SetFailures(ctx context.Context, failures []hub.RefreshFailure)
 		apps = append(apps, f.Application)
 		now = append(now, said{f.Application, f.Condition, f.Message})
 	}
-	return t.replaceConditions(ctx, byRefresh, []string{hub.ComparisonError, hub.InvalidSpecError}, apps, now)
+	return t.replaceConditions(ctx, byRefresh, refreshErrors(), apps, now)
 }
 
 // SetCondition sets one condition of an application; an empty message

@@ -10,7 +10,7 @@ import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { appsQuery } from './api';
 import { type Filter, filtered, isStale, keyOf, operationWord, tally } from './model';
-import { NoticeIcon } from './notice';
+import { ErrorIcon, NoticeIcon } from './notice';
 
 const rowHeight = 44;
 
@@ -142,7 +142,7 @@ function AppRow({ app }: { app: Application }) {
       </Table.Td>
       <Table.Td>{app.spec.project || 'default'}</Table.Td>
       <Table.Td>
-        <DriftBadge status={app.status?.sync?.status} stale={stale} />
+        <DriftBadge status={app.status?.sync?.status} stale={stale} /> <ErrorIcon app={app} />
       </Table.Td>
       <Table.Td>
         <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />

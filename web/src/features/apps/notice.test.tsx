@@ -3,7 +3,7 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Application, Node } from '../../api/client';
 import { NodeLinks } from './links';
-import { NoticeBanner, NoticeIcon } from './notice';
+import { ErrorIcon, NoticeBanner, NoticeIcon } from './notice';
 
 beforeEach(() => {
   vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
@@ -48,6 +48,23 @@ test('APP-26 lists show the icon unless the notice is a banner alone', () => {
   screen.getByRole('img', { name: 'Notice: frozen' });
   cleanup();
   show(<NoticeIcon app={app({ content: 'frozen', scope: 'banner' })} />);
+  expect(screen.queryByRole('img')).toBeNull();
+});
+
+test('APP-17 lists show what is wrong with an application though it is in sync', () => {
+  const shop = app({});
+  shop.status = {
+    sync: { status: 'Synced' },
+    conditions: [
+      { type: 'ComparisonError', message: 'unexpected {{end}}' },
+      { type: 'OrphanedResourceWarning', message: '3 objects' },
+    ],
+  };
+  show(<ErrorIcon app={shop} />);
+  screen.getByRole('img', { name: 'The desired state cannot be worked out: unexpected {{end}}' });
+  cleanup();
+  shop.status.conditions?.shift();
+  show(<ErrorIcon app={shop} />);
   expect(screen.queryByRole('img')).toBeNull();
 });
 

@@ -13,6 +13,7 @@ import {
 import { useState } from 'react';
 import type { Application } from '../../api/client';
 import { noticeOf } from './annotations';
+import { conditionWords } from './model';
 
 const icons: Record<string, typeof IconBell> = {
   'fa-info-circle': IconInfoCircle,
@@ -79,6 +80,18 @@ export function NoticeIcon({ app }: { app: Application }) {
       ) : (
         icon
       )}
+    </Tooltip>
+  );
+}
+
+/** What is wrong with an application itself, small, for lists: what is deployed may be in sync all the same. */
+export function ErrorIcon({ app }: { app: Application }) {
+  const errors = (app.status?.conditions ?? []).filter((c) => c.type.endsWith('Error'));
+  if (errors.length === 0) return null;
+  const label = errors.map((c) => `${conditionWords(c.type)}: ${c.message}`).join('\n');
+  return (
+    <Tooltip label={label} multiline maw={480}>
+      <IconAlertTriangle size={16} color="var(--mantine-color-error)" role="img" aria-label={label} />
     </Tooltip>
   );
 }
