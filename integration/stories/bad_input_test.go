@@ -148,6 +148,24 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("CLI-07 a sync of it applies what was rendered before, and does not end well", func(t *testing.T) {
+		if out, err := s.API.CLI(t.Context(), "", "app", "sync", "keep"); err == nil || !strings.Contains(err.Error(), "b.yaml") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		says(t, "keep", "b.yaml")
+		if out, err := s.API.CLI(t.Context(), "", "app", "list"); err != nil || !strings.Contains(out, "ComparisonError") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if out, err := s.API.CLI(t.Context(), "", "app", "wait", "keep", "--timeout", "100ms"); err == nil || !strings.Contains(err.Error(), "b.yaml") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if _, err := bad.Push(t.Context(), harness.Change{Message: "mend it", Remove: []string{"keep/b.yaml"}}); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := s.API.CLI(t.Context(), "", "app", "wait", "keep"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 	t.Run("INV-13 everything else went on", func(t *testing.T) {
 		if _, err := good.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
