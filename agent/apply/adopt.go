@@ -90,7 +90,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 				s.note = "adopted from " + mark.Title()
 			}
 			return nil
-		case apierrors.IsNotFound(err):
+		case gone(err):
 			return nil
 		case !apierrors.IsConflict(err) || try == maxConflicts:
 			return explain(err, s.key, "adopt")

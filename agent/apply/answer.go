@@ -59,6 +59,14 @@ func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
+// gone says whether an object is not there, though its resource is known.
+func gone(err error) bool { return apierrors.IsNotFound(err) && !unknownResource(err) }
+
+// dying says whether the kind itself is being deleted.
+func dying(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "custom resource definition is terminating")
+}
+
 // unknownResource says whether the server does not know the resource itself,
 // whatever the object's name.
 func unknownResource(err error) bool {

@@ -131,11 +131,17 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 // look reads the live object of a key; nil if there is none.
 func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*manifest.Object, error) {
 	gvr, _, err := a.e.Mapper.Resource(ctx, d.gvk)
+	if fault.KindOf(err) == fault.Missing {
+		if other, _, ok := a.e.Mapper.Other(d.gvk); ok {
+			gvr, err = other, nil
+		}
+	}
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return nil, err
 	}
 	var live *manifest.Object
-	if err == nil {
+	unserved := err != nil
+	if !unserved {
 		s.place = place{resource: gvr, namespace: x.key.Namespace, name: x.key.Name}
 		if live, err = a.get(ctx, s.place, x.key); err != nil {
 			return nil, explain(err, x.key, "read")
@@ -146,12 +152,35 @@ func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*man
 	switch {
 	case a.objects[x.key] != x || x.inflight > 0:
 		return nil, nil
+	case unserved && x.record != nil && x.hook == "":
+		// Nothing can be seen of it, which does not say that it is gone.
 	case live == nil && !(x.live.known && !x.live.found):
 		x.vanish(ctx)
 	case live != nil && !x.live.older(live):
 		x.seen(ctx, live)
 	}
 	return live, nil
+}
+
+// farewell looks at a deleted object until it is gone: its kind is not served
+// in its version any more, so that no watch sees that.
+func (a *app) farewell(ctx context.Context, x *object) {
+	back := run.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
+	for {
+		_, err := a.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key})
+		a.mu.Lock()
+		over := a.objects[x.key] != x || !x.doomed || a.closed
+		a.mu.Unlock()
+		if over {
+			return
+		}
+		if err != nil {
+			a.e.Log.WarnContext(ctx, "deleted object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+		}
+		if run.Sleep(ctx, a.e.Clock, back.Next()) != nil {
+			return
+		}
+	}
 }
 
 // learn keeps what a dry run said. Where it says that nothing would change
@@ -297,7 +326,7 @@ func (a *app) remake(ctx context.Context) {
 
 // reclaim looks whether the object of a tombstone is ours.
 func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVersionKind) error {
-	gvr, namespaced, err := a.e.Mapper.Find(ctx, gvk)
+	gvr, namespaced, err := a.e.reach(ctx, gvk)
 	if fault.KindOf(err) == fault.Missing {
 		return nil
 	}

@@ -32,6 +32,10 @@ type Mapper interface {
 	Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
 	// Find is Resource, but looks once more if the last look was a moment ago.
 	Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error)
+	// Other finds a kind in another version than the one given.
+	Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool)
+	// Lost says what it means that the server does not know a resource.
+	Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 	// Forget makes the next search for a kind look at the server anew.
 	Forget(gvk schema.GroupVersionKind)
 	// Namespaced gives the kinds of objects in namespaces, each in one version.
@@ -119,6 +123,7 @@ type Engine struct {
 	contenders map[manifest.Key][]*app  // who waits for it, in the order in which they came
 	listed     map[scope]bool
 	broken     map[scope]error
+	warned     map[schema.GroupVersionKind]string // what the API server says of versions
 	wanted     []schema.GroupVersionKind
 	begun      bool
 
@@ -151,7 +156,7 @@ func New(c Config) *Engine {
 	c.Mapper = hubMapper{c.Mapper}
 	e := &Engine{
 		Config:     c,
-		kube:       newKube(c.Client, c.Manager, c.Lease, c.Clock, c.Parallel),
+		kube:       newKube(c),
 		hashes:     diff.Comparer{Key: c.Secret.RecordKey()},
 		plans:      make(chan struct{}, 8),
 		tries:      make(chan struct{}, 4),
@@ -163,6 +168,7 @@ func New(c Config) *Engine {
 		contenders: map[manifest.Key][]*app{},
 		listed:     map[scope]bool{},
 		broken:     map[scope]error{},
+		warned:     map[schema.GroupVersionKind]string{},
 
 		namespaces: map[string]struct{}{},
 	}

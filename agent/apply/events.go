@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -211,8 +212,9 @@ func (x *object) listed(ctx context.Context, at uint64, back bool, list map[stri
 	}
 }
 
-// Broken takes note that a kind is not being watched, or is again.
-func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
+// Broken takes note that a kind is not being watched, or is again. What could
+// not be written because its kind was not served is healed at once then.
+func (e *Engine) Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error) {
 	e.mu.Lock()
 	s := scope{gvk, namespace}
 	if err == nil {
@@ -223,14 +225,64 @@ func (e *Engine) Broken(_ context.Context, gvk schema.GroupVersionKind, namespac
 	e.mu.Unlock()
 	for _, a := range e.all() {
 		a.mu.Lock()
+		of := 0
 		for _, x := range a.objects {
-			if e.scopeOf(x) == s {
+			if e.scopeOf(x) != s {
+				continue
+			}
+			of++
+			if err == nil && x.missing {
+				x.missing, x.notBefore = false, time.Time{}
+				a.heal(ctx, x)
+			}
+		}
+		if of > 0 {
+			a.tell()
+		}
+		a.mu.Unlock()
+	}
+}
+
+// Warned takes note of what the API server says of the version of a kind.
+func (e *Engine) Warned(_ context.Context, gvk schema.GroupVersionKind, text string) {
+	e.mu.Lock()
+	if text == "" {
+		delete(e.warned, gvk)
+	} else {
+		e.warned[gvk] = text
+	}
+	e.mu.Unlock()
+	for _, a := range e.all() {
+		a.mu.Lock()
+		for _, x := range a.objects {
+			if x.gvk == gvk {
 				a.tell()
 				break
 			}
 		}
 		a.mu.Unlock()
 	}
+}
+
+// outdated gives what the API server says of the versions in which the
+// application wants its objects. The caller holds mu.
+func (a *app) outdated() []string {
+	a.e.mu.RLock()
+	defer a.e.mu.RUnlock()
+	if len(a.e.warned) == 0 {
+		return nil
+	}
+	said := map[schema.GroupVersionKind]struct{}{}
+	var out []string
+	for _, x := range a.objects {
+		text := a.e.warned[x.gvk]
+		if _, done := said[x.gvk]; text == "" || done || x.target == nil {
+			continue
+		}
+		said[x.gvk] = struct{}{}
+		out = append(out, x.gvk.Kind+" of "+x.gvk.GroupVersion().String()+": "+text)
+	}
+	return out
 }
 
 // Left takes note that a kind is watched no more.
@@ -240,6 +292,7 @@ func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
 	gone := func(s scope) bool { return s.gvk == gvk }
 	maps.DeleteFunc(e.listed, func(s scope, _ bool) bool { return gone(s) })
 	maps.DeleteFunc(e.broken, func(s scope, _ error) bool { return gone(s) })
+	delete(e.warned, gvk)
 	e.present.forget(gone)
 }
 

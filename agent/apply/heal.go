@@ -205,7 +205,7 @@ func (a *app) refused(ctx context.Context, x *object, err error) {
 	}
 	x.retries++
 	x.notBefore = a.e.Clock.Now().Add(wait)
-	x.failure = sentence(err)
+	x.failure, x.missing = sentence(err), fault.KindOf(err) == fault.Missing
 	a.e.Log.WarnContext(ctx, "object not written", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Wait, wait, logkey.Error, err)
 }
 

@@ -179,7 +179,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return t.deleteInHub(ctx, it)
 	}
 	a := t.app
-	gvr, namespaced, err := a.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
+	gvr, namespaced, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
 	if fault.KindOf(err) == fault.Missing {
 		// Without its kind the object cannot be there, or cannot be seen; either
 		// way nothing can be deleted, and nothing is forgotten.
@@ -218,6 +218,9 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	if x.live.uid == uid && x.live.found {
 		x.live.deleting = true
+	}
+	if gvr.Version != it.Version {
+		a.e.do(func(ctx context.Context) { a.farewell(ctx, x) })
 	}
 	return wave.Outcome{Changed: true, Message: "pruned"}, nil
 }
@@ -299,7 +302,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err := a.e.Secret.Flush(ctx); err != nil { // that it ran must outlive it, even on a lost disk
 		return wave.Outcome{}, err
 	}
-	gvr, _, err := a.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
+	gvr, _, err := a.e.reach(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
@@ -340,7 +343,7 @@ func (t *task) Release(ctx context.Context, it wave.Item) error {
 	if inHub(it.Key) {
 		return nil
 	}
-	gvr, _, err := t.app.e.Mapper.Find(ctx, kindOf(it.Key, it.Version))
+	gvr, _, err := t.app.e.reach(ctx, kindOf(it.Key, it.Version))
 	if err != nil {
 		return explain(err, it.Key, "release")
 	}
@@ -372,7 +375,7 @@ func (a *app) unhold(ctx context.Context, at place, uid string) error {
 			return err
 		}
 		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
-		if apierrors.IsNotFound(err) {
+		if gone(err) {
 			return nil
 		}
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {

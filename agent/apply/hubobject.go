@@ -242,3 +242,24 @@ func (x *object) recheck() {
 		}
 	})
 }
+
+// Other finds no other version of a kind of the hub.
+func (m hubMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
+	if manifest.InHub(gvk.Group, gvk.Kind) {
+		return schema.GroupVersionResource{}, false, false
+	}
+	return m.Mapper.Other(gvk)
+}
+
+// reach finds under which resource objects that are there already can be read
+// and deleted: of a kind that is not served in their version any more, in one
+// that is.
+func (e *Engine) reach(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
+	gvr, namespaced, err := e.Mapper.Find(ctx, gvk)
+	if fault.KindOf(err) == fault.Missing {
+		if other, scope, ok := e.Mapper.Other(gvk); ok {
+			return other, scope, nil
+		}
+	}
+	return gvr, namespaced, err
+}

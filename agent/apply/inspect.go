@@ -164,7 +164,7 @@ func (a *app) manifest(ctx context.Context, d *desired) (*manifest.Object, error
 // fault.Missing if it is not there.
 func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
 	key := manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}
-	gvr, _, err := e.Mapper.Find(ctx, gvk)
+	gvr, _, err := e.reach(ctx, gvk)
 	if err != nil {
 		return nil, explain(err, key, "find")
 	}

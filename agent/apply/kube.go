@@ -50,10 +50,13 @@ type kube struct {
 	lease   func() error
 	clock   run.Clock
 	slots   chan struct{}
+
+	// lost says what it means that the server does not know a resource.
+	lost func(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 }
 
-func newKube(client dynamic.Interface, manager string, lease func() error, clock run.Clock, parallel int) *kube {
-	return &kube{client: client, manager: manager, lease: lease, clock: clock, slots: make(chan struct{}, parallel)}
+func newKube(c Config) *kube {
+	return &kube{client: c.Client, manager: c.Manager, lease: c.Lease, clock: c.Clock, slots: make(chan struct{}, c.Parallel), lost: c.Mapper.Lost}
 }
 
 func (k *kube) at(p place) dynamic.ResourceInterface {
@@ -80,11 +83,11 @@ func (k *kube) limited(ctx context.Context, request func(ctx context.Context) er
 // get reads an object; nil if there is none.
 func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
 	var got *manifest.Object
-	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
 		got, err = k.at(p).Get(ctx, p.name, metav1.GetOptions{})
 		return err
 	})
-	if apierrors.IsNotFound(err) {
+	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -96,7 +99,7 @@ func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
 // list reads the objects of a resource, all at once: only for what is few.
 func (k *kube) list(ctx context.Context, p place, opts metav1.ListOptions) ([]manifest.Object, error) {
 	var items []manifest.Object
-	err := k.retry(ctx, nil, func(ctx context.Context) error {
+	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) error {
 		page, err := k.at(p).List(ctx, opts)
 		if err == nil {
 			items = page.Items
@@ -144,7 +147,11 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 		got = live
 		return true, nil
 	}
-	err := k.retry(ctx, again, func(ctx context.Context) (err error) {
+	resource := w.resource
+	if w.part != "" {
+		resource = schema.GroupVersionResource{} // that the part is unknown says nothing of the resource
+	}
+	err := k.retry(ctx, resource, again, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(w.dryRun); err != nil {
 			return err
 		}
@@ -178,7 +185,7 @@ func (k *kube) createAs(ctx context.Context, p place, o *manifest.Object, manage
 func (k *kube) make(ctx context.Context, p place, o *manifest.Object, opts metav1.CreateOptions) (*manifest.Object, error) {
 	dryRun := len(opts.DryRun) > 0
 	var got *manifest.Object
-	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(dryRun); err != nil {
 			return err
 		}
@@ -198,7 +205,7 @@ func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun b
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
 	var got *manifest.Object
-	err := k.retry(ctx, nil, func(ctx context.Context) (err error) {
+	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
 		if err := k.mayWrite(dryRun); err != nil {
 			return err
 		}
@@ -221,13 +228,13 @@ func (k *kube) delete(ctx context.Context, p place, uid string, propagation meta
 func (k *kube) deleteWithin(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation, grace *int64) error {
 	id := types.UID(uid)
 	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}, GracePeriodSeconds: grace}
-	err := k.retry(ctx, nil, func(ctx context.Context) error {
+	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) error {
 		if err := k.mayWrite(false); err != nil {
 			return err
 		}
 		return k.at(p).Delete(ctx, p.name, opts)
 	})
-	if apierrors.IsNotFound(err) {
+	if gone(err) {
 		return nil
 	}
 	return err
@@ -241,10 +248,14 @@ func (k *kube) mayWrite(dryRun bool) error {
 }
 
 // retry sends a request until it is answered for good. Between two tries
-// settled, if given, may find that the first one did its work.
-func (k *kube) retry(ctx context.Context, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
+// settled, if given, may find that the first one did its work. That the server
+// does not know the resource is looked into; an empty one is not.
+func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, settled func(ctx context.Context) (bool, error), request func(ctx context.Context) error) error {
 	for try := 1; ; try++ {
 		err := k.limited(ctx, request)
+		if !resource.Empty() && unknownResource(err) {
+			err = k.lost(ctx, resource, err)
+		}
 		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
 			return err
 		}
@@ -278,6 +289,8 @@ func transient(err error) bool {
 	switch {
 	case repeated(err), undeclared(err):
 		return false // said as an internal error, and it will be the same again
+	case unknownResource(err):
+		return fault.KindOf(err) == fault.Offline // listed all the same
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
 		apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
 		return true
@@ -296,7 +309,9 @@ func lost(err error) bool {
 }
 
 // ambiguous says whether the request may have been carried out all the same.
-func ambiguous(err error) bool { return !apierrors.IsTooManyRequests(err) && transient(err) }
+func ambiguous(err error) bool {
+	return !apierrors.IsTooManyRequests(err) && !unknownResource(err) && transient(err)
+}
 
 // explain turns what an API server answered into one clear sentence about one
 // object, classified by who can help.
@@ -367,6 +382,8 @@ func sort(err error) (kind fault.Kind, fix string) {
 		return fault.Invalid, "name each key once"
 	case terminating(err):
 		return fault.Conflict, "wait until the namespace is gone"
+	case dying(err):
+		return fault.Missing, "wait until the definition of the kind is gone, and install it again"
 	case apierrors.IsForbidden(err):
 		return fault.Denied, "give the agent's ServiceAccount the right, or fix what the admission policy objects to"
 	case apierrors.IsUnauthorized(err):

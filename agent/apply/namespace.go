@@ -99,7 +99,7 @@ func namespaceObject(name string, labels, annotations map[string]string) *manife
 // namespaceGone makes the destination's namespace again if an object was
 // refused because somebody deleted it, and the application may make it.
 func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
-	if s.dryRun || !apierrors.IsNotFound(err) || !hasOption(s.options, "CreateNamespace", "true") {
+	if s.dryRun || !gone(err) || !hasOption(s.options, "CreateNamespace", "true") {
 		return false
 	}
 	a.mu.Lock()

@@ -36,6 +36,7 @@ type object struct {
 	verdict          diff.Verdict // of live by record
 	expected         expectation
 	failure          string // why the last write of it was refused
+	missing          bool   // because its kind is not served
 
 	inflight  int              // writes under way; events wait until they are answered
 	waiting   *manifest.Object // newest event meanwhile
@@ -240,6 +241,8 @@ func (x *object) sync() (state, detail string) {
 	switch {
 	case x.target == nil:
 		return outOfSync, "no longer in the manifests"
+	case x.unserved() != nil:
+		return unknownSync, sentence(x.unserved())
 	case !x.live.known:
 		_, broken := x.app.e.kindState(x)
 		switch {
@@ -266,6 +269,19 @@ func (x *object) sync() (state, detail string) {
 		return outOfSync, differs(x.expected.fields)
 	}
 	return outOfSync, "changed in the manifests"
+}
+
+// unserved says why nothing that is known of a live object holds any more: the
+// version in which it is wanted is not served. The caller holds the
+// application's mu.
+func (x *object) unserved() error {
+	if !x.live.known || !x.live.found {
+		return nil
+	}
+	if _, broken := x.app.e.kindState(x); fault.KindOf(broken) == fault.Missing {
+		return broken
+	}
+	return nil
 }
 
 // The sync states in the words of the protocol.
@@ -302,6 +318,9 @@ func (x *object) wellness() (state, message string) {
 	}
 	if x.live.known && !x.live.found {
 		return health.Missing, ""
+	}
+	if why := x.unserved(); why != nil {
+		return health.Unknown, sentence(why)
 	}
 	if _, broken := x.app.e.kindState(x); !x.live.known && fault.KindOf(broken) == fault.Missing {
 		return health.Missing, sentence(broken)

@@ -16,7 +16,7 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 	if inHub(key) {
 		return livesInHub(key)
 	}
-	gvr, namespaced, err := e.Mapper.Resource(ctx, gvk)
+	gvr, namespaced, err := e.reach(ctx, gvk)
 	if err != nil {
 		return explain(err, key, "delete")
 	}

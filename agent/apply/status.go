@@ -173,7 +173,7 @@ func optionsOf(o *manifest.Object) []string {
 
 // sentences gives the warnings in a stable order.
 func (a *app) sentences() []string {
-	out := make([]string, 0, len(a.warnings)+1)
+	out := a.outdated()
 	for _, text := range a.warnings {
 		out = append(out, text)
 	}

@@ -191,6 +191,9 @@ func (s *Strays) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string
 	s.hint()
 }
 
+// Warned changes nothing: nobody wants these objects to be there.
+func (s *Strays) Warned(context.Context, schema.GroupVersionKind, string) {}
+
 // Left changes nothing: what is watched no more was forgotten by keep.
 func (s *Strays) Left(context.Context, schema.GroupVersionKind) {}
 

@@ -325,7 +325,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 			return written{}, err
 		}
 		w, err := t.app.write(ctx, x, d, body, writing{options: it.Options})
-		if fault.KindOf(err) != fault.Missing || !it.MadeHere || t.app.e.Clock.Now().After(until) {
+		if fault.KindOf(err) != fault.Missing && !unknownResource(err) || !it.MadeHere || t.app.e.Clock.Now().After(until) {
 			return w, err
 		}
 		t.app.e.Mapper.Forget(d.gvk)

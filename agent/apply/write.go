@@ -118,8 +118,7 @@ func (s *sending) outcome(out *manifest.Object) written {
 	return w
 }
 
-// send writes an object. That the server does not know the resource any more
-// under which its kind was served makes the next write look for it anew.
+// send writes an object, to the cluster or to the hub.
 func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if s.problem != nil {
 		return nil, s.problem
@@ -127,11 +126,7 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 	if inHub(s.key) {
 		return a.sendToHub(ctx, s)
 	}
-	out, err := a.sendBy(ctx, s)
-	if unknownResource(err) {
-		a.e.Mapper.Forget(s.body.GroupVersionKind())
-	}
-	return out, err
+	return a.sendBy(ctx, s)
 }
 
 // sendBy writes by the way that options and the API server allow.
@@ -422,7 +417,7 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 	if a.closed {
 		return nil
 	}
-	x.record, x.failure, x.retries, x.notBefore, x.doomed = &r, "", 0, time.Time{}, false
+	x.record, x.failure, x.missing, x.retries, x.notBefore, x.doomed = &r, "", false, 0, time.Time{}, false
 	if _, err := a.e.Inventory.Own(r); err != nil {
 		a.e.Log.ErrorContext(ctx, "ownership not recorded", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 	}

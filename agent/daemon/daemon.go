@@ -109,7 +109,7 @@ type kubernetes struct {
 }
 
 func connect(conf *rest.Config) (kubernetes, error) {
-	conf.WarningHandler = rest.NoWarnings{}
+	conf.WarningHandler, conf.WarningHandlerWithContext = nil, watch.Warnings{}
 	if file := conf.BearerTokenFile; file != "" {
 		// A token that is refused is read again at once; the client's own way
 		// goes on with it for up to a minute.

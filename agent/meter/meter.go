@@ -129,6 +129,7 @@ type Sink interface {
 	Gone(ctx context.Context, o *manifest.Object)
 	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
+	Warned(ctx context.Context, gvk schema.GroupVersionKind, text string)
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 

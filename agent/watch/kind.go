@@ -26,6 +26,7 @@ const (
 	pageSize     = 500              // objects in one page of a list
 	minWatch     = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
 	unservedWait = 10 * time.Minute // at most, for a kind that the cluster does not serve
+	unservedLook = 10 * time.Second // at least, and longer each time
 )
 
 // errRelist says that the watch cannot go on from where it was.
@@ -48,11 +49,13 @@ type kind struct {
 	broken    bool
 	last      uint64 // highest list version so far
 	torn      bool   // the last watch ended before its time
+	warned    string // what the server says of the version, such as that it is deprecated
 }
 
 // run goes on until ctx ends.
 func (k *kind) run(ctx context.Context) {
 	back := run.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
+	look := run.Backoff{First: unservedLook, Max: unservedWait}
 	for ctx.Err() == nil {
 		err := k.once(ctx)
 		if ctx.Err() != nil {
@@ -61,6 +64,7 @@ func (k *kind) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			back.Reset()
+			look.Reset()
 			continue
 		case errors.Is(err, errRelist):
 			k.version = ""
@@ -73,7 +77,7 @@ func (k *kind) run(ctx context.Context) {
 			continue
 		case fault.KindOf(err) == fault.Missing && !errors.Is(err, errVanished):
 			k.report(ctx, err)
-			k.awaitKind(ctx)
+			k.awaitKind(ctx, look.Next())
 			continue
 		default:
 			k.report(ctx, err)
@@ -90,13 +94,14 @@ func (k *kind) report(ctx context.Context, err error) {
 	k.w.sink.Broken(ctx, k.gvk, k.namespace, err)
 }
 
-// awaitKind waits until what the server serves has changed.
-func (k *kind) awaitKind(ctx context.Context) {
+// awaitKind waits until what the server serves has changed, or it is time to
+// read that again.
+func (k *kind) awaitKind(ctx context.Context, most time.Duration) {
 	changed := k.w.mapper.Changed()
 	if _, ok := k.w.mapper.Known(k.gvk); ok {
 		return
 	}
-	timer, stop := k.w.clock.After(unservedWait)
+	timer, stop := k.w.clock.After(most)
 	defer stop()
 	select {
 	case <-changed:
@@ -132,12 +137,14 @@ func (k *kind) once(ctx context.Context) error {
 		}
 	}
 	k.torn = true // until the watch has ended as it should
+	said := &heard{}
+	ctx = context.WithValue(ctx, heardKey{}, said)
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
 			return k.classify(err, "list")
 		}
 	}
-	return k.watch(ctx, client)
+	return k.watch(ctx, client, said)
 }
 
 // compareTime looks, after a watch that was cut off, whether the server is
@@ -209,7 +216,7 @@ func (k *kind) seen(ctx context.Context, o *manifest.Object) {
 
 // watch hands on events until the server ends the watch, which it does after
 // a while; that is no error.
-func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface) error {
+func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface, said *heard) error {
 	timeout := int64(minWatch.Seconds() * (1 + rand.Float64())) //nolint:gosec // jitter needs no secrecy
 	stream, err := client.Watch(ctx, metav1.ListOptions{
 		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
@@ -218,6 +225,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface) erro
 		return k.classify(err, "watch")
 	}
 	defer stream.Stop()
+	k.warn(ctx, said)
 	k.mend(ctx)
 	begun, any := k.w.clock.Now(), false
 	for {
@@ -272,7 +280,7 @@ func (k *kind) classify(err error, doing string) error {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		k.version = ""
 		k.w.mapper.Forget(k.gvk)
-		return fault.Wrap(fault.Missing, errors.Join(errVanished, err), "the cluster does not serve kind %s of %s", k.gvk.Kind, k.gvk.GroupVersion())
+		return k.w.mapper.unserved(k.gvk, errors.Join(errVanished, err))
 	case apierrors.IsForbidden(err):
 		where := "this cluster"
 		if k.namespace != "" {

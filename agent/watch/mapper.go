@@ -1,9 +1,12 @@
 package watch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +77,76 @@ func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapp
 	if away {
 		return Mapping{}, fault.Wrap(fault.Offline, awayError{gvk.GroupVersion()}, "the server of %s does not answer, so kind %s cannot be found", gvk.GroupVersion(), gvk.Kind)
 	}
-	return Mapping{}, fault.New(fault.Missing, "the cluster does not serve kind %s of %s", gvk.Kind, gvk.GroupVersion())
+	return Mapping{}, m.unserved(gvk, nil)
+}
+
+// unserved says that a kind is not served in a version, and what to do.
+func (m *Mapper) unserved(gvk schema.GroupVersionKind, cause error) error {
+	text, fix := "the cluster does not serve kind "+gvk.Kind+" of "+gvk.GroupVersion().String(), "install what defines the kind, or take its objects out of the manifests"
+	if others := m.others(gvk); len(others) > 0 {
+		text += "; it serves that kind as " + strings.Join(others, ", ")
+		fix = "write the manifests with apiVersion " + schema.GroupVersion{Group: gvk.Group, Version: others[0]}.String()
+	}
+	return fault.With(fault.Wrap(fault.Missing, cause, "%s", text), "", fix)
+}
+
+// others gives the versions but one in which a kind is served, the preferred
+// one first.
+func (m *Mapper) others(gvk schema.GroupVersionKind) []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	ranks := map[string]int{}
+	for held, is := range m.byKind {
+		if held.GroupKind() == gvk.GroupKind() && held.Version != gvk.Version {
+			ranks[held.Version] = is.Rank
+		}
+	}
+	return slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
+}
+
+// Other finds a kind in another version than the one given, without asking the
+// server: objects that were written in a version that is served no more are
+// still there in the others.
+func (m *Mapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
+	others := m.others(gvk)
+	if len(others) == 0 {
+		return schema.GroupVersionResource{}, false, false
+	}
+	found, ok := m.Known(schema.GroupVersionKind{Group: gvk.Group, Version: others[0], Kind: gvk.Kind})
+	return found.Resource, found.Namespaced, ok
+}
+
+// Lost says what it means that the server does not know a resource under which
+// it has served a kind, after a fresh look: fault.Missing if it serves it no
+// more, fault.Offline if it lists it all the same, which passes. cause is the
+// server's answer.
+func (m *Mapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error {
+	gvk := m.kindOf(gvr)
+	m.Forget(gvk)
+	if err := m.Refresh(ctx); err != nil {
+		return errors.Join(err, cause)
+	}
+	if _, listed := m.Known(gvk); listed {
+		return fault.Wrap(fault.Offline, cause, "the API server lists kind %s of %s, but does not serve it now", gvk.Kind, gvk.GroupVersion())
+	}
+	return m.unserved(gvk, cause)
+}
+
+// kindOf names the kind of a resource, after one in another version if it has
+// been forgotten, or in the end after the resource itself.
+func (m *Mapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	name := gvr.Resource
+	for gvk, is := range m.byKind {
+		if is.Resource == gvr {
+			return gvk
+		}
+		if is.Resource.GroupResource() == gvr.GroupResource() {
+			name = gvk.Kind
+		}
+	}
+	return gvr.GroupVersion().WithKind(name)
 }
 
 // Resource is Mapping for callers that know nothing of this package.

@@ -31,6 +31,7 @@ func (c *counter) Listed(_ context.Context, _ schema.GroupVersionKind, _, _ stri
 	c.listed <- int(c.seen.Load())
 }
 func (c *counter) Broken(context.Context, schema.GroupVersionKind, string, error) {}
+func (c *counter) Warned(context.Context, schema.GroupVersionKind, string)        {}
 func (c *counter) Left(context.Context, schema.GroupVersionKind)                  {}
 
 // TestMemory runs alone: what others hold would be counted too.

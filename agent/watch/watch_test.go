@@ -298,7 +298,7 @@ func cluster(t *testing.T) (s *server, heard *sink, feed chan string) {
 
 func start(t *testing.T, s *server, heard *sink) *watch.Watcher {
 	t.Helper()
-	client, err := dynamic.NewForConfig(&rest.Config{Host: s.http.URL, QPS: -1})
+	client, err := dynamic.NewForConfig(&rest.Config{Host: s.http.URL, QPS: -1, WarningHandlerWithContext: watch.Warnings{}})
 	if err != nil {
 		t.Fatal(err)
 	}

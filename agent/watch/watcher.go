@@ -36,6 +36,9 @@ type Sink interface {
 	// Broken says that a kind is not being watched now, in a namespace or
 	// anywhere, and why; nil: it is again.
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
+	// Warned says what the API server warns of who watches a kind, such as that
+	// its version is going to be removed; empty: nothing any more.
+	Warned(ctx context.Context, gvk schema.GroupVersionKind, text string)
 	// Left says that a kind is watched no more; nothing more is told of it
 	// until it is listed anew.
 	Left(ctx context.Context, gvk schema.GroupVersionKind)

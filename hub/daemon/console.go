@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
-	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/web"
 )
@@ -131,44 +131,19 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) (in
 	if err != nil {
 		return 0, err
 	}
-	tenants, err := h.p.db.System().Tenants(ctx)
-	if err != nil {
-		return 0, err
+	if len(push.URLs) == 0 {
+		return 0, nil
 	}
-	found := 0
-	for _, t := range tenants {
-		n, err := h.fetch(ctx, t.ID, push.URLs)
-		if err != nil {
-			return found, err
-		}
-		found += n
+	places := make([]string, len(push.URLs))
+	for i, u := range push.URLs {
+		places[i] = hub.RepoPlace(u)
 	}
+	parent := trace.Parent(ctx)
+	found, err := h.p.db.System().FetchAt(ctx, places, func(tenant hub.TenantID, id hub.RepositoryID) {
+		h.p.queue.follow(parent, hub.WorkFetch, tenant, string(id))
+	})
 	if found > 0 {
 		h.p.due(hub.WorkFetch)
 	}
-	return found, nil
-}
-
-func (h hooks) fetch(ctx context.Context, tenant hub.TenantID, urls []string) (int, error) {
-	found := 0
-	err := h.p.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
-		found = 0
-		places := make([]string, len(urls))
-		for i, u := range urls {
-			places[i] = hub.RepoPlace(u)
-		}
-		ids, err := t.RepositoriesAt(ctx, places)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			if err := t.Fetch(ctx, id); err != nil {
-				return err
-			}
-			found++
-		}
-		h.p.queue.continued(ctx, t)
-		return nil
-	})
 	return found, err
 }

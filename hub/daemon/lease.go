@@ -17,6 +17,10 @@ const (
 	workLease = 15 * time.Second
 	// longestHold ends the renewal of work that nobody ever gave back.
 	longestHold = 10 * time.Minute
+	// leastSleep is how long a transaction may do nothing in any case: a
+	// replica that is short of CPU is slow, and not stopped. With longer leases
+	// it is one lease, after which its work is others' anyhow.
+	leastSleep = 5 * time.Second
 )
 
 // renewer is the store, as leases see it.

@@ -38,27 +38,32 @@ const (
 		  AND  NOT EXISTS (SELECT FROM history h WHERE h.tenant_id = $1 AND h.application_id = s.application_id AND h.snapshot_id = s.id)
 		  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.application_id = s.application_id AND o.snapshot_id = s.id
 		                   AND o.phase IN ('Pending', 'Running', 'Terminating'))`
-	// The date is looked at again under the row's lock, so that an object
-	// that is being used at this moment stays.
-	collectObjects = usedObjects + `
-		DELETE FROM object o
-		WHERE  o.tenant_id = $1 AND o.kept_until < $2
-		  AND  o.digest IN (
-		         SELECT x.digest FROM object x WHERE x.tenant_id = $1 AND x.kept_until < $2 ORDER BY x.kept_until LIMIT $3 FOR UPDATE SKIP LOCKED)
-		  AND  NOT EXISTS (SELECT FROM used u WHERE u.digest = o.digest)`
-	// Objects that snapshots still use are not looked at again for a while.
-	keepUsedObjects = usedObjects + `
-		UPDATE object o SET kept_until = $3
-		WHERE  o.tenant_id = $1 AND o.kept_until < $2 AND EXISTS (SELECT FROM used u WHERE u.digest = o.digest)`
-	usedObjects = `
-		WITH used AS (
-			SELECT unnest(s.digests) AS digest FROM snapshot s WHERE s.tenant_id = $1
-			UNION
-			SELECT unnest(l.lists) FROM snapshot l WHERE l.tenant_id = $1
-			UNION
-			SELECT substring(h.lists FROM 32 * i + 1 FOR 32)
-			FROM   desired_head h CROSS JOIN LATERAL generate_series(0, length(h.lists) / 32 - 1) AS i
-			WHERE  h.tenant_id = $1 AND h.lists <> '')`
+	// A part of the objects that are due for a look: those that are used are
+	// not looked at again for a while, the others go. The date is looked at
+	// again under the row's lock, so that an object that is being used at this
+	// moment stays.
+	collectObjects = `
+		WITH due AS MATERIALIZED (
+			SELECT o.digest FROM object o
+			WHERE  o.tenant_id = $1 AND o.kept_until < $2 ORDER BY o.kept_until LIMIT $4 FOR UPDATE SKIP LOCKED
+		), used AS MATERIALIZED (
+			SELECT d.digest FROM due d
+			WHERE  d.digest IN (
+			         SELECT unnest(s.digests) FROM snapshot s WHERE s.tenant_id = $1
+			         UNION ALL
+			         SELECT unnest(l.lists) FROM snapshot l WHERE l.tenant_id = $1
+			         UNION ALL
+			         SELECT substring(h.lists FROM 32 * i + 1 FOR 32)
+			         FROM   desired_head h CROSS JOIN LATERAL generate_series(0, length(h.lists) / 32 - 1) AS i
+			         WHERE  h.tenant_id = $1 AND h.lists <> '')
+		), kept AS (
+			UPDATE object o SET kept_until = $3
+			WHERE  o.tenant_id = $1 AND o.kept_until < $2 AND o.digest IN (SELECT u.digest FROM used u)
+		), gone AS (
+			DELETE FROM object o
+			WHERE  o.tenant_id = $1 AND o.kept_until < $2 AND o.digest IN (SELECT d.digest FROM due d EXCEPT SELECT u.digest FROM used u)
+		)
+		SELECT FROM due`
 	// The hash of a row proves the past; its body matters only while it is
 	// the newest.
 	collectRows = `
@@ -121,9 +126,8 @@ func collectExpired(table, column string) string {
 func (t *Tenant) Collect(ctx context.Context, now time.Time) (more bool, err error) {
 	b := &pgx.Batch{}
 	b.Queue(collectSnapshots, t.id, now.Add(-time.Hour), keepSnapshots, collectAtOnce)
-	b.Queue(keepUsedObjects, t.id, now, now.Add(keepObjects))
-	b.Queue(collectObjects, t.id, now, collectAtOnce)
 	full := fullParts{&more}
+	full.queue(b, collectMany, collectObjects, t.id, now, now.Add(keepObjects))
 	full.queue(b, collectAtOnce, collectRows, t.id, now.Add(-keepRows))
 	b.Queue(trimRows, t.id, now.Add(-keepLog), collectAtOnce)
 	b.Queue(collectOperations, t.id, keepOperations, collectAtOnce)

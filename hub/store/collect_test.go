@@ -72,3 +72,50 @@ func TestCollectInParts(t *testing.T) {
 		}
 	})
 }
+
+// TestCollectObjects counts rows: a part is a transaction of its own.
+func TestCollectObjects(t *testing.T) {
+	t.Parallel()
+	urls := storetest.Database(t)
+	db := storetest.OpenURLs(t, urls.Config())
+	tenant, other := storetest.Tenant(t, db, "acme"), storetest.Tenant(t, db, "other")
+	super := storetest.Connect(t, urls.Superuser)
+	fill := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := super.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const objects = `INSERT INTO object (tenant_id, digest, sealed, size, kept_until) SELECT $1, sha256(n::text::bytea), 'x', 1, now() - n * interval '1 second' FROM generate_series(1, $2) n`
+	fill(objects, tenant, 12000)
+	fill(objects, other, 10)
+	// Of the first two thirds every object is used, as of a snapshot of 8,000.
+	fill(`SET session_replication_role = replica`) // a snapshot of no application will do
+	fill(`INSERT INTO snapshot (tenant_id, id, application_id, revision, params_hash, objects, object_count, digests, inputs, source_type, created_at)
+		SELECT $1, gen_random_uuid(), gen_random_uuid(), 'r', sha256(''), '', 8000, array_agg(sha256(n::text::bytea)), '', 'Directory', now() FROM generate_series(1, 8000) n`, tenant)
+	type counts struct{ due, kept, all int }
+	count := func() (c counts) {
+		t.Helper()
+		check(t, super.QueryRow(t.Context(), `
+			SELECT count(*) FILTER (WHERE kept_until < now()), count(*) FILTER (WHERE kept_until > now() + interval '1 minute'), count(*)
+			FROM object WHERE tenant_id = $1`, tenant).Scan(&c.due, &c.kept, &c.all))
+		return c
+	}
+	t.Run("FT-D10 INV-9 objects are looked at in parts: what is used stays and is not due again, the rest goes", func(t *testing.T) {
+		for i, want := range []counts{{7000, 1000, 8000}, {2000, 6000, 8000}, {0, 8000, 8000}} {
+			var more bool
+			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
+				more, err = tx.Collect(ctx, time.Now())
+				return err
+			})
+			if got := count(); got != want || more != (want.due > 0) {
+				t.Errorf("part %d: %+v, more = %v; want %+v", i, got, more, want)
+			}
+		}
+		var n int
+		check(t, super.QueryRow(t.Context(), `SELECT count(*) FROM object WHERE tenant_id = $1 AND kept_until < now()`, other).Scan(&n))
+		if n != 10 {
+			t.Errorf("ISO-1 %d objects of another tenant are due, want all 10", n)
+		}
+	})
+}

@@ -42,3 +42,16 @@ func MigrateWith(ctx context.Context, ownerURL string, files fs.FS) error {
 	}
 	return migrate(ctx, cfg, files, slog.New(slog.DiscardHandler))
 }
+
+// TraceSystem has a tracer see what the system role sends from now on.
+func TraceSystem(ctx context.Context, db *DB, tracer pgx.QueryTracer) error {
+	cfg := db.system.Config()
+	cfg.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	db.system.Close()
+	db.system = pool
+	return nil
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -25,11 +26,13 @@ const (
 	selectOverSSH  = `SELECT id FROM repository WHERE tenant_id = $1 AND starts_with(url, 'ssh://')`
 
 	// The expression is that of the index repository_place.
-	selectAtPlace = `
-		SELECT id
-		FROM   repository
-		WHERE  tenant_id = $1 AND regexp_replace(url, '^[a-z+]+://(\[[^]]*\]|[^/:]*)(:[0-9]+)?', '\1') = ANY ($2)
-		ORDER  BY id`
+	// Work is put in order of its keys, as everywhere.
+	fetchAtPlace = `
+		SELECT p.tenant_id, p.repository_id, work.put(p.tenant_id, ARRAY[$2], ARRAY[p.repository_id], ARRAY[now()], ARRAY[false])
+		FROM   directory.repository_place p
+		JOIN   directory.tenant t ON t.id = p.tenant_id AND t.ready
+		WHERE  p.place = ANY ($1::bytea[])
+		ORDER  BY p.tenant_id, p.repository_id`
 )
 
 // HostKeys gives the keys of SSH servers that the tenant has stored, in order
@@ -73,8 +76,32 @@ func (t *Tenant) fetchOverSSH(ctx context.Context) error {
 	return nil
 }
 
-// RepositoriesAt finds the repositories at the places that hub.RepoPlace
-// gives, whatever their scheme and port.
-func (t *Tenant) RepositoriesAt(ctx context.Context, places []string) ([]hub.RepositoryID, error) {
-	return list(ctx, t.tx, "repositories by place", pgx.RowTo[hub.RepositoryID], selectAtPlace, t.id, places)
+// FetchAt has the repositories of all tenants fetched that are at the places
+// that hub.RepoPlace gives, whatever their scheme and port, and gives their
+// number. note is told of each before anybody can take the work; it may be
+// told again if the transaction is repeated.
+func (s *System) FetchAt(ctx context.Context, places []string, note func(hub.TenantID, hub.RepositoryID)) (int, error) {
+	hashes := make([][]byte, len(places))
+	for i, place := range places {
+		sum := sha256.Sum256([]byte(place))
+		hashes[i] = sum[:]
+	}
+	type found struct {
+		tenant hub.TenantID
+		id     hub.RepositoryID
+	}
+	n := 0
+	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		all, err := list(ctx, tx, "repositories by place", func(row pgx.CollectableRow) (f found, err error) {
+			var nothing *string
+			err = row.Scan(&f.tenant, &f.id, &nothing)
+			return f, err
+		}, fetchAtPlace, hashes, hub.WorkFetch)
+		n = len(all)
+		for _, f := range all {
+			note(f.tenant, f.id)
+		}
+		return err
+	})
+	return n, err
 }

@@ -3,7 +3,12 @@ package store_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
@@ -44,35 +49,88 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// A webhook names one address of a repository; it may be known under another.
-func TestRepositoriesAt(t *testing.T) {
+// A webhook names one address of a repository; it may be known under another,
+// and to several tenants.
+func TestFetchAt(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
-	tenant := storetest.Tenant(t, db, "acme")
-	storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-		want := map[string]bool{}
-		for _, url := range []string{"https://git.example.com/team/app", "ssh://git.example.com:2222/team/app", "http://git.example.com:8080/team/app"} {
-			want[string(must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url}, nil)).ID)] = true
+	log := &queries{}
+	check(t, store.TraceSystem(t.Context(), db, log))
+	tenant, other := storetest.Tenant(t, db, "acme"), storetest.Tenant(t, db, "other")
+	put := func(tenant hub.TenantID, url string) (id hub.RepositoryID) {
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			id = must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url}, nil)).ID
+			return nil
+		})
+		return id
+	}
+	at := func(url string) (found []string) {
+		t.Helper()
+		n := must[int](t)(db.System().FetchAt(t.Context(), []string{hub.RepoPlace(url), hub.RepoPlace(url)}, func(tenant hub.TenantID, id hub.RepositoryID) {
+			found = append(found, string(tenant)+" "+string(id))
+		}))
+		if n != len(found) {
+			t.Errorf("%d were found and %d told", n, len(found))
 		}
-		six := must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: "ssh://[2001:db8::1]:2222/x"}, nil))
-		for _, url := range []string{"https://git.example.com/team/app2", "https://git.example.com.evil.test/team/app", "https://other.test/git.example.com/team/app"} {
-			must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url}, nil))
+		slices.Sort(found)
+		return found
+	}
+	drain := func() (keys []string) {
+		t.Helper()
+		items := must[[]hub.WorkItem](t)(db.System().Claim(t.Context(), hub.WorkFetch, "me", 100, time.Minute))
+		for _, w := range items {
+			keys = append(keys, string(w.Tenant)+" "+w.Key)
 		}
-		got := must[[]hub.RepositoryID](t)(tx.RepositoriesAt(ctx, []string{hub.RepoPlace("https://git.example.com/team/app")}))
-		for _, id := range got {
-			if !want[string(id)] {
-				t.Errorf("HOOKW-04 %s is another repository", id)
-			}
+		check(t, db.System().Done(t.Context(), items))
+		slices.Sort(keys)
+		return keys
+	}
+	var want []string
+	for _, url := range []string{"https://git.example.com/team/app", "ssh://git.example.com:2222/team/app", "http://git.example.com:8080/team/app"} {
+		want = append(want, string(tenant)+" "+string(put(tenant, url)))
+	}
+	want = append(want, string(other)+" "+string(put(other, "https://git.example.com/team/app")))
+	slices.Sort(want)
+	six := put(tenant, "ssh://[2001:db8::1]:2222/x")
+	for _, url := range []string{"https://git.example.com/team/app2", "https://git.example.com.evil.test/team/app", "https://other.test/git.example.com/team/app"} {
+		put(tenant, url)
+	}
+	drain() // what is new is fetched anyhow
+	t.Run("HOOKW-04 the repositories of all tenants at an address are fetched, and no other", func(t *testing.T) {
+		log.forget()
+		if diff := cmp.Diff(want, at("https://git.example.com/team/app")); diff != "" {
+			t.Error(diff)
 		}
-		if len(got) != len(want) {
-			t.Errorf("HOOKW-04 %d repositories, want %d", len(got), len(want))
+		if n := log.statements(); n != 3 {
+			t.Errorf("%d statements, want begin, one look and commit, however many tenants there are", n)
 		}
-		if got := must[[]hub.RepositoryID](t)(tx.RepositoriesAt(ctx, []string{hub.RepoPlace(six.URL)})); len(got) != 1 || got[0] != six.ID {
+		if diff := cmp.Diff(want, drain()); diff != "" {
+			t.Errorf("work: %s", diff)
+		}
+		if got := at("ssh://[2001:db8::1]:2222/x"); len(got) != 1 || got[0] != string(tenant)+" "+string(six) {
 			t.Errorf("an IPv6 address finds %v", got)
 		}
-		return nil
+	})
+	t.Run("HOOKW-04 a repository that is deleted is found no more", func(t *testing.T) {
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.DeleteRepository(ctx, six) })
+		if got := at("ssh://[2001:db8::1]:2222/x"); len(got) != 0 {
+			t.Errorf("found %v", got)
+		}
 	})
 }
+
+// queries counts what is sent to the database.
+type queries struct{ n atomic.Int64 }
+
+func (q *queries) forget()         { q.n.Store(0) }
+func (q *queries) statements() int { return int(q.n.Load()) }
+
+func (q *queries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	q.n.Add(1)
+	return ctx
+}
+
+func (q *queries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // The user name of an SSH address does not keep a template's key away.
 func TestTemplatesOverSSH(t *testing.T) {

@@ -40,6 +40,7 @@ var withoutTenant = map[string]string{
 	"directory.replica":            "processes of the hub",
 	"directory.rewind":             "cluster → how far its agent is beyond the hub",
 	"directory.quarantine":         "cluster → the two clusters that use its identity",
+	"directory.repository_place":   "hash of host and path → tenant, repository",
 	"work.item":                    "what is due, by ids",
 	"public.goose_db_version":      "the schema's version",
 }
@@ -54,7 +55,7 @@ var reviewedViews = map[string]string{
 // definers are the functions that run with their owner's rights.
 var definers = []string{
 	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence",
-	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held",
+	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held", "directory.note_place",
 	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent",
 	"directory.token_uses", "work.enqueue", "work.good_leases", "work.held", "work.refresh_statistics", "work.waiting",

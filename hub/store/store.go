@@ -46,13 +46,17 @@ type Config struct {
 	// MaxConns is how many connections tenants' transactions share; 0 means
 	// 8. The system role has a quarter of it, at least 2.
 	MaxConns int32
+	// Sleep is how long a transaction may do nothing before the database ends
+	// it: a process that was stopped in the middle of one holds its locks that
+	// long against all others. 0 means 15 s.
+	Sleep time.Duration
 }
 
 const (
 	defaultConns     = 8
 	maxAttempts      = 16 // more than a pool holds connections that may all be dead
 	statementTimeout = 30 * time.Second
-	idleInTxTimeout  = 60 * time.Second
+	defaultSleep     = 15 * time.Second
 	rollbackTimeout  = 5 * time.Second
 )
 
@@ -96,11 +100,15 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 		conns = defaultConns
 	}
 	db := &DB{keys: keys, log: log, known: map[hub.TenantID]hub.TenantKeys{}}
+	sleep := cfg.Sleep
+	if sleep == 0 {
+		sleep = defaultSleep
+	}
 	var err error
-	if db.app, err = openPool(ctx, cfg.AppURL, conns); err != nil {
+	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep); err != nil {
 		return nil, err
 	}
-	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4)); err != nil {
+	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4), sleep); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -111,7 +119,7 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	return db, nil
 }
 
-func openPool(ctx context.Context, url string, conns int32) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, url string, conns int32, sleep time.Duration) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the database URL cannot be read")
@@ -128,7 +136,7 @@ func openPool(ctx context.Context, url string, conns int32) (*pgxpool.Pool, erro
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = "capstan-hub"
 	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
-	params["idle_in_transaction_session_timeout"] = fmt.Sprint(idleInTxTimeout.Milliseconds())
+	params["idle_in_transaction_session_timeout"] = fmt.Sprint(sleep.Milliseconds())
 	params["timezone"] = "UTC"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

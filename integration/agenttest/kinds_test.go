@@ -26,12 +26,14 @@ func (w *world) newKind(kind string, versions ...string) *kindOfTest {
 	return k
 }
 
-// serve sets the served versions. One with a "-" before it is not served any more.
+// serve sets the served versions. One with a "-" before it is not served any
+// more, one with a "~" is deprecated.
 func (k *kindOfTest) serve(versions ...string) {
 	var list []string
 	for i, v := range versions {
 		name, off := strings.CutPrefix(v, "-")
-		list = append(list, fmt.Sprintf("{name: %s, served: %v, storage: %v, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, !off, i == 0))
+		name, old := strings.CutPrefix(name, "~")
+		list = append(list, fmt.Sprintf("{name: %s, served: %v, deprecated: %v, storage: %v, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, !off, old, i == 0))
 	}
 	k.versions = strings.Join(list, ", ")
 }

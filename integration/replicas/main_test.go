@@ -60,7 +60,7 @@ func begin(ctx context.Context, dir string) (*stack.Stack, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the binaries: %w\n%s", err, out)
 	}
-	return stack.Start(ctx, stack.Options{Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Replicas: 2, Settings: settings})
+	return stack.Start(ctx, stack.Options{Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Replicas: 2, Settings: settings, HubEnv: pressure()})
 }
 
 // within bounds a step.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -211,10 +212,13 @@ func applyTo(ctx context.Context, a *stack.API, manifest string) error {
 	return err
 }
 
+var frozenRuns atomic.Int32 //nolint:gochecknoglobals // for names
+
 func TestFrozen(t *testing.T) {
 	const apps = 4 // some of their repositories belong to the replica that sleeps
 	repos := make([]*harness.Repository, apps)
-	name := func(i int) string { return fmt.Sprintf("frozen-%d", i) }
+	round := frozenRuns.Add(1) // with -count the names of the last run are taken
+	name := func(i int) string { return fmt.Sprintf("frozen-%d-%d", round, i) }
 	for i := range repos {
 		repos[i] = repository(t, name(i), map[string]string{"app/a.yaml": configMap("a", "0")})
 		deploy(t, name(i), repos[i].URL(), "app")

@@ -4,7 +4,18 @@
 
 -- +goose Up
 ALTER TABLE snapshot ADD COLUMN lists bytea[] NOT NULL DEFAULT '{}';
-UPDATE snapshot SET lists = ARRAY[list_digest] WHERE list_digest IS NOT NULL;
+-- +goose StatementBegin
+DO $$
+DECLARE
+    t uuid;
+BEGIN
+    FOR t IN SELECT id FROM directory.tenant LOOP
+        PERFORM set_config('app.tenant_id', t::text, true);
+        UPDATE snapshot SET lists = ARRAY[list_digest] WHERE list_digest IS NOT NULL;
+    END LOOP;
+    PERFORM set_config('app.tenant_id', '', true);
+END $$;
+-- +goose StatementEnd
 -- +goose StatementBegin
 CREATE FUNCTION snapshot_lists() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
