@@ -60,6 +60,7 @@ func Catalogue() []Known {
 			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
+		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
