@@ -101,6 +101,9 @@ type Cluster struct {
 	// Held says that the hub as a whole waits for an admin: some agent, of
 	// whichever tenant, has proved that the hub's past is not the right one.
 	Held bool `json:"held,omitempty"`
+	// InClusterOff says that the tenant has switched Argo CD's own cluster off
+	// as a destination. It is read where destinations are judged.
+	InClusterOff bool `json:"-"`
 }
 
 // A Refusal is the newest attempt of a cluster's agent to join or to connect

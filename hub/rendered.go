@@ -55,7 +55,7 @@ type Rendition struct {
 
 // inHub is the destination that stands for the hub itself, as Argo CD's users
 // write it.
-var inHub = Destination{Server: "https://kubernetes.default.svc", Name: "in-cluster"} //nolint:gochecknoglobals // a constant
+var inHub = Destination{Server: InCluster, Name: InClusterName} //nolint:gochecknoglobals // a constant
 
 // Holds says whether the applications of a project may render an object of the
 // hub. The rules are those for an object of a cluster: the kind must be

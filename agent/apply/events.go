@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -46,13 +47,17 @@ func (x *object) seen(ctx context.Context, o *manifest.Object) {
 // standing is what of an object counts for its application.
 type standing struct {
 	sync, health string
-	foreign      bool // others track it, too
+	cause        string // of a health that is not the best: the application names it
+	foreign      bool   // others track it, too
 }
 
 func (x *object) standing() standing {
 	s, _ := x.sync()
-	h, _ := x.wellness()
-	return standing{s, h, x.live.foreign != nil}
+	h, cause := x.wellness()
+	if h == health.Healthy {
+		cause = ""
+	}
+	return standing{s, h, cause, x.live.foreign != nil}
 }
 
 // after tells of an object that may have changed, and heals it. The caller

@@ -374,7 +374,16 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 
 // judge says in words what would keep the application from being delivered.
 func (c *Catalog) judge(ctx context.Context, w *writer, a hub.Application, on *hub.Cluster, spec hub.ApplicationSpec) ([]string, error) {
-	r := hub.Refresh{Application: a, Cluster: on}
+	r := hub.Refresh{Application: a}
+	if on != nil {
+		places, err := w.ClusterPlaces(ctx, []hub.ClusterID{on.ID})
+		if err != nil {
+			return nil, err
+		}
+		if place, there := places[on.ID]; there {
+			r.Cluster = &place
+		}
+	}
 	p, err := w.Project(ctx, a.Project)
 	switch {
 	case err == nil:

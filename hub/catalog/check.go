@@ -77,7 +77,7 @@ func checkDestination(d hub.Destination) error {
 		return fault.With(fault.New(fault.Invalid, "spec.destination has both server and name"), "", "keep one of them")
 	case d.Server == "" && d.Name == "":
 		return fault.With(fault.New(fault.Invalid, "spec.destination has neither server nor name"), "",
-			"set name to one of your clusters, or server to "+InCluster)
+			"set name to one of your clusters, or server to "+hub.InCluster)
 	}
 	if d.Namespace != "" {
 		return checkLabel("destination namespace", d.Namespace)

@@ -127,11 +127,11 @@ func TestPick(t *testing.T) {
 		"ByServer":        {"the alias, however it ends", hub.Destination{Server: "https://prod.example.com/"}, two, "1"},
 		"Unknown":         {"nothing is guessed", hub.Destination{Name: "staging"}, one, ""},
 		"UnknownServer":   {"nothing is guessed", hub.Destination{Server: "https://x"}, one, ""},
-		"APP-05 OnlyOne":  {"Argo CD's own cluster is the only one", hub.Destination{Server: InCluster}, one, "1"},
-		"APP-05 Called":   {"or the one called so", hub.Destination{Server: InCluster}, two, "2"},
-		"APP-05 ByName":   {"by its name too", hub.Destination{Name: InClusterName}, one, "1"},
-		"APP-05 Several":  {"among several it is not guessed", hub.Destination{Server: InCluster}, other, ""},
-		"NoneThere":       {"there is none", hub.Destination{Server: InCluster}, nil, ""},
+		"APP-05 OnlyOne":  {"Argo CD's own cluster is the only one", hub.Destination{Server: hub.InCluster}, one, "1"},
+		"APP-05 Called":   {"or the one called so", hub.Destination{Server: hub.InCluster}, two, "2"},
+		"APP-05 ByName":   {"by its name too", hub.Destination{Name: hub.InClusterName}, one, "1"},
+		"APP-05 Several":  {"among several it is not guessed", hub.Destination{Server: hub.InCluster}, other, ""},
+		"NoneThere":       {"there is none", hub.Destination{Server: hub.InCluster}, nil, ""},
 		"EmptyMatchesNot": {"a cluster without alias is not the empty server", hub.Destination{Name: "x"}, two, ""},
 	} {
 		var got hub.ClusterID

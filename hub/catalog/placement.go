@@ -9,13 +9,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// InCluster is the server URL and InClusterName the name by which Argo CD
-// calls the cluster that it runs in.
-const (
-	InCluster     = "https://kubernetes.default.svc"
-	InClusterName = "in-cluster"
-)
-
 // pick finds the cluster of a destination: by name, by server alias, and for
 // Argo CD's own cluster the one called in-cluster, else the only one.
 func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
@@ -24,10 +17,10 @@ func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
 			return &all[i]
 		}
 	}
-	if trimServer(d.Server) != InCluster && d.Name != InClusterName {
+	if !d.InCluster() {
 		return nil
 	}
-	if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.Name == InClusterName }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.Name == hub.InClusterName }); i >= 0 {
 		return &all[i]
 	}
 	if len(all) == 1 {
@@ -40,7 +33,7 @@ func pick(d hub.Destination, all []hub.Cluster) *hub.Cluster {
 // does not name one leaves it there as long as that cluster exists. Clusters
 // that come and go must not move what runs.
 func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster {
-	if trimServer(d.Server) == InCluster || d.Name == InClusterName {
+	if d.InCluster() {
 		if i := slices.IndexFunc(all, func(c hub.Cluster) bool { return c.ID == now }); i >= 0 {
 			return &all[i]
 		}
@@ -51,7 +44,7 @@ func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster 
 // candidates gives the clusters that a destination may stand for. A name is
 // looked up; the other ways to say it need all of them.
 func (w *writer) candidates(ctx context.Context, d hub.Destination) ([]hub.Cluster, error) {
-	if d.Name == "" || d.Name == InClusterName || d.Server != "" {
+	if d.Name == "" || d.Name == hub.InClusterName || d.Server != "" {
 		return w.Tx.Clusters(ctx)
 	}
 	c, err := w.Tx.Cluster(ctx, d.Name)

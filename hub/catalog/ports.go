@@ -92,6 +92,8 @@ type clusters interface {
 	// ClusterNames gives all clusters with id, name and server alone.
 	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
+	// ClusterPlaces gives what destinations are judged by.
+	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
 	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
 	// DeleteCluster removes a cluster that no application is on and revokes
@@ -123,6 +125,8 @@ type applications interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
 	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
+	// RefreshApplications has all applications of the tenant judged anew.
+	RefreshApplications(ctx context.Context) error
 	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
 	// HistoryPage gives entries with numbers below before, newest first; 0
 	// means from the newest on.

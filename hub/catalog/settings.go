@@ -96,16 +96,29 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err := w.ChangeSettings(ctx, put, drop); err != nil {
 		return version, "", err
 	}
-	if slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return slices.Contains(settings.PollKeys(), c.Key) }) {
+	if names(changes, settings.PollKeys()...) {
 		if err := w.lookAround(ctx); err != nil {
 			return version, "", err
 		}
+	}
+	if names(changes, hub.InClusterKey) {
+		if err := w.RefreshApplications(ctx); err != nil {
+			return version, "", err
+		}
+		w.due = append(w.due, hub.WorkRefresh)
 	}
 	clusters, err := w.Tx.Clusters(ctx)
 	if err != nil {
 		return version, "", err
 	}
 	return version + 1, outcome, w.deliver(ctx, place{before, clusters}, place{after, clusters}, version+1)
+}
+
+// names says whether one of some keys of argocd-cm is changed.
+func names(changes []hub.SettingChange, keys ...string) bool {
+	return slices.ContainsFunc(changes, func(c hub.SettingChange) bool {
+		return c.Map == hub.SettingsMap && slices.Contains(keys, c.Key)
+	})
 }
 
 // lookAround has all repositories looked at now, so that how long they are
@@ -265,8 +278,8 @@ func (w *writer) redeliver(ctx context.Context, undo func([]hub.Cluster) []hub.C
 // namesIn is what rules may call a cluster by.
 func namesIn(cl hub.Cluster, all []hub.Cluster) []string {
 	names := clusterNames(cl)
-	if in := pick(hub.Destination{Server: InCluster}, all); in != nil && in.ID == cl.ID {
-		names = append(names, InCluster, InClusterName)
+	if in := pick(hub.Destination{Server: hub.InCluster}, all); in != nil && in.ID == cl.ID {
+		names = append(names, hub.InCluster, hub.InClusterName)
 	}
 	return names
 }

@@ -11,7 +11,27 @@ import (
 // skipped says why nothing is to be done to an application; empty: something
 // is (APP-24).
 func (c *change) skipped(a hub.Application) string {
-	return hub.Skipped(a.Meta, c.clusters[a.Cluster].Meta)
+	if why := hub.Skipped(a.Meta, c.clusters[a.Cluster].Meta); why != "" {
+		return why
+	}
+	if err, off := fault.As(c.admitted(a)); off {
+		return err.Cause
+	}
+	return ""
+}
+
+// admitted refuses an application on a cluster that is switched off as a
+// destination (APP-05).
+func (c *change) admitted(a hub.Application) error {
+	on := c.clusters[a.Cluster]
+	if !on.InClusterOff {
+		return nil
+	}
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	return on.Admits(spec.Destination)
 }
 
 // mayAct refuses what a person asks for while the application is left as it is.
@@ -19,6 +39,9 @@ func (c *change) mayAct(a hub.Application) error {
 	why := c.skipped(a)
 	if why == "" {
 		return nil
+	}
+	if err, off := fault.As(c.admitted(a)); off {
+		return fault.With(fault.New(fault.Conflict, "%s", why), "application "+a.Name, err.Fix)
 	}
 	return fault.With(fault.New(fault.Conflict, "%s", why), "application "+a.Name, "remove the annotation first")
 }

@@ -133,3 +133,85 @@ func TestPresentSync(t *testing.T) {
 		}
 	})
 }
+
+func TestInClusterSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	enable := func(value *string) {
+		t.Helper()
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			c, err := tx.ClusterByID(ctx, w.app.Cluster)
+			if err != nil {
+				return err
+			}
+			c.Name = hub.InClusterName
+			if _, err := tx.UpdateCluster(ctx, c, 0); err != nil {
+				return err
+			}
+			s := []hub.Setting{{Map: hub.SettingsMap, Key: hub.InClusterKey}}
+			if err := tx.LockSettings(ctx); err != nil {
+				return err
+			}
+			if value == nil {
+				return tx.ChangeSettings(ctx, nil, s)
+			}
+			s[0].Value = *value
+			return tx.ChangeSettings(ctx, s, nil)
+		})
+	}
+	skip := func() {
+		t.Helper()
+		if err := w.d.Skipped(t.Context(), w.tenant, []hub.ApplicationID{w.app.ID}); err != nil {
+			t.Fatal(err)
+		}
+		w.reload()
+	}
+	on, off := "true", "false"
+	t.Run("APP-05 switched on it changes nothing", func(t *testing.T) {
+		enable(&on)
+		rows := len(w.rows())
+		if skip(); len(w.rows()) != rows || w.app.Status.Hold != "" {
+			t.Errorf("%d rows more, hold %q", len(w.rows())-rows, w.app.Status.Hold)
+		}
+	})
+	t.Run("APP-05 switched off the agent heals no more, and keeps what it has", func(t *testing.T) {
+		enable(&off)
+		skip()
+		s := w.state()
+		if s.GetPolicy().GetSelfHeal() || s.GetPolicy().GetAutomated() || s.GetTarget().GetRevision() != "r1" || len(s.GetTombstones()) != 0 {
+			t.Errorf("state %v", s)
+		}
+		if !strings.Contains(w.app.Status.Hold, hub.InClusterKey) {
+			t.Errorf("hold %q", w.app.Status.Hold)
+		}
+	})
+	t.Run("APP-05 nobody syncs or deletes it with its objects, and the refusal says what to do", func(t *testing.T) {
+		_, err := w.sync(hub.SyncRequest{})
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Sentence(err), hub.InClusterKey) || !strings.Contains(fault.Sentence(err), "set to true") {
+			t.Errorf("sync: %v", err)
+		}
+		err = w.db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			_, err := dispatch.Delete(ctx, tx, w.app.ID, hub.Deletion{Cascade: true}, jane)
+			return err
+		})
+		if fault.KindOf(err) != fault.Conflict {
+			t.Errorf("delete: %v", err)
+		}
+	})
+	t.Run("APP-05 what was rendered before it is left as it is", func(t *testing.T) {
+		w.render("r2", "a", "b")
+		if w.state().GetTarget().GetRevision() != "r1" {
+			t.Errorf("target %v", w.state().GetTarget())
+		}
+	})
+	t.Run("APP-05 once it is on again all goes on", func(t *testing.T) {
+		enable(nil)
+		w.render("r2", "a", "b")
+		s := w.state()
+		if !s.GetPolicy().GetSelfHeal() || s.GetTarget().GetRevision() != "r2" || w.app.Status.Hold != "" {
+			t.Errorf("state %v, hold %q", s, w.app.Status.Hold)
+		}
+	})
+}

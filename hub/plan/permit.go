@@ -43,6 +43,9 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	if r.Cluster == nil {
 		return fault.With(fault.New(fault.Invalid, "destination %s names no known cluster", shown(d)), "", "enroll it with `capstan cluster enroll`, or name one of `capstan cluster list`")
 	}
+	if err := r.Cluster.Admits(d); err != nil {
+		return err
+	}
 	// A destination may be written by name or by server; the project may use
 	// either for the same cluster.
 	whole := hub.Destination{Server: r.Cluster.Server, Name: r.Cluster.Name, Namespace: d.Namespace}

@@ -2,6 +2,7 @@ package render_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,19 @@ func TestLooksThatAreAskedFor(t *testing.T) {
 		w.apps["a"].Cluster = &hub.Cluster{Meta: hub.Meta{Name: "prod", Annotations: map[string]string{"argocd.argoproj.io/skip-reconcile": "true"}}}
 		if w.run(t.Context(), false); len(w.skipped) != 1 {
 			t.Errorf("skipped %v", w.skipped)
+		}
+	})
+	t.Run("APP-05 one on in-cluster while that is switched off says so, and is left as it is", func(t *testing.T) {
+		t.Parallel()
+		w, a := asked("normal")
+		fetched(w)
+		a.Annotations = nil
+		w.apps["a"].Cluster = &hub.Cluster{Meta: hub.Meta{Name: hub.InClusterName}, InClusterOff: true}
+		w.permits = w.apps["a"].Cluster.Admits(hub.Destination{Name: hub.InClusterName})
+		renders := w.renders
+		w.run(t.Context(), true)
+		if len(w.skipped) != 1 || w.renders != renders || len(w.failed) != 1 || w.failed[0].Condition != hub.InvalidSpecError || !strings.Contains(w.failed[0].Message, hub.InClusterKey) {
+			t.Errorf("skipped %v, failed %v", w.skipped, w.failed)
 		}
 	})
 	t.Run("APP-24 what waits for manifests of its own is ended, not left waiting", func(t *testing.T) {

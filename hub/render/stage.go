@@ -230,14 +230,15 @@ func (r *round) store(ctx context.Context) error {
 			return fmt.Errorf("store %d unchanged applications: %w", len(r.unchanged), err)
 		}
 	}
-	if len(r.failures) > 0 {
-		if err := r.sink.Failed(ctx, r.tenant, r.failures); err != nil {
-			return fmt.Errorf("store %d failures: %w", len(r.failures), err)
-		}
-	}
+	// Before the failures, which some of them have as well.
 	if len(r.skipped) > 0 {
 		if err := r.sink.Skipped(ctx, r.tenant, r.skipped); err != nil {
 			return fmt.Errorf("store %d applications that are skipped: %w", len(r.skipped), err)
+		}
+	}
+	if len(r.failures) > 0 {
+		if err := r.sink.Failed(ctx, r.tenant, r.failures); err != nil {
+			return fmt.Errorf("store %d failures: %w", len(r.failures), err)
 		}
 	}
 	return nil
@@ -300,7 +301,7 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		err = r.permits(f, spec)
 	}
 	if err != nil {
-		r.fail(j, hub.InvalidSpecError, err)
+		r.refuse(j, err)
 		return nil
 	}
 	if j.commits, err = r.resolve(ctx, f, spec); err != nil {

@@ -53,6 +53,15 @@ func skipped(f hub.Refresh) bool {
 	return hub.Skipped(f.Application.Meta, cluster) != "" && f.Application.Awaited() == nil
 }
 
+// refuse notes why a specification cannot be carried out. On a cluster that is
+// switched off as a destination nothing may go on by itself either.
+func (r *round) refuse(j *job, err error) {
+	if on := j.refresh.Cluster; on != nil && on.Admits(j.spec.Destination) != nil && j.asked == "" {
+		r.skipped = append(r.skipped, j.refresh.Application.ID)
+	}
+	r.fail(j, hub.InvalidSpecError, err)
+}
+
 // looksNow says whether this is the look that the application's annotation
 // asks for: all of its repositories have been tried since it was set.
 func looksNow(f hub.Refresh) bool {

@@ -60,6 +60,9 @@ func Catalogue() []Known {
 			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
+		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
+		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
+		moot("application.sync.impersonation.enforced", "Whether a sync fails for which the project names no account.", "true", noImpersonation, (*set).readSwitch),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
@@ -72,6 +75,8 @@ const prefix = "resource.customizations."
 const replaceAllowed = "server.sync.replace.allowed"
 
 const noUpdates = "an update of fields that are not ours changes no result and costs no request"
+
+const noImpersonation = "syncs and comparisons act as the account of the cluster's agent"
 
 // Find gives what is known of a key.
 func Find(name, key string) (Known, bool) {

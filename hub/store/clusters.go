@@ -47,8 +47,9 @@ const (
 	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
 	// What planning and rendering need to know of clusters, for very many
 	// applications at once.
-	selectClusterPlaces    = `SELECT id, name, server, annotations, updated_at FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
-	selectClusterPlatforms = `SELECT id, name, server, updated_at, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlaces    = `SELECT id, name, server, annotations, updated_at` + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	selectClusterPlatforms = `SELECT id, name, server, annotations, updated_at` + inCluster + `, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	inCluster              = `, coalesce((SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL), '')`
 	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster          = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
@@ -145,12 +146,15 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 }
 
 // ClusterPlaces gives those of the clusters that there are, with their names,
-// servers, annotations and the time of their last change alone.
+// servers, annotations, the time of their last change, and whether the tenant
+// has switched Argo CD's own one off.
 func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
 	_, err := list(ctx, t.tx, "places of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
 		c := hub.Cluster{Tenant: t.id}
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt)
+		var enabled string
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled)
+		c.InClusterOff = hub.InClusterOff(enabled)
 		out[c.ID] = c
 		return none, err
 	}, selectClusterPlaces, t.id, ids(want))
@@ -162,7 +166,9 @@ func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (ma
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
 	_, err := list(ctx, t.tx, "platforms of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
 		c := hub.Cluster{Tenant: t.id}
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.UpdatedAt, &c.KubeVersion, &c.APIVersions)
+		var enabled string
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled, &c.KubeVersion, &c.APIVersions)
+		c.InClusterOff = hub.InClusterOff(enabled)
 		out[c.ID] = c
 		return none, err
 	}, selectClusterPlatforms, t.id, ids(want))

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,6 +23,7 @@ const (
 		FROM   ref
 		WHERE  tenant_id = $1 AND repository_id = ANY ($2::uuid[])
 		ORDER  BY repository_id, name`
+	selectAllApps = `SELECT id FROM application WHERE tenant_id = $1`
 )
 
 // Refreshes loads all that decides about the next desired state of the
@@ -126,4 +128,15 @@ func (t *Tenant) readRefs(ctx context.Context, into map[hub.RepositoryID][]hub.R
 		return fmt.Errorf("read refs: %w", err)
 	}
 	return nil
+}
+
+// RefreshApplications has all applications of the tenant looked at anew:
+// something was changed that decides about any of them.
+func (t *Tenant) RefreshApplications(ctx context.Context) error {
+	apps, err := list(ctx, t.tx, "applications", pgx.RowTo[string], selectAllApps, t.id)
+	now := time.Now()
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, now, false)
+	}
+	return err
 }

@@ -74,35 +74,6 @@ func health(state, cause string) func(stack.App) error {
 	}
 }
 
-// certificateRule is the rule of Argo CD's documentation.
-const certificateRule = `apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-cm, namespace: argocd}
-data:
-  resource.customizations.health.cert-manager.io_Certificate: |
-    hs = {}
-    if obj.status ~= nil then
-      if obj.status.conditions ~= nil then
-        for _, condition in ipairs(obj.status.conditions) do
-          if condition.type == "Ready" then
-            if condition.status == "True" then
-              hs.status = "Healthy"
-              hs.message = "Certificate is ready"
-              return hs
-            else
-              hs.status = "Degraded"
-              hs.message = condition.message
-              return hs
-            end
-          end
-        end
-      end
-    end
-    hs.status = "Progressing"
-    hs.message = "Waiting for certificate"
-    return hs
-`
-
 func healthRule(lines string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata:\n  resource.customizations.health.cert-manager.io_Certificate: " + lines + "\n"
 }
@@ -146,41 +117,25 @@ func TestHealthByScript(t *testing.T) {
 		deploy(t, "beside", other.URL(), "app", "")
 		settled(t, "beside")
 	})
-	t.Run("HLT-09 the rule of the documentation works as written", func(t *testing.T) {
-		rule(certificateRule)
+	t.Run("HLT-09 guide/09 works as written", func(t *testing.T) {
+		rule(guideFile(t, "09-custom-health.yaml"))
 		condition(t, "certs", health("Degraded", "no issuer"))
+	})
+	t.Run("HLT-26 the cause follows what the object says while its health stays what it is", func(t *testing.T) {
+		// The bundled rule would wait for what is being issued.
+		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Issuing","status":"True"},{"type":"Ready","status":"False","message":"still no issuer"}]}`)
+		condition(t, "certs", health("Degraded", "still no issuer"))
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Ready","status":"True"}]}`)
 		settled(t, "certs")
 	})
 	t.Run("HLT-07 without the rule the bundled one judges again", func(t *testing.T) {
 		rule(healthRule("null"))
+		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Issuing","status":"True","message":"being issued"},{"type":"Ready","status":"False"}]}`)
+		condition(t, "certs", health("Progressing", "being issued"))
 		setStatus(t, certificates, "certs", "web", `{"conditions":[{"type":"Ready","status":"False","message":"expired"}]}`)
 		condition(t, "certs", health("Degraded", "expired"))
 	})
 }
-
-// rolloutActions are those of Argo CD's documentation.
-const rolloutActions = `apiVersion: v1
-kind: ConfigMap
-metadata: {name: argocd-cm, namespace: argocd}
-data:
-  resource.customizations.actions.argoproj.io_Rollout: |
-    discovery.lua: |
-      actions = {}
-      actions["resume"] = {["disabled"] = false}
-      actions["abort"] = {["disabled"] = false}
-      actions["promote-full"] = {["disabled"] = false}
-      return actions
-    definitions:
-      - name: resume
-        action.lua: |
-          obj.status.pauseConditions = nil
-          return obj
-      - name: promote-full
-        action.lua: |
-          obj.status.promoteFull = true
-          return obj
-`
 
 func TestActionsOnLiveObjects(t *testing.T) {
 	customKind(t, "argoproj.io", "v1alpha1", "Rollout", "rollouts")
@@ -263,8 +218,8 @@ spec:
 			t.Error(err)
 		}
 	})
-	t.Run("ACT-02 the actions of the documentation work as written", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, time.Minute), rolloutActions); err != nil {
+	t.Run("ACT-02 guide/21 works as written", func(t *testing.T) {
+		if _, err := s.API.Apply(within(t, time.Minute), guideFile(t, "21-resource-actions.yaml")); err != nil {
 			t.Fatal(err)
 		}
 		err := harness.Eventually(within(t, 30*time.Second), func(context.Context) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-cd/capstan/integration/stack"
@@ -187,32 +186,6 @@ func TestWindowCommands(t *testing.T) {
 		}
 		if out, err := s.API.CLI(t.Context(), "", "project", "windows", "delete", "hours", "7", "--yes"); err == nil || !strings.Contains(out+err.Error(), `there is no window "7"`) {
 			t.Errorf("a window that is not there: %v\n%s", err, out)
-		}
-	})
-}
-
-func TestGuideProject(t *testing.T) {
-	t.Run("WIN-01 guide/15 is taken as written, and its window counts", func(t *testing.T) {
-		text, object := guide(t, "15-appproject.yaml", "")
-		if _, err := s.API.Apply(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-		out, err := s.API.CLI(t.Context(), "", "project", "windows", "list", "team-backend")
-		if err != nil || !strings.Contains(out, "0 6-22 * * 1-5") || !strings.Contains(out, "JST") {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		raw, err := s.API.CLI(t.Context(), "", "project", "get", "team-backend", "-o", "json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got map[string]any
-		if err := json.Unmarshal([]byte(raw), &got); err != nil {
-			t.Fatal(err)
-		}
-		want, _, _ := unstructured.NestedSlice(normal(t, object).(map[string]any), "spec", "syncWindows")
-		windows, _, _ := unstructured.NestedSlice(got, "spec", "syncWindows")
-		if fmt.Sprint(windows) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", windows, want)
 		}
 	})
 }
