@@ -121,6 +121,9 @@ type applications interface {
 	// LockApplications gives those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	// ForPut gives what a write of an application is judged by; of the
+	// application it is what LockApplications is. No name of a cluster: all.
+	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error)
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
 	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
 	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
