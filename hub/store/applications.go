@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,13 +84,7 @@ const (
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
-	deleteSources   = `DELETE FROM app_source WHERE tenant_id = $1 AND application_id = $2`
-	insertSources   = `
-		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
-		SELECT $1, $2, u.idx, r.id
-		FROM   unnest($3::integer[], $4::text[]) AS u (idx, url)
-		LEFT   JOIN repository r ON r.tenant_id = $1 AND r.url = u.url`
-	lockStatus = `
+	lockStatus      = `
 		SELECT application_id FROM application_status
 		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
 		ORDER  BY application_id
@@ -113,12 +106,6 @@ const (
 		WHERE  a.tenant_id = $1 AND a.id = u.app AND a.version = u.version AND a.annotations ?| $4
 		RETURNING a.id`
 	deleteApplication = `DELETE FROM application WHERE tenant_id = $1 AND id = $2`
-	selectOrphans     = `
-		DELETE FROM repository r
-		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
-		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
-		RETURNING r.id`
-	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = $2`
 )
 
 // noApp is the one answer for an application that is not there, or not the
@@ -360,36 +347,6 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 		urls = append(urls, url)
 	}
 	return spec, urls, nil
-}
-
-// queueSources makes the repositories of an application known that has none
-// yet. A source without a URL has no repository.
-func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, urls []string) {
-	var indexes []int32
-	var named []string
-	for i, url := range urls {
-		if url != "" {
-			indexes, named = append(indexes, int32(i)), append(named, url)
-		}
-	}
-	if len(named) == 0 {
-		return
-	}
-	t.queueRepositories(b, slices.Compact(slices.Sorted(slices.Values(named))))
-	b.Queue(insertSources, t.id, app, indexes, named)
-}
-
-// forgetRepositories forgets those that nobody registered and nobody uses any
-// more.
-func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) error {
-	if len(candidates) == 0 {
-		return nil
-	}
-	gone, err := list(ctx, t.tx, "unused repositories", pgx.RowTo[string], selectOrphans, t.id, candidates)
-	for _, id := range gone {
-		t.removed(changeRepository, id)
-	}
-	return err
 }
 
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
