@@ -88,3 +88,10 @@ type SyncRequest struct {
 	Initiator Initiator
 	Reason    string
 }
+
+// Surroundings are what a write of an application is judged by.
+type Surroundings struct {
+	Application *Application // of that name, as it is stored; nil: there is none
+	Project     *Project     // nil: there is none
+	Clusters    []Cluster    // that its destination may stand for
+}

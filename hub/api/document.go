@@ -51,6 +51,9 @@ func readDocument(text []byte) (map[string]*operation, error) {
 	if err := doc.Validate(context.Background()); err != nil {
 		return nil, fmt.Errorf("check openapi.yaml: %w", err)
 	}
+	if err := interpret(doc); err != nil {
+		return nil, fmt.Errorf("read the schemas of openapi.yaml: %w", err)
+	}
 	out := map[string]*operation{}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -66,6 +69,29 @@ func readDocument(text []byte) (map[string]*operation, error) {
 		}
 	}
 	return out, nil
+}
+
+// interpret makes the library check values by the schemas as they have been
+// read. For documents of version 3.1 it would write each schema as JSON Schema
+// and compile it, for every parameter and body of every request. The document
+// uses nothing of 3.1 that the schemas as read do not know, but for null: a
+// schema without a type takes it.
+func interpret(doc *openapi3.T) error {
+	doc.OpenAPI = "3.0.3"
+	return doc.WalkSchemas(func(_ string, ref *openapi3.SchemaRef) error {
+		s := ref.Value
+		if s == nil {
+			return nil
+		}
+		if s.Const != nil || s.If != nil || len(s.PrefixItems)+len(s.PatternProperties)+len(s.DependentSchemas)+len(s.DependentRequired) > 0 ||
+			s.Contains != nil || s.PropertyNames != nil || s.UnevaluatedItems.Schema != nil || s.UnevaluatedProperties.Schema != nil {
+			return fmt.Errorf("a schema uses a keyword that is not checked: write it with those of OpenAPI 3.0")
+		}
+		if s.Type == nil && len(s.Enum)+len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) == 0 && s.Not == nil {
+			s.Nullable = true
+		}
+		return nil
+	})
 }
 
 // echoPath writes a path of the document as echo does.

@@ -265,7 +265,11 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	var out Outcome
 	var judged []string
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
-		stored, on, outcome, err := w.putApplication(ctx, a, spec, o)
+		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
+		if err != nil {
+			return err
+		}
+		stored, on, outcome, err := w.putApplication(ctx, there, a, spec, o)
 		if err != nil {
 			return err
 		}
@@ -281,35 +285,26 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 			}
 		}
 		v, out = View{stored, on}, outcome
-		judged, err = c.judge(ctx, w, stored, on, spec)
+		judged = c.judge(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
 		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
-		return err
+		return nil
 	})
 	return v, out, append(warnings, judged...), err
 }
 
-func (w *writer) putApplication(ctx context.Context, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
-	all, err := w.candidates(ctx, spec.Destination)
-	if err != nil {
-		return a, nil, "", err
-	}
-	name := title(a.Namespace, a.Name)
-	old, err := w.locked(ctx, a.Namespace, a.Name)
-	if err == nil {
-		on := stay(spec.Destination, all, sameDestination(old, spec))
-		stored, outcome, err := w.changeApplication(ctx, old, placed(a, on), o)
+func (w *writer) putApplication(ctx context.Context, there hub.Surroundings, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
+	if old := there.Application; old != nil {
+		on := stay(spec.Destination, there.Clusters, sameDestination(*old, spec))
+		stored, outcome, err := w.changeApplication(ctx, *old, placed(a, on), o)
 		return stored, on, outcome, err
 	}
-	if fault.KindOf(err) != fault.Missing {
-		return a, nil, "", err
-	}
 	if !o.Create {
-		return a, nil, "", missing(access.Applications, name)
+		return a, nil, "", missing(access.Applications, title(a.Namespace, a.Name))
 	}
 	if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
 		return a, nil, "", err
 	}
-	on := pick(spec.Destination, all)
+	on := pick(spec.Destination, there.Clusters)
 	stored, err := w.CreateApplication(ctx, placed(a, on))
 	if err == nil {
 		w.note(access.Create, access.Applications, objectOf(a), "", nil, written(a.Meta, a.Spec))
@@ -373,28 +368,11 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 }
 
 // judge says in words what would keep the application from being delivered.
-func (c *Catalog) judge(ctx context.Context, w *writer, a hub.Application, on *hub.Cluster, spec hub.ApplicationSpec) ([]string, error) {
-	r := hub.Refresh{Application: a}
-	if on != nil {
-		places, err := w.ClusterPlaces(ctx, []hub.ClusterID{on.ID})
-		if err != nil {
-			return nil, err
-		}
-		if place, there := places[on.ID]; there {
-			r.Cluster = &place
-		}
-	}
-	p, err := w.Project(ctx, a.Project)
-	switch {
-	case err == nil:
-		r.Project = &p
-	case fault.KindOf(err) != fault.Missing:
-		return nil, err
-	}
+func (c *Catalog) judge(r hub.Refresh, spec hub.ApplicationSpec) []string {
 	if err := c.Permits(r, spec); err != nil {
-		return []string{fault.Sentence(err)}, nil
+		return []string{fault.Sentence(err)}
 	}
-	return nil, nil
+	return nil
 }
 
 // DeleteApplication deletes an application. Cascade nil asks its finalizers

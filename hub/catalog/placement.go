@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // pick finds the cluster of a destination: by name, by server alias, and for
@@ -41,17 +40,13 @@ func stay(d hub.Destination, all []hub.Cluster, now hub.ClusterID) *hub.Cluster 
 	return pick(d, all)
 }
 
-// candidates gives the clusters that a destination may stand for. A name is
-// looked up; the other ways to say it need all of them.
-func (w *writer) candidates(ctx context.Context, d hub.Destination) ([]hub.Cluster, error) {
-	if d.Name == "" || d.Name == hub.InClusterName || d.Server != "" {
-		return w.Tx.Clusters(ctx)
+// nameOf is the name by which a destination asks for its cluster. Without one,
+// all clusters have to be looked at.
+func nameOf(d hub.Destination) string {
+	if d.Name == hub.InClusterName || d.Server != "" {
+		return ""
 	}
-	c, err := w.Tx.Cluster(ctx, d.Name)
-	if fault.KindOf(err) == fault.Missing {
-		return nil, nil
-	}
-	return []hub.Cluster{c}, err
+	return d.Name
 }
 
 func trimServer(s string) string { return strings.TrimRight(s, "/") }

@@ -92,8 +92,6 @@ type clusters interface {
 	// ClusterNames gives all clusters with id, name and server alone.
 	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
-	// ClusterPlaces gives what destinations are judged by.
-	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
 	UpdateCluster(ctx context.Context, c hub.Cluster, expect int64) (hub.Cluster, error)
 	// DeleteCluster removes a cluster that no application is on and revokes
@@ -123,6 +121,9 @@ type applications interface {
 	// LockApplications gives those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	// ForPut gives what a write of an application is judged by; of the
+	// application it is what LockApplications is. No name of a cluster: all.
+	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error)
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
 	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
 	// RefreshApplications has all applications of the tenant judged anew.

@@ -303,7 +303,11 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err := p.may(ref, projects...); err != nil {
 		return none, w.refuse(access.Applications, access.Create, objectOf(a), err)
 	}
-	stored, _, outcome, err := w.putApplication(ctx, a, decoded, PutOptions{Create: true, Update: true})
+	around, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(decoded.Destination))
+	if err != nil {
+		return none, err
+	}
+	stored, _, outcome, err := w.putApplication(ctx, around, a, decoded, PutOptions{Create: true, Update: true})
 	if err != nil {
 		return none, err
 	}

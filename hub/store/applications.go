@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,25 +67,34 @@ const (
 		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `
 		GROUP  BY s.sync, s.health`
 
+	// The project is kept from being deleted before the application is there.
 	insertApplication = `
-		INSERT INTO application (tenant_id, id, namespace, name, labels, annotations, finalizers, project, spec, cluster_id, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, '')::uuid, $11, $11)`
-	insertStatus      = `INSERT INTO application_status (tenant_id, application_id) VALUES ($1, $2)`
+		WITH held AS MATERIALIZED (
+			SELECT p.id FROM project p WHERE p.tenant_id = $1 AND p.name = $8 FOR KEY SHARE
+		), made AS (
+			INSERT INTO application (tenant_id, id, namespace, name, labels, annotations, finalizers, project, spec, cluster_id, created_at, updated_at)
+			SELECT $1, $2::uuid, $3::text, $4::text, $5::jsonb, $6::jsonb, $7::text[], $8::text, $9::json, nullif($10::text, '')::uuid, $11::timestamptz, $11
+			FROM   (SELECT count(*) FROM held) h
+			RETURNING tenant_id, id
+		)
+		INSERT INTO application_status (tenant_id, application_id) SELECT m.tenant_id, m.id FROM made m`
 	updateApplication = `
 		UPDATE application
 		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
-	deleteSources   = `DELETE FROM app_source WHERE tenant_id = $1 AND application_id = $2`
-	insertSources   = `
-		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
-		SELECT $1, $2, u.idx, u.repository FROM unnest($3::integer[], $4::uuid[]) AS u (idx, repository)`
-	lockStatus = `
+	lockStatus      = `
 		SELECT application_id FROM application_status
 		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
 		ORDER  BY application_id
 		FOR UPDATE`
+	lockNamed = `
+		SELECT s.application_id
+		FROM   application a
+		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		WHERE  a.tenant_id = $1 AND a.name = $2 AND a.namespace = $3
+		FOR    UPDATE OF s`
 	markDeleting = `
 		UPDATE application
 		SET    deleting_at = coalesce(deleting_at, $3), cascade = $4, version = version + 1, updated_at = $3
@@ -98,12 +106,6 @@ const (
 		WHERE  a.tenant_id = $1 AND a.id = u.app AND a.version = u.version AND a.annotations ?| $4
 		RETURNING a.id`
 	deleteApplication = `DELETE FROM application WHERE tenant_id = $1 AND id = $2`
-	selectOrphans     = `
-		DELETE FROM repository r
-		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
-		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
-		RETURNING r.id`
-	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = $2`
 )
 
 // noApp is the one answer for an application that is not there, or not the
@@ -244,6 +246,43 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 	return t.ApplicationsByID(ctx, want)
 }
 
+// ForPut gives, in one round trip, what a write of an application is judged by:
+// the application of that name, which nobody else changes until the
+// transaction ends, its project, and the cluster of that name; an empty name
+// means all clusters.
+func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error) {
+	var locked []hub.ApplicationID
+	var apps []hub.Application
+	var projects []hub.Project
+	var inCluster []string
+	var found hub.Surroundings
+	b := &pgx.Batch{}
+	queueList(b, "application lock", pgx.RowTo[hub.ApplicationID], &locked, lockNamed, t.id, key.Name, key.Namespace)
+	queueList(b, "application", scanApplication, &apps, applicationByName, t.id, false, key.Name, key.Namespace)
+	queueList(b, "project", scanProject, &projects, selectProject, t.id, project)
+	queueList(b, "setting of the destination in-cluster", pgx.RowTo[string], &inCluster, selectInCluster, t.id)
+	if cluster == "" {
+		queueList(b, "clusters", scanCluster, &found.Clusters, selectClusters, t.id)
+	} else {
+		queueList(b, "cluster", scanCluster, &found.Clusters, selectClusterNamed, t.id, cluster)
+	}
+	if err := send(ctx, t.tx, "read what an application is judged by", b); err != nil {
+		return hub.Surroundings{}, err
+	}
+	// One that came between the two statements is not held: whoever makes it
+	// anew hears that its name is taken.
+	if len(locked) == 1 && len(apps) == 1 && apps[0].ID == locked[0] {
+		found.Application = &apps[0]
+	}
+	if len(projects) == 1 {
+		found.Project = &projects[0]
+	}
+	for i := range found.Clusters {
+		found.Clusters[i].InClusterOff = len(inCluster) == 1 && hub.InClusterOff(inCluster[0])
+	}
+	return found, nil
+}
+
 // lockApps takes the locks in order of id.
 func (t *Tenant) lockApps(ctx context.Context, want []hub.ApplicationID) error {
 	_, err := list(ctx, t.tx, "application locks", pgx.RowTo[string], lockStatus, t.id, ids(want))
@@ -266,23 +305,22 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 	if err != nil {
 		return hub.Application{}, err
 	}
-	if err := t.shareProject(ctx, a.Project); err != nil {
-		return hub.Application{}, err
-	}
-	_, err = exec(ctx, t.tx, "insert application", insertApplication, t.id, a.ID, a.Namespace, a.Name, labels(a.Labels), labels(a.Annotations),
+	// All of it in one round trip: applications come in by the hundred.
+	b := &pgx.Batch{}
+	b.Queue(insertApplication, t.id, a.ID, a.Namespace, a.Name, labels(a.Labels), labels(a.Annotations),
 		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(a.CreatedAt))
-	if err != nil {
+	t.queueSources(b, a.ID, urls)
+	var stored []hub.Application
+	queueList(b, "application", scanApplication, &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	if err := send(ctx, t.tx, "insert application", b); err != nil {
 		return hub.Application{}, appFault(err, a)
-	}
-	if _, err := exec(ctx, t.tx, "insert application status", insertStatus, t.id, a.ID); err != nil {
-		return hub.Application{}, err
-	}
-	if err := t.setSources(ctx, a.ID, urls); err != nil {
-		return hub.Application{}, err
 	}
 	t.appChanged(a.ID)
 	t.enqueue(hub.WorkRefresh, string(a.ID), time.Now(), false)
-	return t.ApplicationByID(ctx, a.ID)
+	if len(stored) != 1 {
+		return hub.Application{}, noApp()
+	}
+	return stored[0], nil
 }
 
 func appFault(err error, a hub.Application) error {
@@ -316,53 +354,6 @@ func sourcesOf(a hub.Application) (spec string, urls []string, err error) {
 	return spec, urls, nil
 }
 
-// shareProject keeps the project from being deleted before the transaction
-// ends. A project that is not there is the application's problem later.
-func (t *Tenant) shareProject(ctx context.Context, name string) error {
-	_, err := list(ctx, t.tx, "project lock", pgx.RowTo[string], shareProject, t.id, name)
-	return err
-}
-
-// setSources replaces the list of repositories that an application uses, and
-// forgets those that nobody registered and nobody uses any more.
-func (t *Tenant) setSources(ctx context.Context, app hub.ApplicationID, urls []string) error {
-	before, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, app)
-	if err != nil {
-		return err
-	}
-	var indexes []int32
-	var repositories []string
-	if named := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(urls))), func(u string) bool { return u == "" }); len(named) > 0 {
-		known, err := t.noteRepositories(ctx, named)
-		if err != nil {
-			return err
-		}
-		for i, url := range urls {
-			if url != "" {
-				indexes, repositories = append(indexes, int32(i)), append(repositories, string(known[url]))
-			}
-		}
-	}
-	b := &pgx.Batch{}
-	b.Queue(deleteSources, t.id, app)
-	b.Queue(insertSources, t.id, app, nonNil(indexes), nonNil(repositories))
-	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("store sources of application %q: %w", app, err)
-	}
-	return t.forgetRepositories(ctx, before)
-}
-
-func (t *Tenant) forgetRepositories(ctx context.Context, candidates []string) error {
-	if len(candidates) == 0 {
-		return nil
-	}
-	gone, err := list(ctx, t.tx, "unused repositories", pgx.RowTo[string], selectOrphans, t.id, candidates)
-	for _, id := range gone {
-		t.removed(changeRepository, id)
-	}
-	return err
-}
-
 func (t *Tenant) appChanged(id hub.ApplicationID) { t.changed(changeApplication, string(id)) }
 
 // UpdateApplication changes what people wrote of an application. A change of
@@ -374,35 +365,41 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 	if err != nil {
 		return hub.Application{}, err
 	}
-	if err := t.shareProject(ctx, a.Project); err != nil {
+	var held []hub.Application
+	b := &pgx.Batch{}
+	b.Queue(shareProject, t.id, a.Project)
+	b.Queue(lockStatus, t.id, ids([]hub.ApplicationID{a.ID}))
+	queueList(b, "application", scanApplication, &held, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	if err := send(ctx, t.tx, "lock application", b); err != nil {
 		return hub.Application{}, err
 	}
-	if err := t.lockApps(ctx, []hub.ApplicationID{a.ID}); err != nil {
-		return hub.Application{}, err
+	if len(held) != 1 {
+		return hub.Application{}, noApp()
 	}
-	old, err := t.ApplicationByID(ctx, a.ID)
-	if err != nil {
-		return hub.Application{}, err
-	}
+	old := held[0]
 	if expect != 0 && expect != old.Version {
 		return hub.Application{}, stale(appObject(old))
 	}
-	_, err = exec(ctx, t.tx, "update application", updateApplication, t.id, a.ID, labels(a.Labels), labels(a.Annotations),
-		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(time.Now()))
-	if err != nil {
-		return hub.Application{}, appFault(err, a)
-	}
+	b = &pgx.Batch{}
+	b.Queue(updateApplication, t.id, a.ID, labels(a.Labels), labels(a.Annotations), nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(time.Now()))
+	var before []string
 	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) || !hub.SameSwitches(a.Meta, old.Meta) {
-		if _, err := exec(ctx, t.tx, "raise generation", raiseGeneration, t.id, a.ID); err != nil {
-			return hub.Application{}, err
-		}
-		if err := t.setSources(ctx, a.ID, urls); err != nil {
-			return hub.Application{}, err
-		}
+		b.Queue(raiseGeneration, t.id, a.ID)
+		queueList(b, "sources", pgx.RowTo[string], &before, selectSourceIDs, t.id, a.ID)
+		b.Queue(deleteSources, t.id, a.ID)
+		t.queueSources(b, a.ID, urls)
+	}
+	var stored []hub.Application
+	queueList(b, "application", scanApplication, &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	if err := send(ctx, t.tx, "update application", b); err != nil {
+		return hub.Application{}, appFault(err, a)
 	}
 	t.appChanged(a.ID)
 	t.enqueue(hub.WorkRefresh, string(a.ID), time.Now(), false)
-	return t.ApplicationByID(ctx, a.ID)
+	if len(stored) != 1 {
+		return hub.Application{}, noApp()
+	}
+	return stored[0], t.forgetRepositories(ctx, before)
 }
 
 // sameJSON compares two texts without regard to white space.

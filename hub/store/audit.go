@@ -47,17 +47,26 @@ func (t *Tenant) AppendAudit(_ context.Context, r hub.AuditRecord) error {
 	return nil
 }
 
-// writeAudit numbers and links the records. It comes last, because the lock
-// on the head orders all writers of the tenant until they have committed.
-func (t *Tenant) writeAudit(ctx context.Context) error {
-	if len(t.audits) == 0 {
+// An auditHead is where a tenant's records end.
+type auditHead struct {
+	seq  int64
+	hash []byte
+}
+
+// queueAuditHead locks the end of the records. It comes last in a batch,
+// because the lock orders all writers of the tenant until they have committed.
+func (t *Tenant) queueAuditHead(b *pgx.Batch, head *auditHead) {
+	b.Queue(lockAuditHead, t.id).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(&head.seq, &head.hash); err != nil {
+			return fmt.Errorf("lock audit head: %w", err)
+		}
 		return nil
-	}
-	var seq int64
-	var hash []byte
-	if err := t.tx.QueryRow(ctx, lockAuditHead, t.id).Scan(&seq, &hash); err != nil {
-		return fmt.Errorf("lock audit head: %w", err)
-	}
+	})
+}
+
+// writeAudit numbers and links the records.
+func (t *Tenant) writeAudit(ctx context.Context, head auditHead) error {
+	seq, hash := head.seq, head.hash
 	b := &pgx.Batch{}
 	for _, r := range t.audits {
 		seq++
@@ -72,8 +81,8 @@ func (t *Tenant) writeAudit(ctx context.Context) error {
 			r.Reason, detail, string(r.Request), nonNil(r.Prev), r.Hash)
 	}
 	b.Queue(moveAuditHead, t.id, seq, hash)
-	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("append %d audit records: %w", len(t.audits), err)
+	if err := send(ctx, t.tx, fmt.Sprintf("append %d audit records", len(t.audits)), b); err != nil {
+		return err
 	}
 	t.audits = nil
 	return nil

@@ -49,7 +49,8 @@ const (
 	// applications at once.
 	selectClusterPlaces    = `SELECT id, name, server, annotations, updated_at` + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectClusterPlatforms = `SELECT id, name, server, annotations, updated_at` + inCluster + `, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
-	inCluster              = `, coalesce((SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL), '')`
+	inCluster              = `, coalesce((` + selectInCluster + `), '')`
+	selectInCluster        = `SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL`
 	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
 	insertCluster          = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)

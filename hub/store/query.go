@@ -57,6 +57,24 @@ func exec(ctx context.Context, q querier, what, sql string, args ...any) (int64,
 	return tag.RowsAffected(), nil
 }
 
+// queueList has a batch run a query and read all its rows into out.
+func queueList[T any](b *pgx.Batch, what string, scan pgx.RowToFunc[T], out *[]T, sql string, args ...any) {
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		if *out, err = pgx.CollectRows(rows, scan); err != nil {
+			return fmt.Errorf("read %s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// send runs a batch in one round trip. Its error is the first one.
+func send(ctx context.Context, tx pgx.Tx, what string, b *pgx.Batch) error {
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 // texts turns identifiers and other named strings into strings.
 func texts[T ~string](in []T) []string {
 	out := make([]string, len(in))

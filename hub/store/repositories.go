@@ -50,7 +50,6 @@ const (
 		ORDER  BY u.url
 		ON CONFLICT (tenant_id, url) DO NOTHING
 		RETURNING id`
-	selectRepositoryIDs = `SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($2)`
 
 	selectCredential = `SELECT username, credential, url FROM repository WHERE tenant_id = $1 AND id = $2`
 	// The longest prefix that ends where a path element ends wins.
@@ -250,30 +249,21 @@ func (t *Tenant) FetchFor(ctx context.Context, id hub.RepositoryID) error {
 
 func (t *Tenant) fetch(id hub.RepositoryID) { t.enqueue(hub.WorkFetch, string(id), time.Now(), false) }
 
-// noteRepositories makes URLs known that applications name, has new ones
-// fetched, and gives the id of each.
-func (t *Tenant) noteRepositories(ctx context.Context, urls []string) (map[string]hub.RepositoryID, error) {
+// queueRepositories makes URLs known that applications name, and has new ones
+// fetched.
+func (t *Tenant) queueRepositories(b *pgx.Batch, urls []string) {
 	fresh := make([]string, len(urls))
 	for i := range urls {
 		fresh[i] = string(hub.NewID[hub.RepositoryID]())
 	}
-	made, err := list(ctx, t.tx, "repositories", pgx.RowTo[string], noteRepositories, t.id, fresh, urls, micro(time.Now()))
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range made {
-		t.fetch(hub.RepositoryID(id))
-		t.changed(changeRepository, id)
-	}
-	out := make(map[string]hub.RepositoryID, len(urls))
-	_, err = list(ctx, t.tx, "repositories", func(row pgx.CollectableRow) (struct{}, error) {
-		var id hub.RepositoryID
-		var url string
-		err := row.Scan(&id, &url)
-		out[url] = id
-		return struct{}{}, err
-	}, selectRepositoryIDs, t.id, urls)
-	return out, err
+	b.Queue(noteRepositories, t.id, fresh, urls, micro(time.Now())).Query(func(rows pgx.Rows) error {
+		made, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		for _, id := range made {
+			t.fetch(hub.RepositoryID(id))
+			t.changed(changeRepository, id)
+		}
+		return err
+	})
 }
 
 // PutRepositoryTemplate stores a credential for all repositories under a URL

@@ -276,12 +276,19 @@ func (t *Tenant) flush(ctx context.Context) error {
 	b := &pgx.Batch{}
 	t.queueWork(b)
 	t.queueChanges(b)
+	var head auditHead
+	if len(t.audits) > 0 {
+		t.queueAuditHead(b, &head)
+	}
 	if b.Len() > 0 {
-		if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-			return fmt.Errorf("write work and changes: %w", err)
+		if err := send(ctx, t.tx, "write work and changes", b); err != nil {
+			return err
 		}
 	}
-	return t.writeAudit(ctx)
+	if len(t.audits) == 0 {
+		return nil
+	}
+	return t.writeAudit(ctx, head)
 }
 
 // A System is the database as those see it who serve all tenants: the

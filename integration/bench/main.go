@@ -32,7 +32,7 @@ func main() {
 	rest := flag.Duration("rest", 130*time.Second, "how long a hub is left alone before its memory is read, so that what a start or a storm needed has gone back to the system")
 	parts := flag.Int("parts", 5000, "objects of the application of B21")
 	objects := flag.Int("objects", 10000, "objects of the largest cluster of B15")
-	profiles := flag.String("profiles", "", "folder for profiles of the hub: goroutines and memory while B14 and MANY are idle, CPU during the first rounds of B24")
+	profiles := flag.String("profiles", "", "folder for profiles of the hub: goroutines and memory while B14 and MANY are idle, CPU during the first rounds of B24; CPU and statements of both halves of B02")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -126,7 +126,7 @@ func (b *bench) run(ctx context.Context, bin string) (err error) {
 // clustered runs the benchmarks that need a cluster.
 func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 	b.s, err = stack.Start(ctx, stack.Options{
-		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Nodes: true, Durable: true,
+		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Nodes: true, Durable: true, Settings: b.profiled(), Postgres: b.explained(),
 		Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 	})
 	if err != nil {

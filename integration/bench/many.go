@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -65,17 +66,29 @@ func (b *bench) create(ctx context.Context, repo *harness.Repository) error {
 	if err != nil {
 		return err
 	}
+	prof := profiler{b.profiles, b.s}
+	if err := prof.statements(ctx, "B02-before-statements.txt"); err != nil {
+		return err
+	}
+	busy := prof.busyProfile(ctx, "B02-accept")
 	begin := time.Now()
 	if _, err := b.s.API.Apply(ctx, all.String()); err != nil {
 		return err
 	}
 	applied := time.Since(begin)
+	if err := errors.Join(busy(), prof.statements(ctx, "B02-accept-statements.txt")); err != nil {
+		return err
+	}
+	busy = prof.busyProfile(ctx, "B02-create")
 	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	if err := b.allAre(wait, "Synced", ""); err != nil {
 		return err
 	}
 	took := time.Since(begin)
+	if err := errors.Join(busy(), prof.statements(ctx, "B02-create-statements.txt")); err != nil {
+		return err
+	}
 	t, err := s.end(ctx)
 	if err != nil {
 		return err
@@ -138,14 +151,22 @@ func (b *bench) changeAll(ctx context.Context, repo *harness.Repository, o *obse
 	if err != nil {
 		return err
 	}
+	prof := profiler{b.profiles, b.s}
+	if err := prof.statements(ctx, "B02-settled-statements.txt"); err != nil {
+		return err
+	}
 	if _, err := repo.Commit(ctx, "all", b.mono("v1")); err != nil {
 		return err
 	}
 	pushed := time.Now()
+	busy := prof.busyProfile(ctx, "B02-change")
 	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	at, err := o.until(wait, "v1", 5*b.apps)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(busy(), prof.statements(ctx, "B02-change-statements.txt")); err != nil {
 		return err
 	}
 	t, err := s.end(ctx)

@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/integration/stack"
 )
 
 // busySeconds is how long the CPU of a busy hub is watched.
@@ -34,8 +38,14 @@ func (b *bench) explained() map[string]string {
 	}
 }
 
+// A profiler looks into an installation, if profiles were asked for.
+type profiler struct {
+	profiles string // folder; empty: it does nothing
+	of       *stack.Stack
+}
+
 // statements keeps which statements took how long since the last call.
-func (x *scale) statements(ctx context.Context, name string) error {
+func (x profiler) statements(ctx context.Context, name string) (err error) {
 	if x.profiles == "" {
 		return nil
 	}
@@ -43,14 +53,20 @@ func (x *scale) statements(ctx context.Context, name string) error {
 	if err := os.MkdirAll(x.profiles, 0o700); err != nil {
 		return err
 	}
-	_, err := x.f.db.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`)
+	db, err := pgx.Connect(ctx, x.of.Postgres.Superuser("capstan"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	_, err = db.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`)
 	if err == nil {
-		err = x.f.db.QueryRow(ctx, `
-			SELECT coalesce(string_agg(format('%s ms %s calls %s rows %s', round(total_exec_time), calls, rows, regexp_replace(left(query, 400), '\s+', ' ', 'g')), E'\n'), '')
-			FROM   (SELECT * FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 40) s`).Scan(&text)
+		err = db.QueryRow(ctx, `
+			SELECT coalesce(string_agg(format('%s ms %s calls %s rows %s blocks %s', round(total_exec_time), calls, rows,
+			                                  shared_blks_hit + shared_blks_read, regexp_replace(left(query, 400), '\s+', ' ', 'g')), E'\n'), '')
+			FROM   (SELECT * FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 80) s`).Scan(&text)
 	}
 	if err == nil {
-		_, err = x.f.db.Exec(ctx, `SELECT pg_stat_statements_reset()`)
+		_, err = db.Exec(ctx, `SELECT pg_stat_statements_reset()`)
 	}
 	if err != nil {
 		return err
@@ -60,7 +76,7 @@ func (x *scale) statements(ctx context.Context, name string) error {
 
 // idleProfiles keeps what a hub without work holds. Memory is that of the last
 // collection, so that none is forced before what is measured next.
-func (x *scale) idleProfiles(ctx context.Context, name string) error {
+func (x profiler) idleProfiles(ctx context.Context, name string) error {
 	if x.profiles == "" {
 		return nil
 	}
@@ -76,7 +92,7 @@ func (x *scale) idleProfiles(ctx context.Context, name string) error {
 
 // busyProfile watches the CPU of the hub from now on. The function waits for
 // the end.
-func (x *scale) busyProfile(ctx context.Context, name string) func() error {
+func (x profiler) busyProfile(ctx context.Context, name string) func() error {
 	if x.profiles == "" {
 		return func() error { return nil }
 	}
@@ -85,8 +101,8 @@ func (x *scale) busyProfile(ctx context.Context, name string) func() error {
 	return func() error { return <-done }
 }
 
-func (x *scale) profile(ctx context.Context, what, name string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.s.Hub.Port("/debug/pprof/"+what), nil)
+func (x profiler) profile(ctx context.Context, what, name string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.of.Hub.Port("/debug/pprof/"+what), nil)
 	if err != nil {
 		return err
 	}

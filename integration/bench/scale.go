@@ -47,7 +47,7 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 		return err
 	}
 	defer f.close(ctx)
-	x := &scale{bench: b, f: f, s: s}
+	x := &scale{bench: b, profiler: profiler{b.profiles, s}, f: f, s: s}
 	for _, part := range []struct {
 		ids []string
 		do  func(context.Context) error
@@ -77,6 +77,7 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 
 type scale struct {
 	*bench
+	profiler
 	f    *fleet
 	s    *stack.Stack
 	repo *harness.Repository

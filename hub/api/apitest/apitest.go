@@ -178,7 +178,12 @@ func config() api.Config {
 // New starts a hub for one test, and ends it with the test.
 func New(t testing.TB, change ...func(*api.Config)) *Hub {
 	t.Helper()
-	urls := storetest.Database(t)
+	return NewOn(t, storetest.Database(t), change...)
+}
+
+// NewOn is New with a database that the test has made.
+func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub {
+	t.Helper()
 	h := &Hub{T: t, DB: storetest.OpenURLs(t, urls.Config()), Superuser: urls.Superuser, Log: &Buffer{}, users: map[string]string{}}
 	log := slog.New(slog.NewTextHandler(h.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	passwords, err := identity.NewPasswords(4)
