@@ -64,6 +64,7 @@ func TestCostOfApplications(t *testing.T) {
 		"SELECT application FOR UPDATE", // of that name, if there is one
 		"SELECT application",
 		"SELECT project",
+		"SELECT setting", // whether the destination in-cluster is switched off
 		"SELECT cluster",
 	}
 	end := []string{
