@@ -215,6 +215,9 @@ func (m *leanMux) put(b []byte) error {
 		return err
 	}
 	_, err := m.conn.Write(b)
+	if err == nil { // TLS may have to write by itself
+		_ = m.conn.SetWriteDeadline(time.Time{}) // what was written is written, even if the connection has just ended
+	}
 	return err
 }
 
