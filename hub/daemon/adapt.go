@@ -80,8 +80,10 @@ func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.Ten
 	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
 }
 
-// recentSnapshots is how far back a commit may go without a render.
-const recentSnapshots = 10
+// recentSnapshots is how far back a commit may go without a render. All of them
+// are read for each application that a commit may concern, so they are few:
+// going back farther costs one render, which applications share.
+const recentSnapshots = 3
 
 func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error) {
 	var out []hub.Refresh

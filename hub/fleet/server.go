@@ -157,14 +157,12 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// meet takes a connection in, and lets it be served on a stack of its own:
-// what is done only once must not make the stack large that waits for hours.
+// meet takes a connection in, and lets it be served.
 func (s *Server) meet(ctx context.Context, raw net.Conn, live *sync.WaitGroup) {
 	_ = run.Safely(ctx, connection, func(ctx context.Context) error {
 		if c := s.welcome(ctx, raw); c != nil {
-			live.Go(func() {
-				_ = run.Safely(ctx, connection, func(ctx context.Context) error { s.serve(ctx, c); return nil })
-			})
+			live.Add(1)
+			s.serve(ctx, c, live.Done)
 		}
 		return nil
 	})
@@ -186,15 +184,20 @@ func (s *Server) welcome(ctx context.Context, raw net.Conn) *conn {
 	return c
 }
 
-// serve keeps one connection until it ends.
-func (s *Server) serve(ctx context.Context, c *conn) {
+// serve lets one connection be served, and calls done once it has ended.
+func (s *Server) serve(ctx context.Context, c *conn, done func()) {
 	server := s.control
 	if c.session.Lane().Protocol == tunnel.BulkProtocol {
 		server = s.bulk
 	}
-	err := server.Attach(ctx, c.session)
-	c.session.Close(err)
-	s.closed(ctx, c, err)
+	server.Take(ctx, c.session, func(err error) {
+		defer done()
+		_ = run.Safely(ctx, connection, func(ctx context.Context) error {
+			c.session.Close(err)
+			s.closed(ctx, c, err)
+			return nil
+		})
+	})
 }
 
 // open makes a session of a connection. One without a good certificate is

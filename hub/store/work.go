@@ -97,7 +97,11 @@ const (
 	// Tenants take turns: the oldest item of each comes before the second
 	// oldest of any. The tenants are found by jumping through the index, so
 	// the cost goes with their number and not with the length of the queue.
-	// While nothing is due, it is one look into another index.
+	// While nothing is due, it is one look into another index. What was found is
+	// taken by its place: looked for by its key, each item would be searched for
+	// among all that are due, for the queue fills faster than the database learns
+	// of it. An item that is enqueued again in this very moment has another place
+	// by then, and is left for the claim that its hint brings.
 	claimHead = `
 		WITH RECURSIVE waiting AS (
 			(SELECT i.tenant_id FROM work.item i
@@ -108,18 +112,18 @@ const (
 			FROM   waiting w
 			WHERE  w.tenant_id IS NOT NULL
 		), turns AS (
-			SELECT w.tenant_id, c.key, c.ready, row_number() OVER (PARTITION BY w.tenant_id ORDER BY c.ready) AS turn
+			SELECT c.place, c.ready, row_number() OVER (PARTITION BY w.tenant_id ORDER BY c.ready) AS turn
 			FROM   waiting w
 			JOIN   directory.tenant t ON t.id = w.tenant_id AND t.ready AND NOT t.suspended AND t.id <> ALL ($5::uuid[])
 			CROSS  JOIN LATERAL (
-				SELECT i.key, i.ready FROM work.item i
+				SELECT i.ctid AS place, i.ready FROM work.item i
 				WHERE  i.kind = $1 AND i.tenant_id = w.tenant_id AND i.ready <= now()`
 	claimTail = `
 				ORDER  BY i.ready LIMIT $3) c
 		), picked AS MATERIALIZED (
-			SELECT i.tenant_id, i.key
+			SELECT i.ctid AS place
 			FROM   turns s
-			JOIN   work.item i ON i.kind = $1 AND i.tenant_id = s.tenant_id AND i.key = s.key
+			JOIN   work.item i ON i.ctid = s.place
 			WHERE  i.ready <= now()
 			ORDER  BY s.turn, s.ready
 			LIMIT  $3
@@ -129,7 +133,7 @@ const (
 		SET    due = 'infinity', ready = now() + $4::interval, token = nextval('work.lease'), owner = $2,
 		       forced = i.forced OR i.forced_next, forced_next = false, attempts = i.attempts + 1
 		FROM   picked p
-		WHERE  i.kind = $1 AND i.tenant_id = p.tenant_id AND i.key = p.key
+		WHERE  i.ctid = p.place
 		RETURNING i.kind, i.tenant_id, i.key, i.forced, i.token, i.attempts - 1`
 	claimWork = claimHead + claimTail
 	// Rendezvous hashing: each item has its replica among those that live,

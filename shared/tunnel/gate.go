@@ -51,10 +51,14 @@ func (g *gate) inspect(b []byte) error {
 		g.have = 0
 		switch g.head[1] {
 		case typePing:
-			return fault.New(fault.Invalid, "the other side of the link sends pings, which are not part of the protocol")
+			return errPing()
 		case typeData:
 			g.body = binary.BigEndian.Uint32(g.head[8:])
 		}
 	}
 	return nil
+}
+
+func errPing() error {
+	return fault.New(fault.Invalid, "the other side of the link sends pings, which are not part of the protocol")
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A Mux runs many streams over one connection. yamux is the one that is built
-// in; another needs these methods and nothing else.
+// A Mux runs many streams over one connection. Both sides speak yamux: the one
+// that dialled with the library of that name, the other one, which has a
+// thousand sessions at a time, with leanMux.
 type Mux interface {
 	Open() (net.Conn, error)
 	// Accept waits for a stream that the other side opened.
@@ -26,7 +27,8 @@ type Mux interface {
 // yamuxMux is yamux with our settings.
 type yamuxMux struct{ *yamux.Session }
 
-func newYamux(conn net.Conn, lane Lane, dialled bool, log *slog.Logger) (Mux, error) {
+// newYamux starts the library on a connection that this side opened.
+func newYamux(conn net.Conn, lane Lane, log *slog.Logger) (Mux, error) {
 	cfg := &yamux.Config{
 		AcceptBacklog: backlog,
 		// Heartbeats of our own say more and never kill a busy connection.
@@ -38,11 +40,7 @@ func newYamux(conn net.Conn, lane Lane, dialled bool, log *slog.Logger) (Mux, er
 		StreamCloseTimeout:     streamLinger,
 		Logger:                 yamuxLog{log},
 	}
-	open := yamux.Server
-	if dialled {
-		open = yamux.Client
-	}
-	s, err := open(&gate{Conn: conn}, cfg)
+	s, err := yamux.Client(&gate{Conn: conn}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start the multiplexer: %w", err)
 	}

@@ -99,13 +99,41 @@ func (s *Server) Attach(ctx context.Context, session *Session) error {
 		if err != nil {
 			return cmp.Or(session.Err(), err)
 		}
-		select {
-		case s.in.conns <- c:
-		case <-s.in.done:
-			_ = c.Close() // nobody answers on it any more
-			return net.ErrClosed
+		if err := s.hand(c, session); err != nil {
+			return err
 		}
 	}
+}
+
+// Take is Attach for a session that this side did not open: it returns at once
+// and no goroutine waits for streams. ended is called when the session has
+// ended, which it does with the server, too; it may take its time.
+func (s *Server) Take(ctx context.Context, session *Session, ended func(error)) {
+	release := context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })
+	over := func(err error) {
+		release()
+		ended(err)
+	}
+	take := func(c net.Conn) {
+		if err := s.hand(c, session); err != nil {
+			session.Close(err)
+		}
+	}
+	if !session.deliver(take, over) {
+		go func() { over(s.Attach(ctx, session)) }()
+	}
+}
+
+// hand gives a stream to gRPC.
+func (s *Server) hand(c net.Conn, session *Session) error {
+	select {
+	case s.in.conns <- c:
+		return nil
+	case <-session.Done():
+	case <-s.in.done:
+	}
+	_ = c.Close() // nobody answers on it any more
+	return net.ErrClosed
 }
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

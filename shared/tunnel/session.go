@@ -59,14 +59,26 @@ type SessionConfig struct {
 // NewSession starts the multiplexer on a connection whose handshake is done.
 func NewSession(conn net.Conn, cfg SessionConfig) (*Session, error) {
 	w := newWire(conn, cfg.Clock)
-	m, err := newYamux(w, cfg.Lane, cfg.Dialled, cfg.Log)
-	if err != nil {
-		return nil, err
-	}
-	return &Session{
-		mux: m, wire: w, lane: cfg.Lane, carrier: cmp.Or(cfg.Carrier, CarrierTLS), peer: cfg.Peer, refusal: cfg.Refusal,
+	s := &Session{
+		wire: w, lane: cfg.Lane, carrier: cmp.Or(cfg.Carrier, CarrierTLS), peer: cfg.Peer, refusal: cfg.Refusal,
 		log: cfg.Log, idle: cfg.Idle,
-	}, nil
+	}
+	if !cfg.Dialled {
+		s.mux = newLean(w, cfg.Lane, false, s.blame)
+		return s, nil
+	}
+	var err error
+	s.mux, err = newYamux(w, cfg.Lane, cfg.Log)
+	return s, err
+}
+
+// blame notes why the session is about to end, unless that is known.
+func (s *Session) blame(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		s.reason = reason
+	}
 }
 
 // Peer is who the other side proved to be; false if it proved nothing.
@@ -151,6 +163,27 @@ func (s *Session) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.admit(c)
+}
+
+// deliver hands the streams of the other side to take as they come, and calls
+// ended once when no more can come. Both run where the session is read, so
+// nobody need wait in Accept. It is false if the session cannot do so.
+func (s *Session) deliver(take func(net.Conn), ended func(error)) bool {
+	m, ok := s.mux.(*leanMux)
+	if !ok {
+		return false
+	}
+	m.Deliver(func(c net.Conn) {
+		if c, err := s.admit(c); err == nil {
+			take(c)
+		}
+	}, func(err error) { ended(cmp.Or(s.Err(), err)) })
+	return true
+}
+
+// admit counts a stream of the other side.
+func (s *Session) admit(c net.Conn) (net.Conn, error) {
 	if int(s.inbound.Add(1)) > s.lane.MaxStreams {
 		err := fault.New(fault.Exceeded, "more than %d streams were opened on the %s lane", s.lane.MaxStreams, s.lane.Name)
 		s.Close(err)
@@ -234,7 +267,7 @@ func (c *stream) Write(b []byte) (int, error) {
 		}
 		var t net.Error
 		if errors.As(err, &t) && t.Timeout() {
-			c.session.Close(fault.Wrap(fault.Offline, err, "the other side of the link took no data for %s", c.session.lane.Stall))
+			c.session.Close(errStalled(c.session.lane, err))
 		}
 		return sent, err
 	}
