@@ -54,6 +54,35 @@ type OperationOptions struct {
 	// Asked is when the operation was first asked for, over all its attempts:
 	// approvals of deletions count from then on. Zero: when it was made.
 	Asked time.Time `json:"asked,omitzero"`
+	// From is what the operation's manifests come from; nil: nothing is told.
+	From *SyncedFrom `json:"from,omitempty"`
+}
+
+// A SyncedFrom is what an operation applies, as it was specified when the
+// operation was made (APP-13).
+type SyncedFrom struct {
+	Source    *Source            `json:"source,omitempty"`
+	Sources   []Source           `json:"sources,omitempty"`
+	Revisions []string           `json:"revisions,omitempty"` // one for each of several sources
+	Namespace *NamespaceMetadata `json:"namespaceMetadata,omitempty"`
+}
+
+// From is what an operation takes its manifests from that applies revisions of
+// the sources of a specification, or what the override puts in their place.
+func (s ApplicationSpec) From(o *Override, revisions []string) *SyncedFrom {
+	if o != nil {
+		if other, err := o.Apply(s); err == nil {
+			s = other
+		}
+	}
+	out := &SyncedFrom{Source: s.Source}
+	if len(s.Sources) > 0 {
+		out.Source, out.Sources, out.Revisions = nil, s.Sources, revisions
+	}
+	if s.SyncPolicy != nil {
+		out.Namespace = s.SyncPolicy.ManagedNamespaceMetadata
+	}
+	return out
 }
 
 // An Initiator is who started something.

@@ -1032,9 +1032,12 @@ type OperationState struct {
 	Kind      OperationStateKind `json:"kind"`
 	Message   *string            `json:"message,omitempty"`
 	Operation *struct {
-		Info        *[]Info        `json:"info,omitempty"`
-		InitiatedBy *InitiatedBy   `json:"initiatedBy,omitempty"`
-		Sync        *OperationSync `json:"sync,omitempty"`
+		Info        *[]Info      `json:"info,omitempty"`
+		InitiatedBy *InitiatedBy `json:"initiatedBy,omitempty"`
+
+		// Retry A Kubernetes object.
+		Retry *AnyObject     `json:"retry,omitempty"`
+		Sync  *OperationSync `json:"sync,omitempty"`
 	} `json:"operation,omitempty"`
 	Phase      OperationPhase `json:"phase"`
 	Reason     *string        `json:"reason,omitempty"`
@@ -1042,9 +1045,19 @@ type OperationState struct {
 	RetryCount *int           `json:"retryCount,omitempty"`
 	StartedAt  time.Time      `json:"startedAt"`
 	SyncResult *struct {
+		// ManagedNamespaceMetadata A Kubernetes object.
+		ManagedNamespaceMetadata *AnyObject `json:"managedNamespaceMetadata,omitempty"`
+
 		// Resources Not in lists.
 		Resources *[]ObjectResult `json:"resources,omitempty"`
 		Revision  string          `json:"revision"`
+
+		// Revisions Of several sources; not in lists.
+		Revisions *[]string `json:"revisions,omitempty"`
+
+		// Source A Kubernetes object.
+		Source  *AnyObject   `json:"source,omitempty"`
+		Sources *[]AnyObject `json:"sources,omitempty"`
 	} `json:"syncResult,omitempty"`
 }
 

@@ -169,6 +169,7 @@ func presentOperation(op hub.Operation, list bool) gen.OperationState {
 	if list {
 		return out
 	}
+	presentFrom(op.Options, &out)
 	for _, r := range op.Results {
 		out.SyncResult.Resources = append(out.SyncResult.Resources, presentResult(r))
 	}

@@ -96,3 +96,38 @@ func presentRequested(v catalog.View) json.RawMessage {
 	}
 	return raw
 }
+
+// presentFrom says what an operation applies, and how it is tried again.
+func presentFrom(o hub.OperationOptions, out *gen.OperationState) {
+	if o.Retry != nil {
+		out.Operation.Retry = raw(o.Retry)
+	}
+	from := o.From
+	if from == nil {
+		return
+	}
+	out.SyncResult.Revisions = from.Revisions
+	if from.Source != nil {
+		out.SyncResult.Source = raw(from.Source)
+	}
+	out.SyncResult.Sources = collectOrNil(from.Sources)
+	if from.Namespace != nil {
+		out.SyncResult.ManagedNamespaceMetadata = raw(from.Namespace)
+	}
+}
+
+func collectOrNil(sources []hub.Source) (out []gen.AnyObject) {
+	for _, s := range sources {
+		out = append(out, raw(s))
+	}
+	return out
+}
+
+// raw is a value of ours as JSON, which all of its parts have.
+func raw(v any) gen.AnyObject {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return text
+}

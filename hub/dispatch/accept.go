@@ -400,6 +400,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	if m.app.Cluster != "" && !known {
 		if m.op != nil {
 			m.op.Fence, m.op.Trace = generation, trace.Parent(ctx)
+			m.from()
 		}
 		c.moved = append(c.moved, moved{st, opened, m.op, m.own})
 	}

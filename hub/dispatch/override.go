@@ -20,6 +20,7 @@ func (c *change) await(ctx context.Context, a hub.Application, spec hub.Applicat
 	}
 	op := c.asked(a, spec, req)
 	op.Revision, op.Fence = req.Override.Revision, a.Generation
+	op.Options.From = spec.From(req.Override, nil)
 	op.Message = "waiting for its manifests to be rendered"
 	if err := c.tx.PutOperations(ctx, []hub.Operation{op}); err != nil {
 		return hub.Operation{}, err
@@ -77,6 +78,19 @@ func (c *change) instead(ctx context.Context, app hub.Application, spec hub.Appl
 		app: app, spec: spec, target: app.Status.Target, accept: whole(op.Options), op: op, own: &own, unpin: app.Pin != nil && whole(op.Options),
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})
+}
+
+// from notes what the operation takes its manifests from. A rollback knows it
+// from the history.
+func (m move) from() {
+	if m.op.Kind == hub.RollbackOperation {
+		return
+	}
+	revisions := m.revisions
+	if m.own != nil {
+		revisions = m.own.Revisions
+	}
+	m.op.Options.From = m.spec.From(m.op.Options.Override, revisions)
 }
 
 // whole says whether an operation is about all objects, and changes them.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -97,6 +98,7 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	}
 	op := c.operation(a, hub.RollbackOperation, snapshot, by)
 	op.Options, op.Reason = options, reason
+	op.Options.From = rememberedFrom(h, spec)
 	if spec.SyncPolicy != nil && len(op.Options.SyncOptions) == 0 {
 		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
 	}
@@ -115,6 +117,16 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 		return hub.Operation{}, err
 	}
 	return c.finish(ctx, app)
+}
+
+// rememberedFrom is what the sync of a history entry was made from.
+func rememberedFrom(h hub.HistoryEntry, spec hub.ApplicationSpec) *hub.SyncedFrom {
+	out := spec.From(nil, h.Revisions)
+	var was hub.Source
+	if len(h.Source) > 0 && json.Unmarshal(h.Source, &was) == nil {
+		out.Source, out.Sources, out.Revisions = &was, nil, nil
+	}
+	return out
 }
 
 // Terminate asks the agent to end the running operation; a retry is not made.

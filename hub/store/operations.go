@@ -45,7 +45,7 @@ const (
 		WHERE  tenant_id = $1 AND id = $2 AND phase IN ('Pending', 'Running', 'Terminating')
 		RETURNING application_id`
 	startOperation = `
-		UPDATE operation SET snapshot_id = $3, revision = $4, fence = $5, message = ''
+		UPDATE operation SET snapshot_id = $3, revision = $4, fence = $5, message = '', options = $6
 		WHERE  tenant_id = $1 AND id = $2 AND phase = 'Pending' AND snapshot_id IS NULL
 		RETURNING application_id`
 	retryOperation = `UPDATE operation SET retry_at = $3, options = $4 WHERE tenant_id = $1 AND id = $2 RETURNING application_id`
@@ -227,7 +227,11 @@ func (t *Tenant) operationTouched(ctx context.Context, id hub.OperationID, apps 
 // The error is fault.Conflict if one does not wait any more.
 func (t *Tenant) GiveSnapshots(ctx context.Context, ops []hub.Operation) error {
 	for _, op := range ops {
-		apps, err := list(ctx, t.tx, "operation's snapshot", pgx.RowTo[string], startOperation, t.id, op.ID, op.Snapshot, op.Revision, op.Fence)
+		options, err := jsonText(op.Options)
+		if err != nil {
+			return err
+		}
+		apps, err := list(ctx, t.tx, "operation's snapshot", pgx.RowTo[string], startOperation, t.id, op.ID, op.Snapshot, op.Revision, op.Fence, options)
 		if err != nil {
 			return err
 		}

@@ -121,6 +121,36 @@ func TestStatusOfAnApplication(t *testing.T) {
 			t.Errorf("APP-15 operationState is %s", said)
 		}
 	})
+	t.Run("APP-13 operationState has what was asked for, by whom, from where, when, and what became of each object", func(t *testing.T) {
+		st, _ := status(t, "told")["status"].(map[string]any)
+		text, _ := json.Marshal(st["operationState"])
+		var got struct {
+			Phase, Message        string
+			StartedAt, FinishedAt time.Time
+			RetryCount            int
+			Operation             struct {
+				Sync        struct{ Prune bool }
+				InitiatedBy struct{ Username string }
+				Retry       struct{ Limit int }
+			}
+			SyncResult struct {
+				Revision  string
+				Source    struct{ RepoURL, Path, TargetRevision string }
+				Resources []struct{ Kind, Name, Status string }
+			}
+		}
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		r := got.SyncResult
+		if got.Phase != "Succeeded" || got.Message == "" || got.StartedAt.IsZero() || got.FinishedAt.Before(got.StartedAt) || got.RetryCount != 0 ||
+			!got.Operation.Sync.Prune || got.Operation.InitiatedBy.Username != "admin" || got.Operation.Retry.Limit != 2 {
+			t.Errorf("operationState is %s", text)
+		}
+		if len(r.Revision) != 40 || r.Source.RepoURL != repo.URL() || r.Source.Path != "app" || r.Source.TargetRevision != "main" || len(r.Resources) < 3 || r.Resources[0].Status != "Synced" {
+			t.Errorf("syncResult is %s", text)
+		}
+	})
 	t.Run("APP-09 APP-20 APP-21 every top-level object is listed with what is to be known of it", func(t *testing.T) {
 		x := eventually(t, "told", func(x argoApp) error {
 			for _, r := range x.Status.Resources {

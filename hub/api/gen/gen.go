@@ -1028,9 +1028,12 @@ type OperationState struct {
 	Kind      OperationStateKind `json:"kind"`
 	Message   string             `json:"message,omitempty,omitzero"`
 	Operation struct {
-		Info        []Info        `json:"info,omitempty,omitzero"`
-		InitiatedBy InitiatedBy   `json:"initiatedBy,omitempty,omitzero"`
-		Sync        OperationSync `json:"sync,omitempty,omitzero"`
+		Info        []Info      `json:"info,omitempty,omitzero"`
+		InitiatedBy InitiatedBy `json:"initiatedBy,omitempty,omitzero"`
+
+		// Retry A Kubernetes object.
+		Retry AnyObject     `json:"retry,omitempty,omitzero"`
+		Sync  OperationSync `json:"sync,omitempty,omitzero"`
 	} `json:"operation,omitempty,omitzero"`
 	Phase      OperationPhase `json:"phase"`
 	Reason     string         `json:"reason,omitempty,omitzero"`
@@ -1038,9 +1041,19 @@ type OperationState struct {
 	RetryCount int            `json:"retryCount,omitempty,omitzero"`
 	StartedAt  time.Time      `json:"startedAt"`
 	SyncResult struct {
+		// ManagedNamespaceMetadata A Kubernetes object.
+		ManagedNamespaceMetadata AnyObject `json:"managedNamespaceMetadata,omitempty,omitzero"`
+
 		// Resources Not in lists.
 		Resources []ObjectResult `json:"resources,omitempty,omitzero"`
 		Revision  string         `json:"revision"`
+
+		// Revisions Of several sources; not in lists.
+		Revisions []string `json:"revisions,omitempty,omitzero"`
+
+		// Source A Kubernetes object.
+		Source  AnyObject   `json:"source,omitempty,omitzero"`
+		Sources []AnyObject `json:"sources,omitempty,omitzero"`
 	} `json:"syncResult,omitempty,omitzero"`
 }
 

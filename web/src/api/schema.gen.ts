@@ -1381,9 +1381,15 @@ export interface components {
                 initiatedBy?: components["schemas"]["InitiatedBy"];
                 sync?: components["schemas"]["OperationSync"];
                 info?: components["schemas"]["Info"][];
+                retry?: components["schemas"]["AnyObject"];
             };
             syncResult?: {
                 revision: string;
+                /** @description Of several sources; not in lists. */
+                revisions?: string[];
+                source?: components["schemas"]["AnyObject"];
+                sources?: components["schemas"]["AnyObject"][];
+                managedNamespaceMetadata?: components["schemas"]["AnyObject"];
                 /** @description Not in lists. */
                 resources?: components["schemas"]["ObjectResult"][];
             };
