@@ -21,7 +21,10 @@ const (
 	memoryEvery  = 10 * time.Second // between looks
 	restEvery    = 15 * time.Second // between collections while the hub rests
 	hasty        = 4 * time.Second  // two collections within this: the hub works
-	workPercent  = 100
+	workPercent  = 100 // while the hub works, at least
+	mostPercent  = 300 // and at most
+	workStep     = 50
+	workRoom     = 512 << 20 // bytes between two collections that are worth having then
 	densePercent = 25  // while agents come: what stays of them lies close together
 	staying      = 100 // one part in so many of what is made stays: agents come
 	settled      = 4   // collections in a row that show none coming
@@ -38,6 +41,17 @@ func restPercent(rate float64, held uint64) int {
 	}
 	growth := max(leastGrowth, rate*restEvery.Seconds())
 	return int(min(workPercent, max(leastPercent, 100*growth/float64(held))))
+}
+
+// roomPercent is how far the heap may grow while the hub works. What it makes
+// for one change of a thousand applications is several times what it holds, and
+// each collection looks through all of that.
+func roomPercent(held uint64) int {
+	if held == 0 {
+		return workPercent
+	}
+	percent := min(mostPercent, 100*workRoom/held)
+	return max(workPercent, int(percent)/workStep*workStep) //nolint:gosec // at most mostPercent
 }
 
 // A thrift sets the collector of the process.
@@ -75,15 +89,15 @@ func (t *thrift) collected(now time.Time, made, live uint64) {
 		t.calm = 0
 		t.room(densePercent)
 	case hurried && (t.percent != densePercent || t.alone >= settled):
-		t.work()
+		t.work(live)
 	}
 	t.last = now
 }
 
-// work gives the heap its usual room.
-func (t *thrift) work() {
+// work gives the heap the room of a hub that works.
+func (t *thrift) work(held uint64) {
 	t.calm = 0
-	t.room(workPercent)
+	t.room(roomPercent(held))
 }
 
 func (t *thrift) room(percent int) {
@@ -108,7 +122,7 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 	if percent >= workPercent {
 		t.calm = 0
 		if t.percent != densePercent { // the next collection shows whether agents still come
-			t.work()
+			t.work(held)
 		}
 		t.mu.Unlock()
 		return
@@ -150,7 +164,7 @@ func (t *thrift) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.finished = true
-	t.work()
+	t.work(0)
 }
 
 // addThrift keeps memory small while the hub rests, unless the environment
