@@ -21,13 +21,13 @@ const (
 	memoryEvery  = 10 * time.Second // between looks
 	restEvery    = 15 * time.Second // between collections while the hub rests
 	hasty        = 4 * time.Second  // two collections within this: the hub works
-	workPercent  = 100 // while the hub works, at least
-	mostPercent  = 300 // and at most
+	workPercent  = 100              // while the hub works, at least
+	mostPercent  = 300              // and at most
 	workStep     = 50
 	workRoom     = 512 << 20 // bytes between two collections that are worth having then
-	densePercent = 25  // while agents come: what stays of them lies close together
-	staying      = 100 // one part in so many of what is made stays: agents come
-	settled      = 4   // collections in a row that show none coming
+	densePercent = 25        // while agents come: what stays of them lies close together
+	staying      = 100       // one part in so many of what is made stays: agents come
+	settled      = 4         // collections in a row that show none coming
 	leastPercent = 10
 	leastGrowth  = 4 << 20 // bytes between two collections, whatever is made
 )
