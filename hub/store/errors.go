@@ -28,6 +28,7 @@ const (
 	notInEncoding        = "22021"
 	limitExceeded        = "54000"
 	adminShutdown        = "57P01"
+	pausedTooLong        = "25P03"
 )
 
 // code gives the PostgreSQL code of an error, or "".
@@ -91,6 +92,8 @@ func classify(err error) error {
 		return fault.Wrap(fault.Conflict, err, "others kept changing the same things")
 	case c == queryCanceled:
 		return fault.With(fault.Wrap(fault.Offline, err, "the database took too long to answer"), "", "try again in a moment")
+	case c == pausedTooLong:
+		return fault.With(fault.Wrap(fault.Offline, err, "the database ended a transaction in which this process had paused"), "", "try again in a moment")
 	case c == notInEncoding:
 		return fault.Wrap(fault.Invalid, err, "a text holds a character that cannot be stored, such as NUL")
 	case c == limitExceeded:
