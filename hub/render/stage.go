@@ -60,7 +60,7 @@ type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
 type StageConfig struct {
 	Batch    int // applications claimed at once; default 512
 	Parallel int // renders in flight for one tenant; default 2
-	Flush    int // results stored in one transaction at most; default 64
+	Flush    int // results stored in one transaction at most; default 256
 }
 
 // An application whose failure may pass is looked at again after passingFirst,
@@ -116,7 +116,7 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 		cfg.Parallel = 2
 	}
 	if cfg.Flush == 0 {
-		cfg.Flush = 64
+		cfg.Flush = 256
 	}
 	return &Stage{
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
