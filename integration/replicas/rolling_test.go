@@ -271,7 +271,8 @@ func (l *load) start(ctx context.Context, wait *sync.WaitGroup, repos []*harness
 	})
 	for i, r := range repos {
 		every(ctx, wait, 500*time.Millisecond, func(n int) {
-			if _, err := r.Commit(ctx, "push", map[string]string{"app/a.yaml": configMap("a", strconv.Itoa(n+1))}); err != nil && ctx.Err() == nil {
+			// A push that has begun comes to its end: git that is killed leaves its locks behind.
+			if _, err := r.Commit(context.WithoutCancel(ctx), "push", map[string]string{"app/a.yaml": configMap("a", strconv.Itoa(n+1))}); err != nil && ctx.Err() == nil {
 				l.fail(fmt.Sprintf("push to repository %d: %v", i, err))
 			}
 		})
