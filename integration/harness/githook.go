@@ -116,6 +116,7 @@ func (r *Repository) deliver(ctx context.Context, hook Webhook, d Delivery) (int
 	if err != nil {
 		return 0, fmt.Errorf("call the webhook: %w", err)
 	}
+	request.Close = true // a connection that is kept may lead to a replica that does not answer any more
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "GitHub-Hookshot/harness")
 	request.Header.Set("X-GitHub-Event", "push")
