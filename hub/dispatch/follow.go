@@ -52,7 +52,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, carried: s.d.recent.newest(), compares: start.GetCompares(), settings: start.GetSettings(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, carried: carried{upTo: s.d.recent.newest()}, compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
@@ -81,9 +81,9 @@ type follower struct {
 	replays  int             // resets in a row that brought no equal root
 	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
 	until    int64
-	held     bool   // the agent was told that nothing may be deleted
-	carried  uint64 // number of the newest body that this stream has carried, or need not
-	bases    *bases // nil: the agent does not unpack rows
+	held     bool    // the agent was told that nothing may be deleted
+	carried  carried // bodies
+	bases    *bases  // nil: the agent does not unpack rows
 	head     hub.LogHead
 }
 
@@ -280,7 +280,7 @@ func (f *follower) send(rows []hub.LogRow) error {
 		f.seq = row.Seq
 	}
 	for _, number := range page {
-		f.carried = max(f.carried, number)
+		f.carried.add(number)
 	}
 	if len(rows) > 0 {
 		f.seen = rows[len(rows)-1].Seq
@@ -319,7 +319,7 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 	}
 	for _, digest := range digestsOf(row.Body) {
 		sealed, number, ok := f.d.recent.get(f.tenant, digest)
-		if _, went := page[digest]; !ok || went || number <= f.carried {
+		if _, went := page[digest]; !ok || went || f.carried.has(number) {
 			continue
 		}
 		page[digest] = number
