@@ -47,15 +47,11 @@ func New(reg prometheus.Registerer, argo bool) *Meter {
 }
 
 func (m *Meter) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	m.reg.MustRegister(c)
-	return c
+	return telemetry.Counter(m.reg, name, help, labels...)
 }
 
 func (m *Meter) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: telemetry.Seconds()}, labels)
-	m.reg.MustRegister(h)
-	return h
+	return telemetry.Histogram(m.reg, name, help, labels...)
 }
 
 // Figure adds a gauge that is read at each scrape.

@@ -5,25 +5,50 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
-func TestCollectInParts(t *testing.T) {
-	t.Parallel()
+// garbage is a database with two tenants that are filled past the store.
+type garbage struct {
+	t             *testing.T
+	db            *store.DB
+	tenant, other hub.TenantID
+	super         *pgx.Conn
+}
+
+func newGarbage(t *testing.T) *garbage {
+	t.Helper()
 	urls := storetest.Database(t)
 	db := storetest.OpenURLs(t, urls.Config())
-	tenant, other := storetest.Tenant(t, db, "acme"), storetest.Tenant(t, db, "other")
-	super := storetest.Connect(t, urls.Superuser)
-	fill := func(sql string, args ...any) {
-		t.Helper()
-		if _, err := super.Exec(t.Context(), sql, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return &garbage{t: t, db: db, tenant: storetest.Tenant(t, db, "acme"), other: storetest.Tenant(t, db, "other"), super: storetest.Connect(t, urls.Superuser)}
+}
+
+func (g *garbage) fill(sql string, args ...any) {
+	g.t.Helper()
+	_, err := g.super.Exec(g.t.Context(), sql, args...)
+	check(g.t, err)
+}
+
+// collect removes one part of what the tenant needs no more.
+func (g *garbage) collect() (more bool) {
+	storetest.In(g.t, g.db, g.tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
+		more, err = tx.Collect(ctx, time.Now())
+		return err
+	})
+	return more
+}
+
+func TestCollectInParts(t *testing.T) {
+	t.Parallel()
+	g := newGarbage(t)
+	db, tenant, other, fill := g.db, g.tenant, g.other, g.fill
 	count := func(sql string, args ...any) (n int) {
 		t.Helper()
-		check(t, super.QueryRow(t.Context(), sql, args...).Scan(&n))
+		check(t, g.super.QueryRow(t.Context(), sql, args...).Scan(&n))
 		return n
 	}
 	const changes = `INSERT INTO change (tenant_id, xid, kind, ref, at) SELECT $1, (3 + n / 100)::text::xid8, 'application', gen_random_uuid(), now() - $3::interval FROM generate_series(1, $2) n`
@@ -32,16 +57,9 @@ func TestCollectInParts(t *testing.T) {
 	fill(`INSERT INTO idempotency (tenant_id, caller, key, request_hash, created_at) SELECT $1, 'ann', n::text, '\x00', now() - interval '2 days' FROM generate_series(1, 6000) n`, tenant)
 	fill(`INSERT INTO idempotency (tenant_id, caller, key, request_hash) VALUES ($1, 'ann', 'today', '\x00')`, tenant)
 	fill(`INSERT INTO directory.login_failure (key, count, first_at, last_at) SELECT sha256(n::text::bytea), 1, now() - interval '2 days', now() - interval '2 days' FROM generate_series(1, 7000) n`)
-	collect := func() (more bool) {
-		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
-			more, err = tx.Collect(ctx, time.Now())
-			return err
-		})
-		return more
-	}
 	t.Run("FT-D10 what has piled up is removed in parts, the oldest first, each in a transaction of its own", func(t *testing.T) {
 		for i, left := range []int{7000, 2000, 0} {
-			if more := collect(); more != (left > 0) {
+			if more := g.collect(); more != (left > 0) {
 				t.Errorf("part %d: more = %v", i, more)
 			}
 			if n := count(`SELECT count(*) FROM change WHERE tenant_id = $1 AND kind = 'application'`, tenant); n != left {
@@ -57,7 +75,7 @@ func TestCollectInParts(t *testing.T) {
 		if n := count(`SELECT count(*) FROM change WHERE tenant_id = $1 AND kind = 'application'`, other); n != 100 {
 			t.Errorf("ISO-1 %d changes of another tenant are left, want all 100", n)
 		}
-		if collect() {
+		if g.collect() {
 			t.Error("there is said to be more when nothing is left")
 		}
 	})
@@ -76,16 +94,8 @@ func TestCollectInParts(t *testing.T) {
 // TestCollectObjects counts rows: a part is a transaction of its own.
 func TestCollectObjects(t *testing.T) {
 	t.Parallel()
-	urls := storetest.Database(t)
-	db := storetest.OpenURLs(t, urls.Config())
-	tenant, other := storetest.Tenant(t, db, "acme"), storetest.Tenant(t, db, "other")
-	super := storetest.Connect(t, urls.Superuser)
-	fill := func(sql string, args ...any) {
-		t.Helper()
-		if _, err := super.Exec(t.Context(), sql, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	g := newGarbage(t)
+	tenant, other, fill := g.tenant, g.other, g.fill
 	const objects = `INSERT INTO object (tenant_id, digest, sealed, size, kept_until) SELECT $1, sha256(n::text::bytea), 'x', 1, now() - n * interval '1 second' FROM generate_series(1, $2) n`
 	fill(objects, tenant, 12000)
 	fill(objects, other, 10)
@@ -96,24 +106,20 @@ func TestCollectObjects(t *testing.T) {
 	type counts struct{ due, kept, all int }
 	count := func() (c counts) {
 		t.Helper()
-		check(t, super.QueryRow(t.Context(), `
+		check(t, g.super.QueryRow(t.Context(), `
 			SELECT count(*) FILTER (WHERE kept_until < now()), count(*) FILTER (WHERE kept_until > now() + interval '1 minute'), count(*)
 			FROM object WHERE tenant_id = $1`, tenant).Scan(&c.due, &c.kept, &c.all))
 		return c
 	}
 	t.Run("FT-D10 INV-9 objects are looked at in parts: what is used stays and is not due again, the rest goes", func(t *testing.T) {
 		for i, want := range []counts{{7000, 1000, 8000}, {2000, 6000, 8000}, {0, 8000, 8000}} {
-			var more bool
-			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
-				more, err = tx.Collect(ctx, time.Now())
-				return err
-			})
+			more := g.collect()
 			if got := count(); got != want || more != (want.due > 0) {
 				t.Errorf("part %d: %+v, more = %v; want %+v", i, got, more, want)
 			}
 		}
 		var n int
-		check(t, super.QueryRow(t.Context(), `SELECT count(*) FROM object WHERE tenant_id = $1 AND kept_until < now()`, other).Scan(&n))
+		check(t, g.super.QueryRow(t.Context(), `SELECT count(*) FROM object WHERE tenant_id = $1 AND kept_until < now()`, other).Scan(&n))
 		if n != 10 {
 			t.Errorf("ISO-1 %d objects of another tenant are due, want all 10", n)
 		}

@@ -68,3 +68,17 @@ func (c monitored) Collect(ch chan<- prometheus.Metric) {
 func Seconds() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 }
+
+// Counter adds a counter to a registry.
+func Counter(to prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	to.MustRegister(c)
+	return c
+}
+
+// Histogram adds a histogram of durations to a registry.
+func Histogram(to prometheus.Registerer, name, help string, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: Seconds()}, labels)
+	to.MustRegister(h)
+	return h
+}

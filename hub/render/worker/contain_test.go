@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
@@ -344,8 +346,15 @@ func TestOpenFilesOfTheHub(t *testing.T) {
 	if err := os.WriteFile(name, []byte("hidden"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A library that forgets the flag: the file would be inherited.
-	fd, err := syscall.Open(name, syscall.O_RDONLY, 0)
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	// A library that forgets the flag: the file would be inherited. Its number
+	// is one that no renderer comes to by itself.
+	const number = 700
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, number)
 	if err != nil {
 		t.Fatal(err)
 	}
