@@ -16,6 +16,10 @@ const (
 	fetchMax   = 20_000    // digests in one request
 	fetchPage  = 500       // digests read from the store at once
 	fetchReply = 512 << 10 // bytes in one reply, unless one blob is larger
+	// fetchFew is up to how many digests a request waits for others of its
+	// cluster: an agent without a copy asks for each application apart, and what
+	// a cluster may have costs one look at all of its applications.
+	fetchFew = 8
 )
 
 // Blobs serves sealed objects to the cluster whose rows refer to them.
@@ -71,9 +75,49 @@ func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *Blobs) read(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, digests []hub.Digest) ([]hub.SealedObject, error) {
-	var out []hub.SealedObject
-	err := s.d.store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
-		allowed, err := tx.Reachable(ctx, cluster, digests)
+	of := wish{tenant, cluster, digests}
+	if len(digests) > fetchFew {
+		return s.d.reachable(ctx, of)
+	}
+	return s.d.few.Ask(ctx, string(tenant)+"/"+string(cluster), of)
+}
+
+// A wish is what the agent of a cluster asks for.
+type wish struct {
+	tenant  hub.TenantID
+	cluster hub.ClusterID
+	digests []hub.Digest
+}
+
+// bodies fulfils wishes of one cluster by one look.
+func (d *Dispatcher) bodies(ctx context.Context, _ string, of []wish) ([][]hub.SealedObject, error) {
+	all := wish{tenant: of[0].tenant, cluster: of[0].cluster}
+	for _, w := range of {
+		all.digests = append(all.digests, w.digests...)
+	}
+	found, err := d.reachable(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	have := make(map[hub.Digest]hub.SealedObject, len(found))
+	for _, o := range found {
+		have[o.Digest] = o
+	}
+	out := make([][]hub.SealedObject, len(of))
+	for i, w := range of {
+		for _, digest := range w.digests {
+			if o, ok := have[digest]; ok {
+				out[i] = append(out[i], o)
+			}
+		}
+	}
+	return out, nil
+}
+
+// reachable reads what there is of a wish and what its cluster may have.
+func (d *Dispatcher) reachable(ctx context.Context, w wish) (out []hub.SealedObject, err error) {
+	err = d.store.ReadTenant(ctx, w.tenant, func(ctx context.Context, tx Tx) error {
+		allowed, err := tx.Reachable(ctx, w.cluster, w.digests)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -65,6 +66,19 @@ func TestBlobs(t *testing.T) {
 				t.Errorf("%q, %v", plain, err)
 			}
 		}
+	})
+	t.Run("applications whose objects are asked for at the same time get their own", func(t *testing.T) {
+		var group sync.WaitGroup
+		for i := range 40 {
+			group.Go(func() {
+				mine := digests[i%2]
+				got, missing, _ := fetch(t, conn, mine, unknown[:])
+				if _, ok := got[string(mine)]; len(got) != 1 || !ok || missing != 1 {
+					t.Errorf("%d blobs, its own: %v, %d missing", len(got), ok, missing)
+				}
+			})
+		}
+		group.Wait()
 	})
 	t.Run("ISO-1 another cluster of the tenant gets none of them", func(t *testing.T) {
 		var other hub.Cluster

@@ -145,6 +145,7 @@ type Dispatcher struct {
 	heads   *heads
 	pages   *gather.Gatherer[bookmark, page]
 	acks    *gather.Gatherer[hub.LogAck, struct{}]
+	few     *gather.Gatherer[wish, []hub.SealedObject]
 	recent  *recentBlobs
 	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
@@ -156,7 +157,7 @@ type Dispatcher struct {
 // want to see; it must not block.
 func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
-	d.pages, d.acks = gather.New(d.read), gather.New(d.acknowledge)
+	d.pages, d.acks, d.few = gather.New(d.read), gather.New(d.acknowledge), gather.New(d.bodies)
 	return d
 }
 

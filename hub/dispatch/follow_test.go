@@ -243,6 +243,28 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// Applications are rendered beside each other: their rows come in another order
+// than their bodies were stored in.
+func TestBodiesStoredOutOfOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	var elsewhere hub.Cluster
+	w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
+		elsewhere, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "other"}})
+		return err
+	})
+	first, cart := w.beside("first", automated, elsewhere.ID), w.beside("cart", automated, w.cluster.ID)
+	a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
+	a.take()
+	w.hand(w.of(first.ID, "r1", "early")) // stored first, and not sent here
+	w.hand(w.of(w.app.ID, "r1", "late"))
+	a.take()
+	w.hand(w.of(cart.ID, "r1", "early"))
+	if a.take(); len(a.blobs) != 2 {
+		t.Errorf("%d bodies went along with the rows of two applications of one object each, want both", len(a.blobs))
+	}
+}
+
 func TestFollowRefusesAnotherPast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
