@@ -129,7 +129,7 @@ type desiredLog interface {
 
 // pasts is what is known of agents that hold another past than the hub.
 type pasts interface {
-	NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) error
+	NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) (noted bool, err error)
 	ClearRewind(ctx context.Context, cluster hub.ClusterID) error
 	Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error)
 	GivenUp(ctx context.Context, cluster hub.ClusterID, incarnation string) (by string, at time.Time, given bool, err error)

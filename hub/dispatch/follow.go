@@ -116,14 +116,21 @@ func (f *follower) receive() {
 func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 	wake, stop := f.d.wakes.listen(f.cluster)
 	defer stop()
-	p, err := f.judge(ctx, start)
-	if err != nil {
-		return err
+	for {
+		p, err := f.judge(ctx, start)
+		if err != nil {
+			return err
+		}
+		if p.verdict != rewinds {
+			return f.serve(ctx, start, p, wake)
+		}
+		switch noted, err := f.refuse(ctx, start, p); {
+		case err != nil:
+			return err
+		case noted:
+			return f.decided(ctx, start, wake)
+		}
 	}
-	if p.verdict == rewinds {
-		return f.refuse(ctx, start, p, wake)
-	}
-	return f.serve(ctx, start, p, wake)
 }
 
 // serve brings an agent whose past is the hub's up to date, and follows the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,6 +321,56 @@ func TestFollowRefusesAnotherPast(t *testing.T) {
 		if down, err := good.stream.Recv(); err == nil {
 			t.Errorf("got %v", down)
 		}
+	})
+}
+
+// meddled is a database in which something happens once, before the next
+// transaction that writes.
+type meddled struct {
+	db
+	first *atomic.Pointer[func()]
+}
+
+func (d meddled) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	if first := d.first.Swap(nil); first != nil {
+		(*first)()
+	}
+	return d.db.InTenant(ctx, id, do)
+}
+
+func TestFollowDecidedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	var first atomic.Pointer[func()]
+	w.d = dispatch.New(meddled{db{w.db}, &first}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
+	conn := w.link(w.tenant, w.cluster.ID)
+	a := newAgent(t).follow(conn)
+	a.take()
+	a.cursor.Seq += 10 // rows of which the hub, restored from a backup, knows nothing
+	t.Run("FT-D9 INV-8 a decision that an admin takes between judging an agent and noting it is not undone", func(t *testing.T) {
+		decide := func() {
+			w.in(func(ctx context.Context, tx *store.Tenant) error {
+				_, err := tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: "noted by the stream before", AgentIncarnation: a.cursor.Incarnation, AgentSeq: int64(a.cursor.Seq), SeenAt: time.Now()})
+				return err
+			})
+			w.in(func(ctx context.Context, tx *store.Tenant) error {
+				_, err := tx.AcceptHub(ctx, w.cluster.ID, "ada", time.Now())
+				return err
+			})
+		}
+		first.Store(&decide)
+		a.follow(conn)
+		if down, err := a.stream.Recv(); err != nil || down.GetConfirmed().GetBy() != "ada" {
+			t.Fatalf("got %v, %v; want that the decision is told", down, err)
+		}
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			r, err := tx.Rewind(ctx, w.cluster.ID)
+			if r != nil {
+				t.Errorf("the hub still says %+v", r)
+			}
+			return err
+		})
 	})
 }
 

@@ -123,23 +123,23 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 	return nil
 }
 
-// refuse notes that the agent holds another past, tells it so, and sends
-// nothing more until the agent goes or an admin has decided.
-func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past, wake <-chan struct{}) error {
+// refuse notes that the agent holds another past and tells it so, unless an
+// admin has decided since it was judged.
+func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past) (noted bool, err error) {
 	at := place(start)
 	f.d.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
 	note := hub.Rewind{
 		Reason: p.reason, Proven: p.proven, AgentIncarnation: at.GetIncarnation(), AgentSeq: int64(min(at.GetSeq(), 1<<62)), SeenAt: time.Now(),
 	}
-	err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.NoteRewind(ctx, f.cluster, note) })
-	if err != nil {
+	err = f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) (err error) {
+		noted, err = tx.NoteRewind(ctx, f.cluster, note)
 		return err
+	})
+	if err != nil || !noted {
+		return false, err
 	}
 	f.d.changed(f.tenant)
-	if err := f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: &linkv1.Rewound{Reason: p.reason}}}); err != nil {
-		return err
-	}
-	return f.decided(ctx, start, wake)
+	return true, f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Rewound{Rewound: &linkv1.Rewound{Reason: p.reason}}})
 }
 
 // decideEvery is how often an agent that gets nothing is looked at anew.

@@ -100,15 +100,30 @@ func (t *Tenant) open(ctx context.Context) error {
 
 // NoteRewind records that a cluster's agent holds another past than the hub.
 // A proven one closes enrolment, ends all open join tokens and stops deletion,
-// for everyone, until no proven one is left.
-func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) error {
-	head, err := t.head(ctx, cluster)
-	if err != nil {
-		return err
+// for everyone, until no proven one is left. Nothing is noted if an admin has
+// given up that past meanwhile: the note would undo the decision.
+func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) (noted bool, err error) {
+	var incarnation string
+	var seq int64
+	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&incarnation, &seq); err != nil {
+		return false, missing(err, "there is no such cluster")
 	}
-	_, err = exec(ctx, t.tx, "note a rewind", putRewind, cluster, clean(r.Reason), r.Proven, clean(r.AgentIncarnation), r.AgentSeq, r.Former, head.Seq, micro(r.SeenAt))
+	if r.AgentIncarnation != incarnation {
+		_, _, given, err := t.GivenUp(ctx, cluster, r.AgentIncarnation)
+		if err != nil {
+			return false, err
+		}
+		open, err := t.Rewind(ctx, cluster)
+		if err != nil {
+			return false, err
+		}
+		if given && open == nil {
+			return false, nil
+		}
+	}
+	_, err = exec(ctx, t.tx, "note a rewind", putRewind, cluster, clean(r.Reason), r.Proven, clean(r.AgentIncarnation), r.AgentSeq, r.Former, seq, micro(r.SeenAt))
 	t.changed(changeCluster, string(cluster))
-	return err
+	return err == nil, err
 }
 
 // ClearRewind takes back what NoteRewind noted: hub and agent agree again.
@@ -233,9 +248,10 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)
 	}
-	return t.NoteRewind(ctx, cluster, hub.Rewind{
+	_, err := t.NoteRewind(ctx, cluster, hub.Rewind{
 		Reason: "the hub was restored from a backup", Proven: true, Former: former, SeenAt: at,
 	})
+	return err
 }
 
 // Quarantine keeps every agent of a cluster out, because another Kubernetes

@@ -31,7 +31,10 @@ func TestRewind(t *testing.T) {
 	}
 	note := func(proven bool) {
 		in(w, func(ctx context.Context, tx *store.Tenant) error {
-			return tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: "behind", Proven: proven, AgentIncarnation: "agent's", AgentSeq: 70, SeenAt: now()})
+			if noted, err := tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: "behind", Proven: proven, AgentIncarnation: "agent's", AgentSeq: 70, SeenAt: now()}); err != nil || !noted {
+				t.Fatalf("NoteRewind() = %v, %v", noted, err)
+			}
+			return nil
 		})
 	}
 	note(false)
@@ -88,10 +91,20 @@ func TestRewind(t *testing.T) {
 		}
 		check(t, enrol(other, "fresh"))
 	})
+	t.Run("FT-D9 a stream that judged its agent before the decision does not undo it", func(t *testing.T) {
+		in(w, func(ctx context.Context, tx *store.Tenant) error {
+			noted, err := tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: "behind", Proven: true, AgentIncarnation: "agent's", AgentSeq: 70, SeenAt: now()})
+			if r := must[*hub.Rewind](t)(tx.Rewind(ctx, w.cluster.ID)); err != nil || noted || r != nil {
+				t.Errorf("NoteRewind() = %v, %v; noted is %+v", noted, err, r)
+			}
+			return nil
+		})
+		check(t, enrol(other, "fresher"))
+	})
 	t.Run("INV-8 no row of a new log is next to one of before, or agents would take it for forged", func(t *testing.T) {
 		storetest.In(t, db, other.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			id := other.cluster.ID
-			check(t, tx.NoteRewind(ctx, id, hub.Rewind{Reason: "behind", AgentIncarnation: "agent's", AgentSeq: 1, SeenAt: now()}))
+			must[bool](t)(tx.NoteRewind(ctx, id, hub.Rewind{Reason: "behind", AgentIncarnation: "agent's", AgentSeq: 1, SeenAt: now()}))
 			old, _, err := tx.RowsAfter(ctx, id, 0, 10)
 			check(t, err)
 			must[hub.Rewind](t)(tx.AcceptHub(ctx, id, "ada", now()))

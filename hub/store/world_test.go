@@ -154,7 +154,7 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.AppendRows(ctx, w.cluster.ID, rows(heads[w.cluster.ID],
 		hub.LogRow{Kind: hub.RowState, Application: w.app.ID, Body: []byte(w.mark)},
 		hub.LogRow{Kind: hub.RowOperation, Application: w.app.ID, Operation: w.operation.ID, Body: []byte(w.mark)})))
-	check(t, tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
+	must[bool](t)(tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
 	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1}}))
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1, Receipt: &hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}}}))

@@ -226,7 +226,8 @@ func TestDesiredBuckets(t *testing.T) {
 			if other, err = tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: "other"}}); err != nil {
 				return err
 			}
-			return tx.NoteRewind(ctx, other.ID, hub.Rewind{Reason: "behind", Proven: true, SeenAt: time.Now()})
+			_, err = tx.NoteRewind(ctx, other.ID, hub.Rewind{Reason: "behind", Proven: true, SeenAt: time.Now()})
+			return err
 		})
 		w.state(2)
 		f := w.follow(t, copied, nil)
