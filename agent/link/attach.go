@@ -81,6 +81,10 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	if err != nil {
 		return nil, err
 	}
+	served := fitting(facts.APIVersions)
+	if n := len(facts.APIVersions) - len(served); n > 0 {
+		c.cfg.Log.WarnContext(ctx, "the cluster serves more kinds than a hub takes note of; charts that ask for one of the rest are told that it is not served", "left_out", n)
+	}
 	sent := c.cfg.Clock.Now()
 	var revoked []*linkv1.Revoked
 	if c.cfg.Revoked != nil {
@@ -89,7 +93,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	hello, err := linkv1.NewSessionClient(conn).Hello(ctx, &linkv1.HelloRequest{
 		Instance: c.cfg.Instance, Leader: c.cfg.Load().Leader, Revoked: revoked,
 		AgentVersion: c.cfg.Version, AgentId: c.Identity().AgentID, Epoch: c.cfg.Epoch, Features: c.cfg.Features,
-		Fingerprint: facts.Fingerprint, KubeVersion: facts.KubeVersion, ApiVersions: facts.APIVersions, Readyz: facts.Readyz,
+		Fingerprint: facts.Fingerprint, KubeVersion: facts.KubeVersion, ApiVersions: served, Readyz: facts.Readyz,
 		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(),
 	})
 	if err != nil {

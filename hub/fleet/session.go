@@ -25,7 +25,7 @@ import (
 const (
 	greetings       = 32 // Hellos that may ask the database at once
 	greeting        = 10 * time.Second
-	mostAPIVersions = 10000 // lines of a cluster's API list
+	mostAPIVersions = 30000 // lines of a cluster's API list: 5,000 custom kinds in two versions are 11,000
 	mostReadyz      = 1024
 	mostFeatures    = 256
 )

@@ -70,11 +70,18 @@ type process struct{ cmd *exec.Cmd }
 
 func (w *world) process(bin string) process {
 	w.t.Helper()
+	return w.processAs(bin, shared.Kubeconfig())
+}
+
+// processAs is process for an agent that reaches the cluster with another
+// kubeconfig than an admin's.
+func (w *world) processAs(bin, kubeconfig string) process {
+	w.t.Helper()
 	token := filepath.Join(w.t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(w.token), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "run", "--kubeconfig", shared.Kubeconfig(), "--namespace", w.home, "--state-dir", w.state, "--join-token-file", token, "--log-level", "error")
+	cmd := exec.Command(bin, "run", "--kubeconfig", kubeconfig, "--namespace", w.home, "--state-dir", w.state, "--join-token-file", token, "--log-level", "error")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)

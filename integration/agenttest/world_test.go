@@ -61,6 +61,17 @@ func newWorld(t *testing.T) *world {
 // newWorldWith is newWorld for an agent that is installed otherwise.
 func newWorldWith(t *testing.T, with func(*world)) *world {
 	t.Helper()
+	w := newPlace(t)
+	if with != nil {
+		with(w)
+	}
+	w.run()
+	return w
+}
+
+// newPlace is a world whose agent does not run yet.
+func newPlace(t *testing.T) *world {
+	t.Helper()
 	w := &world{fakeHub: newHub(t), t: t, state: filepath.Join(t.TempDir(), "state")}
 	id := strings.Map(func(r rune) rune { // as names of namespaces are
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -72,10 +83,6 @@ func newWorldWith(t *testing.T, with func(*world)) *world {
 	for _, ns := range []string{w.namespace, w.home} {
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ns + "}\n")
 	}
-	if with != nil {
-		with(w)
-	}
-	w.run()
 	return w
 }
 

@@ -294,7 +294,7 @@ func TestHelloRefused(t *testing.T) {
 		"SEC-K10 LongReadyz":     {change: func(h *linkv1.HelloRequest) { h.Readyz = long }, want: fault.Invalid, says: "readyz"},
 		"SEC-L1 ControlBytes":    {change: func(h *linkv1.HelloRequest) { h.KubeVersion = "v1\x1b[31m" }, want: fault.Invalid, says: "plain text"},
 		"SEC-K10 LongAPIVersion": {change: func(h *linkv1.HelloRequest) { h.ApiVersions = []string{long} }, want: fault.Invalid, says: "API version"},
-		"SEC-K10 ManyVersions":   {change: func(h *linkv1.HelloRequest) { h.ApiVersions = make([]string, 20000) }, want: fault.Exceeded, says: "20000"},
+		"SEC-K10 ManyVersions":   {change: func(h *linkv1.HelloRequest) { h.ApiVersions = make([]string, 40000) }, want: fault.Exceeded, says: "40000"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

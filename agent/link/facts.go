@@ -1,0 +1,42 @@
+package link
+
+import "strings"
+
+// What a Hello tells of a cluster's API at most: the hub refuses more lines,
+// and the message has to fit into the lane.
+const (
+	mostServed     = 30000
+	mostServedText = 768 << 10 // bytes
+)
+
+// fitting gives what of a cluster's API list goes into a Hello: all versions of
+// groups, and of the kinds, in their order, as many as there is room for.
+func fitting(all []string) []string {
+	room, text := mostServed, mostServedText
+	take := make([]bool, len(all))
+	for _, kinds := range [...]bool{false, true} {
+		for i, line := range all {
+			if n := cost(line); names(line) == kinds && room > 0 && text >= n {
+				take[i], room, text = true, room-1, text-n
+			}
+		}
+	}
+	out := make([]string, 0, len(all))
+	for i, line := range all {
+		if take[i] {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// cost is what a line takes in a message: itself, its length and its tag.
+func cost(line string) int { return len(line) + 3 }
+
+// names says whether a line names a kind, as "v1/Pod" and "apps/v1/Deployment"
+// do, and not a version of a group alone. Kinds begin with a capital letter,
+// which groups and versions never have.
+func names(line string) bool {
+	kind := line[strings.LastIndexByte(line, '/')+1:]
+	return kind != "" && kind[0] >= 'A' && kind[0] <= 'Z'
+}
