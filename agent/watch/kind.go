@@ -131,20 +131,45 @@ func (k *kind) once(ctx context.Context) error {
 	case k.namespace != "":
 		client = k.w.client.Resource(mapping.Resource).Namespace(k.namespace)
 	}
+	said := &heard{}
+	ctx = context.WithValue(ctx, heardKey{}, said)
+	timeout := int64(minWatch.Seconds() * (1 + rand.Float64())) //nolint:gosec // jitter needs no secrecy
+	stream, err := k.open(ctx, client, timeout)
+	if err != nil {
+		return err
+	}
+	defer stream.Stop()
+	k.warn(ctx, said)
+	k.mend(ctx)
+	return k.follow(ctx, stream, time.Duration(timeout)*time.Second)
+}
+
+// open lists if that is needed and opens a watch of some seconds, when it is
+// this kind's turn.
+func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout int64) (apiwatch.Interface, error) {
+	done, err := k.w.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if k.torn && k.version != "" {
 		if err := k.compareTime(ctx, client); err != nil {
-			return k.classify(err, "list")
+			return nil, k.classify(err, "list")
 		}
 	}
 	k.torn = true // until the watch has ended as it should
-	said := &heard{}
-	ctx = context.WithValue(ctx, heardKey{}, said)
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
-			return k.classify(err, "list")
+			return nil, k.classify(err, "list")
 		}
 	}
-	return k.watch(ctx, client, said)
+	stream, err := client.Watch(ctx, metav1.ListOptions{
+		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+	})
+	if err != nil {
+		return nil, k.classify(err, "watch")
+	}
+	return stream, nil
 }
 
 // compareTime looks, after a watch that was cut off, whether the server is
@@ -214,19 +239,9 @@ func (k *kind) seen(ctx context.Context, o *manifest.Object) {
 	k.w.sink.Seen(ctx, o)
 }
 
-// watch hands on events until the server ends the watch, which it does after
-// a while; that is no error.
-func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface, said *heard) error {
-	timeout := int64(minWatch.Seconds() * (1 + rand.Float64())) //nolint:gosec // jitter needs no secrecy
-	stream, err := client.Watch(ctx, metav1.ListOptions{
-		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
-	})
-	if err != nil {
-		return k.classify(err, "watch")
-	}
-	defer stream.Stop()
-	k.warn(ctx, said)
-	k.mend(ctx)
+// follow hands on events until the server ends the watch, which it does when
+// its time is over; that is no error.
+func (k *kind) follow(ctx context.Context, stream apiwatch.Interface, timeout time.Duration) error {
 	begun, any := k.w.clock.Now(), false
 	for {
 		select {
@@ -237,7 +252,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.ResourceInterface, said
 				if !any && k.w.clock.Now().Sub(begun) < time.Second {
 					return fault.Wrap(fault.Offline, io.ErrUnexpectedEOF, "the API server ends the watch of %s at once", k.gvk.Kind)
 				}
-				k.torn = k.w.clock.Now().Sub(begun) < time.Duration(timeout)*time.Second
+				k.torn = k.w.clock.Now().Sub(begun) < timeout
 				return nil
 			}
 			any = true

@@ -7,9 +7,13 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,7 +57,8 @@ type Watcher struct {
 	log    *slog.Logger
 	clock  run.Clock
 	wake   chan struct{}
-	spaces []string // that are watched, one by one; [""]: the whole cluster at once
+	turns  chan struct{} // one for each kind that may begin now; nil: no bound
+	spaces []string      // that are watched, one by one; [""]: the whole cluster at once
 
 	mu      sync.Mutex
 	managed []schema.GroupVersionKind // as Want was told last
@@ -147,7 +152,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				delete(running, gvk) // it begins anew below
 			}
 		}
-		for gvk := range wanted {
+		for _, gvk := range inOrder(wanted) {
 			if _, ok := running[gvk]; ok {
 				continue
 			}
@@ -161,6 +166,37 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 			return nil
 		}
+	}
+}
+
+// inOrder puts Kubernetes' own kinds first: of thousands of others most have no
+// objects.
+func inOrder(kinds map[schema.GroupVersionKind]struct{}) []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(
+			cmp.Compare(strings.Count(a.Group, "."), strings.Count(b.Group, ".")),
+			cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Version, b.Version),
+		)
+	})
+}
+
+// AtOnce bounds how many kinds are listed, and their watches opened, at the
+// same time. It is for a Watcher that may want thousands: together they would
+// be more than there is memory for, and more than an API server likes to be
+// asked. One whose kinds somebody waits for is better without: a kind that
+// hangs then keeps no other from its turn. It is called before Run.
+func (w *Watcher) AtOnce(most int) { w.turns = make(chan struct{}, most) }
+
+// turn waits until one more kind may begin. The caller calls done.
+func (w *Watcher) turn(ctx context.Context) (done func(), err error) {
+	if w.turns == nil {
+		return func() {}, nil
+	}
+	select {
+	case w.turns <- struct{}{}:
+		return func() { <-w.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
