@@ -33,6 +33,7 @@ type Strays struct {
 	mu     sync.Mutex
 	seen   map[string]map[manifest.Key]stray // by namespace
 	broken map[schema.GroupVersionKind]struct{}
+	used   map[schema.GroupVersionKind]struct{} // of which anything was seen so far
 }
 
 type stray struct {
@@ -44,7 +45,7 @@ type stray struct {
 func newStrays(e *Engine) *Strays {
 	return &Strays{
 		e: e, wake: make(chan struct{}, 1),
-		seen: map[string]map[manifest.Key]stray{}, broken: map[schema.GroupVersionKind]struct{}{},
+		seen: map[string]map[manifest.Key]stray{}, broken: map[schema.GroupVersionKind]struct{}{}, used: map[schema.GroupVersionKind]struct{}{},
 	}
 }
 
@@ -129,6 +130,7 @@ func (s *Strays) Seen(_ context.Context, o *manifest.Object) {
 	if s.seen[key.Namespace] == nil {
 		s.seen[key.Namespace] = map[manifest.Key]stray{}
 	}
+	s.used[kindOf(key, next.version)] = struct{}{}
 	if s.seen[key.Namespace][key].uid != next.uid {
 		s.hint()
 	}
@@ -167,6 +169,9 @@ func (s *Strays) drop(key manifest.Key, uid string) {
 func (s *Strays) Listed(_ context.Context, gvk schema.GroupVersionKind, namespace, _ string, _ bool, list map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, ok := s.used[gvk]; !ok {
+		return // nothing can be stale, and of thousands of kinds most are like this
+	}
 	for ns, of := range s.seen {
 		if namespace != "" && ns != namespace {
 			continue

@@ -184,7 +184,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
-	a.strays.AtOnce(16) // of all kinds that are served, which may be thousands
+	a.strays.Bound(16, 500) // of all kinds that are served, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
 		c.Log.WarnContext(ctx, "the cluster has lost what it had confirmed, as after a restore of its etcd; everything is listed anew")
 		a.watcher.Undone()

@@ -19,8 +19,9 @@ import (
 func TestManyKinds(t *testing.T) {
 	t.Parallel()
 	const (
-		kinds = 80
-		most  = 16
+		kinds   = 80
+		most    = 16
+		watches = 20
 	)
 	s := newServer(t)
 	s.text("/api", coreKinds)
@@ -32,11 +33,14 @@ func TestManyKinds(t *testing.T) {
 	}
 	s.text("/apis", groupsWith("Current", strings.Join(served, ",")))
 	var mu sync.Mutex
-	var now, peak int
+	var now, peak, watched int
 	full := make(chan struct{}) // closed when as many are under way as may be
 	for i := range kinds {
 		s.on(fmt.Sprintf("/apis/metrics.k8s.io/v1beta1/things%d", i), func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("watch") != "" {
+				mu.Lock()
+				watched++
+				mu.Unlock()
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 				return
@@ -64,7 +68,7 @@ func TestManyKinds(t *testing.T) {
 	}
 	heard := &counter{listed: make(chan int)}
 	w := watch.New(client, watch.NewMapper(s.api(t)), heard, nil, slog.New(slog.DiscardHandler))
-	w.AtOnce(most)
+	w.Bound(most, watches)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -75,7 +79,7 @@ func TestManyKinds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("FT-K11 of many kinds a few are listed at a time, and all of them come to their turn", func(t *testing.T) {
+	t.Run("FT-K11 of many kinds a few are listed at a time, all come to their turn, and not all that are empty are watched", func(t *testing.T) {
 		w.Want(wanted)
 		for range kinds {
 			<-heard.listed
@@ -84,6 +88,9 @@ func TestManyKinds(t *testing.T) {
 		defer mu.Unlock()
 		if peak != most {
 			t.Errorf("%d lists at once, want %d", peak, most)
+		}
+		if watched > watches {
+			t.Errorf("%d empty kinds are watched, want at most %d", watched, watches)
 		}
 	})
 }

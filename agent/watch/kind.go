@@ -37,6 +37,10 @@ var errRelist = errors.New("the watch's version is gone")
 // it says of itself lags behind.
 var errVanished = errors.New("the resource is not served any more")
 
+// errEmpty says that there is no object of a kind, and that so many others are
+// watched that this one is listed again later instead.
+var errEmpty = errors.New("there is no object of the kind")
+
 // errElsewhere says that a kind is not one of namespaces.
 var errElsewhere = errors.New("the kind is cluster-scoped, and only namespaces are watched")
 
@@ -49,6 +53,7 @@ type kind struct {
 	broken    bool
 	last      uint64 // highest list version so far
 	torn      bool   // the last watch ended before its time
+	empty     bool   // the last list had no object, and none has come since
 	warned    string // what the server says of the version, such as that it is deprecated
 }
 
@@ -72,6 +77,14 @@ func (k *kind) run(ctx context.Context) {
 				back.Next()
 				continue
 			}
+		case errors.Is(err, errEmpty):
+			back.Reset()
+			look.Reset()
+			k.version = ""
+			if run.Sleep(ctx, k.w.clock, period()) != nil {
+				return
+			}
+			continue
 		case errors.Is(err, errElsewhere):
 			k.awaitChange(ctx)
 			continue
@@ -133,20 +146,26 @@ func (k *kind) once(ctx context.Context) error {
 	}
 	said := &heard{}
 	ctx = context.WithValue(ctx, heardKey{}, said)
-	timeout := int64(minWatch.Seconds() * (1 + rand.Float64())) //nolint:gosec // jitter needs no secrecy
+	timeout := period()
 	stream, err := k.open(ctx, client, timeout)
 	if err != nil {
 		return err
 	}
+	defer k.w.leave()
 	defer stream.Stop()
 	k.warn(ctx, said)
 	k.mend(ctx)
-	return k.follow(ctx, stream, time.Duration(timeout)*time.Second)
+	return k.follow(ctx, stream, timeout)
 }
 
-// open lists if that is needed and opens a watch of some seconds, when it is
-// this kind's turn.
-func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout int64) (apiwatch.Interface, error) {
+// period is how long a watch goes on, in whole seconds.
+func period() time.Duration {
+	return time.Duration(float64(minWatch) * (1 + rand.Float64())).Truncate(time.Second) //nolint:gosec // jitter needs no secrecy
+}
+
+// open lists if that is needed and opens a watch, when it is this kind's turn.
+// Whoever gets a watch calls leave after it.
+func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (apiwatch.Interface, error) {
 	done, err := k.w.turn(ctx)
 	if err != nil {
 		return nil, err
@@ -163,10 +182,15 @@ func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeo
 			return nil, k.classify(err, "list")
 		}
 	}
+	if !k.w.enter(k.empty) {
+		return nil, errEmpty
+	}
+	seconds := int64(timeout.Seconds())
 	stream, err := client.Watch(ctx, metav1.ListOptions{
-		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	})
 	if err != nil {
+		k.w.leave()
 		return nil, k.classify(err, "watch")
 	}
 	return stream, nil
@@ -220,7 +244,7 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 		k.w.tree.listed(ctx, k.gvk, k.namespace, held)
 	}
 	k.w.sink.Listed(ctx, k.gvk, k.namespace, version, back, held)
-	k.version = version
+	k.version, k.empty = version, len(held) == 0
 	k.mend(ctx)
 	return nil
 }
@@ -233,6 +257,7 @@ func (k *kind) mend(ctx context.Context) {
 }
 
 func (k *kind) seen(ctx context.Context, o *manifest.Object) {
+	k.empty = false
 	if k.w.tree != nil {
 		k.w.tree.seen(ctx, o)
 	}

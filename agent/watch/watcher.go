@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -58,6 +59,8 @@ type Watcher struct {
 	clock  run.Clock
 	wake   chan struct{}
 	turns  chan struct{} // one for each kind that may begin now; nil: no bound
+	most   int64         // watches, if there is no object of some kinds; 0: no bound
+	open   atomic.Int64  // watches
 	spaces []string      // that are watched, one by one; [""]: the whole cluster at once
 
 	mu      sync.Mutex
@@ -180,12 +183,30 @@ func inOrder(kinds map[schema.GroupVersionKind]struct{}) []schema.GroupVersionKi
 	})
 }
 
-// AtOnce bounds how many kinds are listed, and their watches opened, at the
-// same time. It is for a Watcher that may want thousands: together they would
-// be more than there is memory for, and more than an API server likes to be
-// asked. One whose kinds somebody waits for is better without: a kind that
-// hangs then keeps no other from its turn. It is called before Run.
-func (w *Watcher) AtOnce(most int) { w.turns = make(chan struct{}, most) }
+// Bound is for a Watcher that may want thousands of kinds. It bounds how many
+// of them are listed, and their watches opened, at the same time: together they
+// would be more than there is memory for, and more than an API server likes to
+// be asked. And it bounds the watches: beyond so many a kind without any object
+// is not watched but listed again when a watch would have been renewed, which
+// costs as many requests and no memory. One whose kinds somebody waits for is
+// better without: a kind that hangs then keeps no other from its turn. It is
+// called before Run.
+func (w *Watcher) Bound(atOnce, watches int) {
+	w.turns, w.most = make(chan struct{}, atOnce), int64(watches)
+}
+
+// enter counts one more watch, unless it is of a kind without objects and there
+// are enough.
+func (w *Watcher) enter(empty bool) bool {
+	if n := w.open.Add(1); !empty || w.most == 0 || n <= w.most {
+		return true
+	}
+	w.leave()
+	return false
+}
+
+// leave counts one watch less.
+func (w *Watcher) leave() { w.open.Add(-1) }
 
 // turn waits until one more kind may begin. The caller calls done.
 func (w *Watcher) turn(ctx context.Context) (done func(), err error) {
