@@ -66,7 +66,7 @@ const (
 		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7, upgradable = $8,
 		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM ($5, $6) THEN now() ELSE updated_at END
 		WHERE  tenant_id = $1 AND id = $2
-		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz) IS DISTINCT FROM ($3, $4, $5, $6, $7)`
+		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable) IS DISTINCT FROM ($3, $4, $5, $6, $7, $8)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 )
