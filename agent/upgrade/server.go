@@ -14,6 +14,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
@@ -49,8 +50,14 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 	if err != nil {
 		return nil, err
 	}
-	if held.ID == o.ID {
-		return answer(held), nil // also if upgrades are no longer allowed: it has begun
+	if held.ID == o.ID { // also if upgrades are no longer allowed: it has begun
+		if held.Phase == Running {
+			// Without its updater, which somebody may have deleted, it would stay so.
+			if _, err := s.job(ctx, o, d, true); err != nil {
+				s.Log.WarnContext(ctx, "the updater is not looked after", "upgrade", o.ID, logkey.Error, err)
+			}
+		}
+		return answer(held), nil
 	}
 	if err := s.admit(o, d, held); err != nil {
 		return nil, err
@@ -89,24 +96,35 @@ func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error
 	return nil
 }
 
-// start makes the updater's Job, if it is not there, and looks how it stands.
-func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructured) (*linkv1.UpgradeResponse, error) {
+// job gives the updater of an order, and with missing makes it if it is not
+// there.
+func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured, missing bool) (*unstructured.Unstructured, error) {
 	all := s.Client.Resource(jobs).Namespace(s.Namespace)
+	job, err := all.Get(ctx, jobName(o), metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || !missing {
+		return job, err
+	}
+	made, err := newJob(o, d, s.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	job, err = all.Create(ctx, made, metav1.CreateOptions{FieldManager: Deployment})
+	if apierrors.IsAlreadyExists(err) {
+		return all.Get(ctx, jobName(o), metav1.GetOptions{})
+	}
+	if err == nil {
+		s.Log.InfoContext(ctx, "upgrade ordered, its updater is started", "upgrade", o.ID, "image", o.Image, "job", jobName(o))
+	}
+	return job, err
+}
+
+// start has the updater begin, and looks how it stands.
+func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructured) (*linkv1.UpgradeResponse, error) {
 	name := jobName(o)
 	late := s.Clock.Now().After(o.BeginBefore)
-	job, err := all.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !late {
-		var made *unstructured.Unstructured
-		if made, err = newJob(o, d, s.Namespace); err != nil {
-			return nil, err
-		}
-		job, err = all.Create(ctx, made, metav1.CreateOptions{FieldManager: Deployment})
-		if apierrors.IsAlreadyExists(err) {
-			job, err = all.Get(ctx, name, metav1.GetOptions{})
-		}
-		if err == nil {
-			s.Log.InfoContext(ctx, "upgrade ordered, its updater is started", "upgrade", o.ID, "image", o.Image, "job", name)
-		}
+	job, err := s.job(ctx, o, d, !late)
+	if _, classified := fault.As(err); classified {
+		return nil, err
 	}
 	look := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
 	switch {

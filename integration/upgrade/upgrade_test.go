@@ -325,6 +325,17 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%d Jobs for one order", n)
 		}
 	})
+	t.Run("FT-A5 the updater's Job is deleted in the middle: the agent has another one see to the end", func(t *testing.T) {
+		wait(t, "connected", connected)
+		id := ordered(t, repository+"v2", 60)
+		began(t, id)
+		background := metav1.DeletePropagationBackground
+		if err := cluster.Dynamic().Resource(jobs).Namespace(harness.AgentNamespace).Delete(t.Context(), "capstan-agent-updater-"+id, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, id, "Succeeded")
+		runs(t, repository+"v2", id)
+	})
 	t.Run("11.9 neither account asks for what it may not, nor may what no upgrade needs", func(t *testing.T) { rights(t, mark) })
 }
 
