@@ -245,7 +245,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		c := wait(t, "connected", connected)
-		ended(t, c.Upgrade.ID, "RolledBack", "ended 3 times", "code 3: no such flag: --mode", repository+"v2 was brought back")
+		ended(t, c.Upgrade.ID, "RolledBack", "did not connect: it ended", "code 3: no such flag: --mode", repository+"v2 was brought back")
 		runs(t, repository+"v2", good)
 	})
 	t.Run("FT-A5 the updater is killed, and its pod deleted: a version that says nothing is taken back all the same", func(t *testing.T) {
