@@ -9,8 +9,8 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return noun("cluster", "Clusters: enroll, list, remove, revoke, accept-hub, keep", []string{"clusters"},
-		a.clusterEnroll(), a.clusterList(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
+	return noun("cluster", "Clusters: enroll, list, upgrade, remove, revoke, accept-hub, keep", []string{"clusters"},
+		a.clusterEnroll(), a.clusterList(), a.clusterUpgrade(), a.clusterRemove(), a.clusterRevoke(), a.clusterAccept(), a.clusterKeep())
 }
 
 func (a *app) clusterEnroll() *cobra.Command {
@@ -68,11 +68,11 @@ func (a *app) clusterList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST REFUSAL"}, wide: 3}
+			t := table{head: []string{"NAME", "AGENT", "LAST SEEN", "KUBERNETES", "DELIVERED", "SERVER", "AGENT VERSION", "LAST UPGRADE", "LAST REFUSAL"}, wide: 3}
 			for _, c := range l.Items {
 				t.rows = append(t.rows, []string{
 					c.Name, agentState(c), ago(c.LastSeen), dash(deref(c.KubeVersion)),
-					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastRefusal(c),
+					fmt.Sprintf("%d/%d", deref(c.AckedSeq), deref(c.Seq)), dash(deref(c.Server)), dash(deref(c.AgentVersion)), lastUpgrade(c), lastRefusal(c),
 				})
 				t.name = append(t.name, "cluster/"+c.Name)
 			}

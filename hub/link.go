@@ -69,6 +69,7 @@ type Attachment struct {
 	Leader       bool   // it holds the Lease of its cluster
 	AgentVersion string
 	Fingerprint  string
+	Upgradable   bool // the agent lets the hub upgrade it
 	KubeVersion  string
 	APIVersions  []string
 	Readyz       string // "ok", or what the cluster's API server said

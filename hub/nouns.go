@@ -98,6 +98,9 @@ type Cluster struct {
 	Rewind     *Rewind       `json:"rewind,omitempty"`
 	Quarantine *Quarantine   `json:"quarantine,omitempty"`
 	Refused    *Refused      `json:"refused,omitempty"`
+	// Upgradable says that the agent lets the hub upgrade it.
+	Upgradable bool     `json:"upgradable,omitempty"`
+	Upgrade    *Upgrade `json:"upgrade,omitempty"` // the newest
 	// Held says that the hub as a whole waits for an admin: some agent, of
 	// whichever tenant, has proved that the hub's past is not the right one.
 	Held bool `json:"held,omitempty"`

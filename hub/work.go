@@ -7,6 +7,7 @@ const (
 	WorkRefresh = "refresh" // key: application whose sources are to be looked at
 	WorkOutcome = "outcome" // key: operation that is over
 	WorkRetry   = "retry"   // key: operation that is to be tried again
+	WorkUpgrade = "upgrade" // key: cluster whose agent is to be upgraded
 )
 
 // Observed is what the store made of an observation.

@@ -39,13 +39,15 @@ type Lease struct {
 	clock  run.Clock
 	log    *slog.Logger
 	held   chan struct{} // closed when the lease is held for the first time
+	soon   chan struct{} // capacity 1: it is to be renewed now
 
 	mu     sync.Mutex
 	until  time.Time // of our clock; zero: not held
 	seen   time.Time // when the other holder's record was seen first
 	record string    // of the other holder
 	other  string
-	wrote  string // time of the newest record of ours that the server has confirmed; empty: none that could be missed
+	wrote  string    // time of the newest record of ours that the server has confirmed; empty: none that could be missed
+	note   [2]string // an annotation, by key; empty: none
 
 	undone func(ctx context.Context) // nil: nobody asks
 }
@@ -55,7 +57,7 @@ type Lease struct {
 // all others.
 func NewLease(client dynamic.Interface, namespace, holder string, clock run.Clock, log *slog.Logger) *Lease {
 	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-	return &Lease{client: client.Resource(gvr).Namespace(namespace), holder: holder, clock: clock, log: log, held: make(chan struct{})}
+	return &Lease{client: client.Resource(gvr).Namespace(namespace), holder: holder, clock: clock, log: log, held: make(chan struct{}), soon: make(chan struct{}, 1)}
 }
 
 // Undone sets, before Run, what is called when the cluster has lost a record
@@ -63,6 +65,21 @@ func NewLease(client dynamic.Interface, namespace, holder string, clock run.Cloc
 // seen of the cluster since may be undone. A false alarm is possible, if a
 // person deletes the lease or the next holder's clock is behind.
 func (l *Lease) Undone(tell func(ctx context.Context)) { l.undone = tell }
+
+// Annotate writes an annotation with the next record, and that at once.
+func (l *Lease) Annotate(key, value string) {
+	l.mu.Lock()
+	same := l.note == [2]string{key, value}
+	l.note = [2]string{key, value}
+	l.mu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case l.soon <- struct{}{}:
+	default: // it is about to be
+	}
+}
 
 // Held is closed once the lease is held for the first time.
 func (l *Lease) Held() <-chan struct{} { return l.held }
@@ -90,10 +107,18 @@ func (l *Lease) Run(ctx context.Context) error {
 				l.log.WarnContext(ctx, "lease not held", logkey.Error, err)
 			}
 		}
-		if run.Sleep(ctx, l.clock, wait) != nil {
+		run.Expect(ctx, wait)
+		tick, stop := l.clock.After(wait)
+		select {
+		case <-ctx.Done():
+			stop()
 			l.release(ctx)
 			return nil
+		case <-l.soon:
+			stop()
+		case <-tick:
 		}
+		run.Beat(ctx)
 	}
 }
 
@@ -198,6 +223,16 @@ func (l *Lease) object(held *unstructured.Unstructured) *unstructured.Unstructur
 		"holderIdentity":       l.holder,
 		"leaseDurationSeconds": int64(leaseFor / time.Second),
 		"renewTime":            l.clock.Now().UTC().Format(leaseTimeForm),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if key := l.note[0]; key != "" {
+		notes := o.GetAnnotations()
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[key] = l.note[1]
+		o.SetAnnotations(notes)
 	}
 	return o
 }

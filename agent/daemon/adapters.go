@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
+	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/action"
@@ -124,6 +125,9 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 	}
 	s.a.secret.SetKeys(keys)
 	s.Revoked(hello.GetRevoked())
+	if s.a.Upgrade != "" {
+		s.a.lease.Annotate(upgrade.Annotation, s.a.Upgrade) // what the updater waits for
+	}
 	s.a.outbox.Compares(slices.Contains(hello.GetFeatures(), comparesReports))
 	return nil
 }

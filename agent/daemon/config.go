@@ -60,6 +60,12 @@ type Config struct {
 	// beside those of the system, for whatever ends TLS in front of the hub.
 	// Empty: nobody has to; the hub proves its own key inside in any case.
 	OuterCAFile string
+	// Upgrades lets the hub exchange the agent's image, for one of the same
+	// repository or of the UpgradeRepositories.
+	Upgrades            bool
+	UpgradeRepositories []string
+	// Upgrade is the id of the upgrade that made the pod; empty: none did.
+	Upgrade string
 	// Watchdog ends the agent when its hub has answered nothing for so long;
 	// zero: 10 min; negative: never.
 	Watchdog time.Duration

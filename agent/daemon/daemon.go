@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/agent/settings"
+	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -245,11 +246,14 @@ func (a *agent) attach(ctx context.Context) error {
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
-		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported},
+		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported}, Upgrades: a.Upgrades,
 		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 			linkv1.RegisterActsServer(r, a.actions)
+			linkv1.RegisterUpgradesServer(r, &upgrade.Server{
+				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: run.System{}, Log: a.Log,
+			})
 		},
 	})
 	if err != nil {

@@ -94,7 +94,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 		Instance: c.cfg.Instance, Leader: c.cfg.Load().Leader, Revoked: revoked,
 		AgentVersion: c.cfg.Version, AgentId: c.Identity().AgentID, Epoch: c.cfg.Epoch, Features: c.cfg.Features,
 		Fingerprint: facts.Fingerprint, KubeVersion: facts.KubeVersion, ApiVersions: served, Readyz: facts.Readyz,
-		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(),
+		Cursor: c.cfg.Desired.Cursor(), SentUnixNano: sent.UnixNano(), Upgrades: c.cfg.Upgrades,
 	})
 	if err != nil {
 		c.refused(err)

@@ -49,6 +49,8 @@ type Config struct {
 	Unary []grpc.UnaryServerInterceptor
 	// Version is the agent's.
 	Version string
+	// Upgrades says that the hub may upgrade the agent.
+	Upgrades bool
 	// Features are the names of what this agent can do beyond the first release.
 	Features []string
 	// Outer is what lies between the agent and the hub.

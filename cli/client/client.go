@@ -19,6 +19,33 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for AgentUpgradePhase.
+const (
+	AgentUpgradePhaseFailed     AgentUpgradePhase = "Failed"
+	AgentUpgradePhasePending    AgentUpgradePhase = "Pending"
+	AgentUpgradePhaseRolledBack AgentUpgradePhase = "RolledBack"
+	AgentUpgradePhaseRunning    AgentUpgradePhase = "Running"
+	AgentUpgradePhaseSucceeded  AgentUpgradePhase = "Succeeded"
+)
+
+// Valid indicates whether the value is a known member of the AgentUpgradePhase enum.
+func (e AgentUpgradePhase) Valid() bool {
+	switch e {
+	case AgentUpgradePhaseFailed:
+		return true
+	case AgentUpgradePhasePending:
+		return true
+	case AgentUpgradePhaseRolledBack:
+		return true
+	case AgentUpgradePhaseRunning:
+		return true
+	case AgentUpgradePhaseSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplyResultItemResult.
 const (
 	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
@@ -394,6 +421,26 @@ func (e UpdateUserJSONBodyRoles) Valid() bool {
 	}
 }
 
+// AgentUpgrade The newest order to exchange the agent's image.
+type AgentUpgrade struct {
+	By string `json:"by"`
+
+	// DeadlineSeconds In which the new version has to connect.
+	DeadlineSeconds int64      `json:"deadlineSeconds"`
+	EndedAt         *time.Time `json:"endedAt,omitempty"`
+
+	// From Image before the exchange.
+	From      *string           `json:"from,omitempty"`
+	Id        string            `json:"id"`
+	Image     string            `json:"image"`
+	Message   *string           `json:"message,omitempty"`
+	OrderedAt time.Time         `json:"orderedAt"`
+	Phase     AgentUpgradePhase `json:"phase"`
+}
+
+// AgentUpgradePhase defines model for AgentUpgrade.Phase.
+type AgentUpgradePhase string
+
 // AnyObject A Kubernetes object.
 type AnyObject = json.RawMessage
 
@@ -660,6 +707,12 @@ type Cluster struct {
 	// Seq Newest row of desired state.
 	Seq    *int64  `json:"seq,omitempty"`
 	Server *string `json:"server,omitempty"`
+
+	// Upgradable The agent lets the hub upgrade it.
+	Upgradable *bool `json:"upgradable,omitempty"`
+
+	// Upgrade The newest order to exchange the agent's image.
+	Upgrade *AgentUpgrade `json:"upgrade,omitempty"`
 }
 
 // ClusterConnection defines model for Cluster.Connection.
@@ -1747,6 +1800,15 @@ type KeepClusterJSONBody struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
+// UpgradeAgentJSONBody defines parameters for UpgradeAgent.
+type UpgradeAgentJSONBody struct {
+	// DeadlineSeconds In which the new version has to connect; 0 means 300.
+	DeadlineSeconds *int64 `json:"deadlineSeconds,omitempty"`
+
+	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken.
+	Image string `json:"image"`
+}
+
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1946,6 +2008,9 @@ type UpdateClusterJSONRequestBody UpdateClusterJSONBody
 
 // KeepClusterJSONRequestBody defines body for KeepCluster for application/json ContentType.
 type KeepClusterJSONRequestBody KeepClusterJSONBody
+
+// UpgradeAgentJSONRequestBody defines body for UpgradeAgent for application/json ContentType.
+type UpgradeAgentJSONRequestBody UpgradeAgentJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
@@ -2749,6 +2814,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
 	RevokeAgent(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpgradeAgentWithBody Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+	UpgradeAgentWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+	UpgradeAgent(ctx context.Context, name PathName, body UpgradeAgentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LoginWithBody Signs a person in
 	//
@@ -3838,6 +3917,40 @@ func (c *Client) KeepCluster(ctx context.Context, name PathName, body KeepCluste
 // Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
 func (c *Client) RevokeAgent(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRevokeAgentRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpgradeAgentWithBody Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+func (c *Client) UpgradeAgentWithBody(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpgradeAgentRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+func (c *Client) UpgradeAgent(ctx context.Context, name PathName, body UpgradeAgentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpgradeAgentRequest(c.Server, name, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6878,6 +6991,53 @@ func NewRevokeAgentRequest(server string, name PathName) (*http.Request, error) 
 	return req, nil
 }
 
+// NewUpgradeAgentRequest calls the generic UpgradeAgent builder with application/json body
+func NewUpgradeAgentRequest(server string, name PathName, body UpgradeAgentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpgradeAgentRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewUpgradeAgentRequestWithBody constructs an http.Request for the UpgradeAgent method, with any body, and a specified content type
+func NewUpgradeAgentRequestWithBody(server string, name PathName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/clusters/%s/upgrade", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewLoginRequest calls the generic Login builder with application/json body
 func NewLoginRequest(server string, body LoginJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -8813,6 +8973,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/clusters/{name}/revoke (the `RevokeAgent` operationId).
 	RevokeAgentWithResponse(ctx context.Context, name PathName, reqEditors ...RequestEditorFn) (*RevokeAgentResponse, error)
+
+	// UpgradeAgentWithBodyWithResponse Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+	UpgradeAgentWithBodyWithResponse(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpgradeAgentResponse, error)
+
+	// UpgradeAgentWithResponse Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+	UpgradeAgentWithResponse(ctx context.Context, name PathName, body UpgradeAgentJSONRequestBody, reqEditors ...RequestEditorFn) (*UpgradeAgentResponse, error)
 
 	// LoginWithBodyWithResponse Signs a person in
 	//
@@ -10955,6 +11129,54 @@ func (r RevokeAgentResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RevokeAgentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpgradeAgentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Cluster
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r UpgradeAgentResponse) GetJSON202() *Cluster {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpgradeAgentResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpgradeAgentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpgradeAgentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpgradeAgentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpgradeAgentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13536,6 +13758,32 @@ func (c *ClientWithResponses) RevokeAgentWithResponse(ctx context.Context, name 
 	return ParseRevokeAgentResponse(rsp)
 }
 
+// UpgradeAgentWithBodyWithResponse Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+func (c *ClientWithResponses) UpgradeAgentWithBodyWithResponse(ctx context.Context, name PathName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpgradeAgentResponse, error) {
+	rsp, err := c.UpgradeAgentWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpgradeAgentResponse(rsp)
+}
+
+// UpgradeAgentWithResponse Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/clusters/{name}/upgrade (the `UpgradeAgent` operationId).
+func (c *ClientWithResponses) UpgradeAgentWithResponse(ctx context.Context, name PathName, body UpgradeAgentJSONRequestBody, reqEditors ...RequestEditorFn) (*UpgradeAgentResponse, error) {
+	rsp, err := c.UpgradeAgent(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpgradeAgentResponse(rsp)
+}
+
 // LoginWithBodyWithResponse Signs a person in
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15489,6 +15737,39 @@ func ParseRevokeAgentResponse(rsp *http.Response) (*RevokeAgentResponse, error) 
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpgradeAgentResponse parses an HTTP response from a UpgradeAgentWithResponse call
+func ParseUpgradeAgentResponse(rsp *http.Response) (*UpgradeAgentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpgradeAgentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Cluster
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest ErrorAnswer

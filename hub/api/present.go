@@ -243,7 +243,7 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 		Id: string(c.ID), Name: c.Name, Server: c.Server, Labels: c.Labels, Annotations: c.Annotations, Connection: connection(c),
 		LastSeen: at(c.LastSeen), KubeVersion: c.KubeVersion, AgentVersion: c.AgentVersion, Seq: c.Seq, AckedSeq: c.AckedSeq,
 		CreatedAt: c.CreatedAt.UTC(), ResourceVersion: strconv.FormatInt(c.Version, 10),
-		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held,
+		Fingerprint: c.Fingerprint, Backlog: int64(c.Backlog), LagSeconds: float32(c.Lag.Seconds()), Held: c.Held, Upgradable: c.Upgradable,
 	}
 	if r := c.Rewind; r != nil {
 		out.Rewind = gen.Rewind{Since: r.Since.UTC(), SeenAt: r.SeenAt.UTC(), Reason: r.Reason, Proven: r.Proven, AgentSeq: r.AgentSeq, HubSeq: r.HubSeq}
@@ -253,6 +253,12 @@ func presentCluster(c hub.Cluster, invitations []hub.Enrolment) gen.Cluster {
 	}
 	if r := c.Refused; r != nil {
 		out.Refused = gen.RefusedAgent{Address: r.Address, At: r.At.UTC()}
+	}
+	if u := c.Upgrade; u != nil {
+		out.Upgrade = gen.AgentUpgrade{
+			Id: u.ID, Image: u.Image, From: u.From, Phase: gen.AgentUpgradePhase(u.Phase), Message: u.Message, By: u.By,
+			OrderedAt: u.OrderedAt.UTC(), EndedAt: at(u.EndedAt), DeadlineSeconds: int64(u.Deadline.Seconds()),
+		}
 	}
 	if r := c.Receipt; r != nil {
 		out.Receipt.Seq, out.Receipt.Root, out.Receipt.At = r.Seq, hex.EncodeToString(r.Root), r.At.UTC()

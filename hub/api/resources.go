@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
@@ -205,6 +206,15 @@ func (s *Server) DeleteCluster(ctx context.Context, r gen.DeleteClusterRequestOb
 		return nil, err
 	}
 	return gen.DeleteCluster204Response{}, nil
+}
+
+// UpgradeAgent orders that the agent of a cluster exchanges its image.
+func (s *Server) UpgradeAgent(ctx context.Context, r gen.UpgradeAgentRequestObject) (gen.UpgradeAgentResponseObject, error) {
+	cl, err := s.Catalog.UpgradeAgent(ctx, callerOf(ctx), r.Name, r.Body.Image, time.Duration(r.Body.DeadlineSeconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return gen.UpgradeAgent202JSONResponse(presentCluster(cl, nil)), nil
 }
 
 // AcceptHub makes the hub's state the truth for a cluster.

@@ -105,6 +105,8 @@ type clusters interface {
 	AcceptHub(ctx context.Context, id hub.ClusterID, by string, at time.Time) (hub.Rewind, error)
 	// KeepCluster ends a quarantine for one of the two clusters.
 	KeepCluster(ctx context.Context, id hub.ClusterID, fingerprint string) (hub.Quarantine, error)
+	// OrderUpgrade has the agent of a cluster exchange its image.
+	OrderUpgrade(ctx context.Context, id hub.ClusterID, u hub.Upgrade) error
 }
 
 type applications interface {

@@ -452,3 +452,25 @@ func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) 
 func (w fetchWork) Done(ctx context.Context, item hub.WorkItem) error {
 	return w.queue.Done(ctx, []hub.WorkItem{item})
 }
+
+// upgrades keeps the orders to exchange agents.
+type upgrades struct {
+	db      *store.DB
+	changed func(hub.TenantID)
+}
+
+func (s upgrades) Cluster(ctx context.Context, tenant hub.TenantID, id hub.ClusterID) (c hub.Cluster, err error) {
+	err = s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		c, err = t.ClusterByID(ctx, id)
+		return err
+	})
+	return c, err
+}
+
+func (s upgrades) PutUpgrade(ctx context.Context, tenant hub.TenantID, id hub.ClusterID, u hub.Upgrade) error {
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return t.PutUpgrade(ctx, id, u) })
+	if err == nil {
+		s.changed(tenant)
+	}
+	return err
+}

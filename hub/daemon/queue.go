@@ -91,7 +91,9 @@ func (q *queue) hint(kinds ...string) {
 }
 
 // all hints at every kind: a transaction may have enqueued any.
-func (q *queue) all() { q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry) }
+func (q *queue) all() {
+	q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade)
+}
 
 // follow makes work that was just enqueued continue a trace.
 func (q *queue) follow(parent, kind string, tenant hub.TenantID, keys ...string) {

@@ -38,6 +38,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/upgrade"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -266,6 +267,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.add("dispatch", p.dispatch.Run)
 	p.add("render", p.stage.Run)
 	p.add("fetch", fetches.Run)
+	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func (c *pictures) Collect(ch chan<- prometheus.Metric) {
 func (m *Meter) series(p Picture, ch chan<- prometheus.Metric) {
 	items := desc("capstan_work_items", "Items in the work queue, of all replicas.", "kind", "state")
 	oldest := desc("capstan_work_oldest_due_seconds", "How long the oldest due item has waited.", "kind")
-	for _, kind := range []string{hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry} {
+	for _, kind := range []string{hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade} {
 		var q hub.QueueFigures
 		for _, o := range p.Queues {
 			if o.Kind == kind {

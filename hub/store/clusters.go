@@ -18,7 +18,7 @@ const (
 		       c.id, c.tenant_id, c.namespace, c.name, c.labels, c.annotations, c.finalizers, c.version, c.created_at, c.updated_at,
 		       c.server, c.kube_version, c.api_versions, c.fingerprint, c.agent_id, c.agent_version,
 		       coalesce(p.connected, false), p.seen_at, coalesce(h.seq, 0), coalesce(a.acked_seq, 0), a.receipt_seq, a.receipt_root, a.receipt_at,
-		       c.refusal, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
+		       c.refusal, c.upgradable, c.upgrade, coalesce(p.backlog, 0), coalesce(p.lag_ms, 0), coalesce(p.refused, ''), p.refused_at, (SELECT directory.held()),
 		       r.since, r.seen_at, r.reason, r.proven, r.agent_incarnation, r.agent_seq, r.hub_seq,
 		       q.since, q.known, q.other, q.address`
 	allClusters = clusterColumns + `
@@ -92,7 +92,7 @@ func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 	var agentSeq, hubSeq *int64
 	err = row.Scan(&c.ID, &c.Tenant, &c.Namespace, &c.Name, &c.Labels, &c.Annotations, &c.Finalizers, &c.Version, &c.CreatedAt, &c.UpdatedAt,
 		&c.Server, &c.KubeVersion, &c.APIVersions, &c.Fingerprint, &c.AgentID, &c.AgentVersion,
-		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal,
+		&c.Connected, &c.LastSeen, &c.Seq, &c.AckedSeq, &receiptSeq, &root, &at, &c.Refusal, &c.Upgradable, &c.Upgrade,
 		&c.Backlog, &lag, &refused, &refusedAt, &c.Held,
 		&rewoundAt, &rewindSeen, &reason, &proven, &incarnation, &agentSeq, &hubSeq, &cloneAt, &known, &other, &address)
 	c.Lag = time.Duration(lag) * time.Millisecond

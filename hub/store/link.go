@@ -63,10 +63,10 @@ const (
 	detachAgent = `SELECT directory.detach_agent($1, $2)`
 	updateFacts = `
 		UPDATE cluster
-		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7,
+		SET    agent_version = $3, fingerprint = $4, kube_version = $5, api_versions = $6, readyz = $7, upgradable = $8,
 		       updated_at = CASE WHEN (kube_version, api_versions) IS DISTINCT FROM ($5, $6) THEN now() ELSE updated_at END
 		WHERE  tenant_id = $1 AND id = $2
-		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz) IS DISTINCT FROM ($3, $4, $5, $6, $7)`
+		  AND  (agent_version, fingerprint, kube_version, api_versions, readyz, upgradable) IS DISTINCT FROM ($3, $4, $5, $6, $7, $8)`
 	clusterFacts = `SELECT kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 )
@@ -295,7 +295,7 @@ func (s *System) Connected(ctx context.Context, a hub.Attachment) error {
 			t.changed(changeCluster, string(a.Cluster))
 			return nil // committed: that it was refused is shown to people
 		}
-		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz)
+		_, err = exec(ctx, t.tx, "store facts", updateFacts, t.id, a.Cluster, a.AgentVersion, a.Fingerprint, a.KubeVersion, nonNil(a.APIVersions), a.Readyz, a.Upgradable)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"log/slog"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/integration/harness"
@@ -265,10 +266,41 @@ serviceAccount: {name: someone, annotations: {role: z}}
 			}
 		}
 	})
+	t.Run("FT-A5 the hub may upgrade the agent only where its owner says so, by an account of its own", func(t *testing.T) {
+		for id, o := range agent("{}") {
+			if text := says(o.Object); strings.Contains(id, "updater") || strings.Contains(text, "upgrade") || strings.Contains(text, "jobs") {
+				t.Errorf("without being asked: %s\n%s", id, text)
+			}
+		}
+		r := agent("upgrades: {enabled: true, repositories: [mirror.example.com/capstan-agent]}\nmode: observe")
+		if got := args(r); !strings.Contains(got, "--upgrades") || !strings.Contains(got, "--upgrade-repositories=mirror.example.com/capstan-agent") {
+			t.Errorf("args:\n%s", got)
+		}
+		if got := says(r.at(t, agentDeployment, append(pod, "containers", 0, "env")...)); !strings.Contains(got, "metadata.annotations['capstan.dev/upgrade']") {
+			t.Errorf("env:\n%s", got)
+		}
+		own, updater := says(r.at(t, "Role/capstan", "rules")), says(r.at(t, "Role/capstan-agent-updater", "rules"))
+		if strings.Contains(own, "patch") || strings.Contains(own, "delete") || !strings.Contains(own, "jobs") {
+			t.Errorf("the agent may\n%s", own)
+		}
+		if want := parseList(t, filepath.Join("files", "updater.yaml")); updater != want || !strings.Contains(updater, "resourceNames:\n  - capstan-agent\n") {
+			t.Errorf("the updater may\n%s\nwant\n%s", updater, want)
+		}
+		if got := says(r.at(t, "RoleBinding/capstan-agent-updater", "subjects")); strings.Count(got, "name:") != 1 || !strings.Contains(got, "name: capstan-agent-updater") {
+			t.Errorf("subjects:\n%s", got)
+		}
+		if r["NetworkPolicy/capstan-agent-updater"] == nil || agent("upgrades: {enabled: true}\nnetworkPolicy: {enabled: false}")["NetworkPolicy/capstan-agent-updater"] != nil {
+			t.Error("the updater's network policy is not what the values say")
+		}
+		if r := agent("upgrades: {enabled: true}\nrbac: {create: false}"); r["Role/capstan-agent-updater"] != nil || r["ServiceAccount/capstan-agent-updater"] == nil {
+			t.Error("rights are made though others make them")
+		}
+	})
 	for name, bad := range map[string]struct {
 		text  string
 		words []string
 	}{
+		"repository":         {"upgrades: {enabled: true, repositories: ['A,B']}", []string{"upgrades"}},
 		"unknown key":        {"namespace: shop", []string{"namespace"}},
 		"unknown guard rule": {"guard: {allowDeletes: false}", []string{"allowDeletes"}},
 		"mode":               {"mode: all", []string{"mode"}},
@@ -285,6 +317,20 @@ serviceAccount: {name: someone, annotations: {role: z}}
 	} {
 		t.Run("refused: "+name, func(t *testing.T) { refused(t, c, values(t, leastAgent, bad.text), bad.words...) })
 	}
+}
+
+// parseList gives a file of the agent's chart as says would.
+func parseList(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "charts", "capstan-agent", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []any
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	return says(list)
 }
 
 // verbs are those that a role grants on everything, or on a resource.

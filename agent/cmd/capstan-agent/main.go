@@ -44,7 +44,7 @@ func commands() *cobra.Command {
 		Use: "capstan-agent", Short: "The agent of Capstan: keeps one cluster as its hub has accepted it",
 		SilenceUsage: true, SilenceErrors: true, Version: version.String(),
 	}
-	root.AddCommand(runCommand(), doctorCommand(), &cobra.Command{
+	root.AddCommand(runCommand(), doctorCommand(), upgradeCommand(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
@@ -88,6 +88,9 @@ func runCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
 	cmd.Flags().StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
 	cmd.Flags().BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
+	cmd.Flags().BoolVar(&c.Upgrades, "upgrades", env("CAPSTAN_UPGRADES", "") == "true", "let the hub exchange the agent's image (CAPSTAN_UPGRADES=true)")
+	cmd.Flags().StringSliceVar(&c.UpgradeRepositories, "upgrade-repositories", list(env("CAPSTAN_UPGRADE_REPOSITORIES", "")), "repositories that images may be of, besides that of the present one (CAPSTAN_UPGRADE_REPOSITORIES)")
+	c.Upgrade = env("CAPSTAN_UPGRADE", "") // the pod's annotation
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
 }
@@ -102,6 +105,38 @@ func doctorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return daemon.Doctor(cmd.Context(), c, cmd.OutOrStdout()) },
 	}
 	flags(cmd.Flags(), &c)
+	return cmd
+}
+
+// upgradeCommand is what the agent starts as a Job of its own, with another
+// account, when the hub orders an upgrade.
+func upgradeCommand() *cobra.Command {
+	var c daemon.Config
+	var o daemon.UpgradeOrder
+	var level string
+	cmd := &cobra.Command{
+		Use: "upgrade", Short: "Exchange the image of the agent's Deployment, and bring the former one back if the new one does not connect", Args: cobra.NoArgs,
+		Long: "The agent starts this as a Job when its hub orders an upgrade; `capstan cluster upgrade` orders one. It may be killed and started anew: " +
+			"how far it is stands in an annotation of the Deployment.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, variable, err := logger(level)
+			if err != nil {
+				return err
+			}
+			c.Log = log
+			defer switchable(cmd.Context(), log, variable)()
+			return daemon.Upgrade(cmd.Context(), c, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Namespace, "namespace", env("CAPSTAN_NAMESPACE", "capstan-system"), "namespace of the agent (CAPSTAN_NAMESPACE)")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", env("KUBECONFIG", ""), "file to reach the cluster with; empty: the pod's own rights (KUBECONFIG)")
+	f.StringVar(&o.ID, "id", "", "the order's id, a UUID")
+	f.StringVar(&o.Image, "image", "", "full reference of the new image")
+	f.StringVar(&o.Ordered, "ordered", "", "when it was ordered, in RFC 3339")
+	f.StringVar(&o.BeginBefore, "begin-before", "", "when it must not begin any more, in RFC 3339")
+	f.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "how long the new version has to connect to the hub")
+	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
 }
 

@@ -15,6 +15,33 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for AgentUpgradePhase.
+const (
+	AgentUpgradePhaseFailed     AgentUpgradePhase = "Failed"
+	AgentUpgradePhasePending    AgentUpgradePhase = "Pending"
+	AgentUpgradePhaseRolledBack AgentUpgradePhase = "RolledBack"
+	AgentUpgradePhaseRunning    AgentUpgradePhase = "Running"
+	AgentUpgradePhaseSucceeded  AgentUpgradePhase = "Succeeded"
+)
+
+// Valid indicates whether the value is a known member of the AgentUpgradePhase enum.
+func (e AgentUpgradePhase) Valid() bool {
+	switch e {
+	case AgentUpgradePhaseFailed:
+		return true
+	case AgentUpgradePhasePending:
+		return true
+	case AgentUpgradePhaseRolledBack:
+		return true
+	case AgentUpgradePhaseRunning:
+		return true
+	case AgentUpgradePhaseSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ApplyResultItemResult.
 const (
 	ApplyResultItemResultConfigured ApplyResultItemResult = "configured"
@@ -390,6 +417,26 @@ func (e UpdateUserJSONBodyRoles) Valid() bool {
 	}
 }
 
+// AgentUpgrade The newest order to exchange the agent's image.
+type AgentUpgrade struct {
+	By string `json:"by"`
+
+	// DeadlineSeconds In which the new version has to connect.
+	DeadlineSeconds int64     `json:"deadlineSeconds"`
+	EndedAt         time.Time `json:"endedAt,omitempty,omitzero"`
+
+	// From Image before the exchange.
+	From      string            `json:"from,omitempty,omitzero"`
+	Id        string            `json:"id"`
+	Image     string            `json:"image"`
+	Message   string            `json:"message,omitempty,omitzero"`
+	OrderedAt time.Time         `json:"orderedAt"`
+	Phase     AgentUpgradePhase `json:"phase"`
+}
+
+// AgentUpgradePhase defines model for AgentUpgrade.Phase.
+type AgentUpgradePhase string
+
 // AnyObject A Kubernetes object.
 type AnyObject = json.RawMessage
 
@@ -656,6 +703,12 @@ type Cluster struct {
 	// Seq Newest row of desired state.
 	Seq    int64  `json:"seq,omitempty,omitzero"`
 	Server string `json:"server,omitempty,omitzero"`
+
+	// Upgradable The agent lets the hub upgrade it.
+	Upgradable bool `json:"upgradable,omitempty,omitzero"`
+
+	// Upgrade The newest order to exchange the agent's image.
+	Upgrade AgentUpgrade `json:"upgrade,omitempty,omitzero"`
 }
 
 // ClusterConnection defines model for Cluster.Connection.
@@ -1734,6 +1787,15 @@ type KeepClusterJSONBody struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
+// UpgradeAgentJSONBody defines parameters for UpgradeAgent.
+type UpgradeAgentJSONBody struct {
+	// DeadlineSeconds In which the new version has to connect; 0 means 300.
+	DeadlineSeconds int64 `json:"deadlineSeconds,omitempty,omitzero"`
+
+	// Image Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken.
+	Image string `json:"image"`
+}
+
 // LoginJSONBody defines parameters for Login.
 type LoginJSONBody struct {
 	// Mode Where the session goes: a cookie (browser) or the answer (CLI). Absent: cookie.
@@ -1917,6 +1979,9 @@ type UpdateClusterJSONRequestBody UpdateClusterJSONBody
 
 // KeepClusterJSONRequestBody defines body for KeepCluster for application/json ContentType.
 type KeepClusterJSONRequestBody KeepClusterJSONBody
+
+// UpgradeAgentJSONRequestBody defines body for UpgradeAgent for application/json ContentType.
+type UpgradeAgentJSONRequestBody UpgradeAgentJSONBody
 
 // LoginJSONRequestBody defines body for Login for application/json ContentType.
 type LoginJSONRequestBody LoginJSONBody
@@ -2433,6 +2498,9 @@ type ServerInterface interface {
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
 	RevokeAgent(ctx echo.Context, name PathName) error
+	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// (POST /api/v1/clusters/{name}/upgrade)
+	UpgradeAgent(ctx echo.Context, name PathName) error
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx echo.Context) error
@@ -3632,6 +3700,22 @@ func (w *ServerInterfaceWrapper) RevokeAgent(ctx echo.Context) error {
 	return err
 }
 
+// UpgradeAgent converts echo context to params.
+func (w *ServerInterfaceWrapper) UpgradeAgent(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpgradeAgent(ctx, name)
+	return err
+}
+
 // Login converts echo context to params.
 func (w *ServerInterfaceWrapper) Login(ctx echo.Context) error {
 	var err error
@@ -4303,6 +4387,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/api/v1/clusters/:name", wrapper.UpdateCluster, options.OperationMiddlewares["updateCluster"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/accept-hub", wrapper.AcceptHub, options.OperationMiddlewares["acceptHub"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/keep", wrapper.KeepCluster, options.OperationMiddlewares["keepCluster"]...)
+	router.POST(options.BaseURL+"/api/v1/clusters/:name/upgrade", wrapper.UpgradeAgent, options.OperationMiddlewares["upgradeAgent"]...)
 	router.POST(options.BaseURL+"/api/v1/clusters/:name/revoke", wrapper.RevokeAgent, options.OperationMiddlewares["revokeAgent"]...)
 	router.GET(options.BaseURL+"/api/v1/applications", wrapper.ListApplications, options.OperationMiddlewares["listApplications"]...)
 	router.POST(options.BaseURL+"/api/v1/applications", wrapper.CreateApplication, options.OperationMiddlewares["createApplication"]...)
@@ -5806,6 +5891,46 @@ func (response RevokeAgentdefaultJSONResponse) VisitRevokeAgentResponse(w http.R
 	return err
 }
 
+type UpgradeAgentRequestObject struct {
+	Name PathName `json:"name"`
+	Body *UpgradeAgentJSONRequestBody
+}
+
+type UpgradeAgentResponseObject interface {
+	VisitUpgradeAgentResponse(w http.ResponseWriter) error
+}
+
+type UpgradeAgent202JSONResponse Cluster
+
+func (response UpgradeAgent202JSONResponse) VisitUpgradeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpgradeAgentdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpgradeAgentdefaultJSONResponse) VisitUpgradeAgentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type LoginRequestObject struct {
 	Body *LoginJSONRequestBody
 }
@@ -7298,6 +7423,9 @@ type StrictServerInterface interface {
 	// RevokeAgent Ends a cluster's agent with all its certificates, and its open join tokens; the cluster stays
 	// (POST /api/v1/clusters/{name}/revoke)
 	RevokeAgent(ctx context.Context, request RevokeAgentRequestObject) (RevokeAgentResponseObject, error)
+	// UpgradeAgent Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect
+	// (POST /api/v1/clusters/{name}/upgrade)
+	UpgradeAgent(ctx context.Context, request UpgradeAgentRequestObject) (UpgradeAgentResponseObject, error)
 	// Login Signs a person in
 	// (POST /api/v1/login)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
@@ -8566,6 +8694,54 @@ func (sh *strictHandler) RevokeAgent(ctx echo.Context, name PathName) error {
 		return err
 	} else if validResponse, ok := response.(RevokeAgentResponseObject); ok {
 		return validResponse.VisitRevokeAgentResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpgradeAgent operation middleware
+func (sh *strictHandler) UpgradeAgent(ctx echo.Context, name PathName) error {
+	var request UpgradeAgentRequestObject
+
+	request.Name = name
+
+	var body UpgradeAgentJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpgradeAgent(ctx.Request().Context(), request.(UpgradeAgentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpgradeAgent")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpgradeAgentResponseObject); ok {
+		return validResponse.VisitUpgradeAgentResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

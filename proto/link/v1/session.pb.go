@@ -44,6 +44,7 @@ type HelloRequest struct {
 	// A probe asks whether this agent would be let in, and changes nothing: it
 	// attaches nobody, replaces nobody and gets no keys.
 	Probe         bool `protobuf:"varint,14,opt,name=probe,proto3" json:"probe,omitempty"`
+	Upgrades      bool `protobuf:"varint,140,opt,name=upgrades,proto3" json:"upgrades,omitempty"` // the owner of the cluster lets the hub upgrade the agent; absent: not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,6 +173,13 @@ func (x *HelloRequest) GetRevoked() []*Revoked {
 func (x *HelloRequest) GetProbe() bool {
 	if x != nil {
 		return x.Probe
+	}
+	return false
+}
+
+func (x *HelloRequest) GetUpgrades() bool {
+	if x != nil {
+		return x.Upgrades
 	}
 	return false
 }
@@ -704,7 +712,7 @@ var File_link_v1_session_proto protoreflect.FileDescriptor
 
 const file_link_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x15link/v1/session.proto\x12\alink.v1\"\xc5\x03\n" +
+	"\x15link/v1/session.proto\x12\alink.v1\"\xe2\x03\n" +
 	"\fHelloRequest\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x14\n" +
@@ -720,7 +728,8 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\binstance\x18\v \x01(\tR\binstance\x12\x16\n" +
 	"\x06leader\x18\f \x01(\bR\x06leader\x12*\n" +
 	"\arevoked\x18\r \x03(\v2\x10.link.v1.RevokedR\arevoked\x12\x14\n" +
-	"\x05probe\x18\x0e \x01(\bR\x05probe\"Y\n" +
+	"\x05probe\x18\x0e \x01(\bR\x05probe\x12\x1b\n" +
+	"\bupgrades\x18\x8c\x01 \x01(\bR\bupgrades\"Y\n" +
 	"\aRevoked\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +

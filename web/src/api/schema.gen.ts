@@ -578,6 +578,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{name}/upgrade": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Orders that the agent of a cluster exchanges its image, and takes it back by itself if the new version does not connect */
+        post: operations["upgradeAgent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{name}/revoke": {
         parameters: {
             query?: never;
@@ -1652,9 +1669,32 @@ export interface components {
             rewind?: components["schemas"]["Rewind"];
             quarantine?: components["schemas"]["Quarantine"];
             refused?: components["schemas"]["RefusedAgent"];
+            /** @description The agent lets the hub upgrade it. */
+            upgradable?: boolean;
+            upgrade?: components["schemas"]["AgentUpgrade"];
             /** Format: date-time */
             createdAt: string;
             resourceVersion?: string;
+        };
+        /** @description The newest order to exchange the agent's image. */
+        AgentUpgrade: {
+            id: string;
+            image: string;
+            /** @description Image before the exchange. */
+            from?: string;
+            /** @enum {string} */
+            phase: "Pending" | "Running" | "Succeeded" | "RolledBack" | "Failed";
+            message?: string;
+            by: string;
+            /** Format: date-time */
+            orderedAt: string;
+            /** Format: date-time */
+            endedAt?: string;
+            /**
+             * Format: int64
+             * @description In which the new version has to connect.
+             */
+            deadlineSeconds: number;
         };
         /** @description HUB_REWOUND: the agent holds another past than the hub, as after a restore from a backup. It takes no change and goes on enforcing what it has until an admin accepts the hub's state. */
         Rewind: {
@@ -3172,6 +3212,41 @@ export interface operations {
         responses: {
             /** @description The cluster. The agent of the other one is refused from now on. */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    upgradeAgent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Full reference of the new image, with a tag or a digest. The owner of the cluster decides which repositories are taken. */
+                    image: string;
+                    /**
+                     * Format: int64
+                     * @description In which the new version has to connect; 0 means 300.
+                     */
+                    deadlineSeconds?: number;
+                };
+            };
+        };
+        responses: {
+            /** @description The cluster with the order. An order for the image of one that is open is that one. */
+            202: {
                 headers: {
                     [name: string]: unknown;
                 };

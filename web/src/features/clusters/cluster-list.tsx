@@ -23,6 +23,14 @@ import { Nothing, Problem, Screen } from '../../ui/states';
 const colors = { Connected: 'teal', Disconnected: 'red', NeverConnected: 'gray' } as const;
 const labels = { Connected: 'Connected', Disconnected: 'Disconnected', NeverConnected: 'Never connected' } as const;
 
+const upgrades = {
+  Pending: 'waits for the agent',
+  Running: 'is under way',
+  Succeeded: 'succeeded',
+  RolledBack: 'was taken back',
+  Failed: 'failed',
+} as const;
+
 /** The clusters, the state of their agents, and the way to add one. */
 export function ClusterList() {
   const me = useQuery(meQuery);
@@ -94,7 +102,19 @@ function Row({ cluster }: { cluster: Cluster }) {
       </Table.Td>
       <Table.Td title={exact(cluster.lastSeen)}>{ago(cluster.lastSeen, Date.now())}</Table.Td>
       <Table.Td>{cluster.kubeVersion}</Table.Td>
-      <Table.Td>{cluster.agentVersion}</Table.Td>
+      <Table.Td>
+        {cluster.agentVersion}
+        {cluster.upgrade && (
+          <Text
+            size="xs"
+            c={cluster.upgrade.phase === 'RolledBack' || cluster.upgrade.phase === 'Failed' ? 'red' : 'dimmed'}
+            title={`${cluster.upgrade.image}, ordered by ${cluster.upgrade.by} ${exact(cluster.upgrade.orderedAt)}`}
+          >
+            Upgrade {upgrades[cluster.upgrade.phase]}
+            {cluster.upgrade.message && `: ${cluster.upgrade.message}`}
+          </Text>
+        )}
+      </Table.Td>
       <Table.Td title={cluster.receipt ? `equal on both sides ${exact(cluster.receipt.at)}` : ''}>
         {level ? 'delivered' : `${cluster.ackedSeq ?? 0} of ${cluster.seq ?? 0}`}
       </Table.Td>

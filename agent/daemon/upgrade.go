@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/apply"
+	"github.com/capstan-cd/capstan/agent/upgrade"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// An UpgradeOrder is what the updater is started with.
+type UpgradeOrder struct {
+	ID, Image, Ordered, BeginBefore string // the last two in RFC 3339
+	Deadline                        time.Duration
+}
+
+// Upgrade carries an upgrade of the agent out, in the updater's own pod, with
+// the Namespace, the way to the cluster and the log of c.
+func Upgrade(ctx context.Context, c Config, given UpgradeOrder) error {
+	o := upgrade.Order{ID: given.ID, Image: given.Image, Deadline: given.Deadline}
+	for flag, at := range map[string]struct {
+		text string
+		to   *time.Time
+	}{"--ordered": {given.Ordered, &o.Ordered}, "--begin-before": {given.BeginBefore, &o.BeginBefore}} {
+		var err error
+		if *at.to, err = time.Parse(time.RFC3339Nano, at.text); err != nil {
+			return fault.Wrap(fault.Invalid, err, "%s %q is no time in RFC 3339", flag, at.text)
+		}
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	conf, err := c.rest()
+	if err != nil {
+		return err
+	}
+	k, err := connect(conf)
+	if err != nil {
+		return err
+	}
+	defer k.http.CloseIdleConnections()
+	u := &upgrade.Updater{Client: k.dynamic, Namespace: c.Namespace, Lease: apply.LeaseName, Clock: run.System{}, Log: c.Log}
+	return u.Run(ctx, o)
+}

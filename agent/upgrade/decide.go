@@ -1,0 +1,88 @@
+package upgrade
+
+import (
+	"fmt"
+	"time"
+)
+
+// A sight is all that a decision of the updater depends on.
+type sight struct {
+	now    time.Time
+	record Record // of the Deployment; zero: none
+	image  string // that the Deployment runs
+	mark   string // upgrade that made its pods; empty: none
+	proved string // newest upgrade whose version the hub has let in
+	pods   state  // of the new version
+}
+
+// state is how the pods of the new version stand.
+type state struct {
+	restarts int
+	problem  string // one sentence; empty: none is known
+}
+
+// A move is what the updater does next.
+type move int
+
+const (
+	wait    move = iota
+	begin        // exchange the image
+	confirm      // write that it is done
+	back         // bring the former image back
+	leave        // nothing is left to do
+)
+
+// crashes is how often the new version may end by itself. One that ends again
+// and again is not waited for until the deadline: nobody heals the cluster
+// meanwhile.
+const crashes = 3
+
+// decide gives the next move, with the record that it leaves. The order of the
+// questions matters: a sign of life counts more than the clock.
+func decide(o Order, s sight) (move, Record) {
+	r := s.record
+	switch {
+	case r.ID != o.ID && r.ID != "" && !r.Ordered.Before(o.Ordered):
+		return leave, r // a newer order was first
+	case r.ID != o.ID && s.now.After(o.BeginBefore):
+		return leave, r
+	case r.ID != o.ID:
+		return begin, o.record(s)
+	case r.Phase != Running:
+		return leave, r
+	case s.proved == o.ID:
+		return confirm, r.end(s.now, Succeeded, fmt.Sprintf("%s runs and is connected", r.To))
+	case s.pods.restarts >= crashes:
+		return back, r.end(s.now, RolledBack, fmt.Sprintf("%s did not connect: it ended %d times%s; %s was brought back", r.To, s.pods.restarts, because(s.pods.problem), r.From))
+	case !s.now.Before(r.Deadline):
+		return back, r.end(s.now, RolledBack, fmt.Sprintf("%s did not connect within %s%s; %s was brought back", r.To, r.Deadline.Sub(r.Begun).Round(time.Second), because(s.pods.problem), r.From))
+	}
+	return wait, r
+}
+
+func because(problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return " (" + problem + ")"
+}
+
+// record is that of an upgrade that begins. What is brought back is the newest
+// image that has proved itself: not one that another upgrade left behind
+// half way.
+func (o Order) record(s sight) Record {
+	from, former := s.image, s.mark
+	if old := s.record; old.Phase == Running && s.proved != old.ID {
+		from, former = old.From, old.Former
+	}
+	return Record{
+		ID: o.ID, Ordered: o.Ordered.UTC(), From: from, Former: former, To: o.Image, Phase: Running,
+		Begun: s.now.UTC(), Deadline: s.now.Add(o.Deadline).UTC(),
+	}
+}
+
+func (r Record) end(now time.Time, phase, message string) Record {
+	now = now.UTC()
+	r.Phase, r.Message, r.Ended = phase, message, &now
+	return r
+}

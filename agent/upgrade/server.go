@@ -1,0 +1,163 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// A Server takes orders of the hub.
+type Server struct {
+	linkv1.UnimplementedUpgradesServer
+	// Allowed says that the owner of the cluster lets the hub upgrade.
+	Allowed bool
+	// Repositories are those that an image may be of, besides that of the
+	// present one.
+	Repositories []string
+	Client       dynamic.Interface
+	Namespace    string
+	Clock        run.Clock
+	Log          *slog.Logger
+}
+
+// Upgrade has an order carried out, unless that was done, and says how it
+// stands.
+func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1.UpgradeResponse, error) {
+	o := Order{
+		ID: r.GetId(), Image: r.GetImage(), Ordered: time.Unix(0, r.GetOrderedUnixNano()).UTC(),
+		BeginBefore: time.Unix(r.GetBeginBeforeUnix(), 0).UTC(), Deadline: time.Duration(r.GetDeadlineSeconds()) * time.Second,
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	d, err := s.Client.Resource(deployments).Namespace(s.Namespace).Get(ctx, Deployment, metav1.GetOptions{})
+	if err != nil {
+		return nil, s.explain(err, "read its Deployment "+Deployment)
+	}
+	held, err := recordOf(d)
+	if err != nil {
+		return nil, err
+	}
+	if held.ID == o.ID { // also if upgrades are no longer allowed: it has begun
+		if held.Phase == Running {
+			// Without its updater, which somebody may have deleted, it would stay so.
+			if _, err := s.job(ctx, o, d, true); err != nil {
+				s.Log.WarnContext(ctx, "the updater is not looked after", "upgrade", o.ID, logkey.Error, err)
+			}
+		}
+		return answer(held), nil
+	}
+	if err := s.admit(o, d, held); err != nil {
+		return nil, err
+	}
+	return s.start(ctx, o, d)
+}
+
+func answer(r Record) *linkv1.UpgradeResponse {
+	out := &linkv1.UpgradeResponse{Phase: r.Phase, Message: r.Message, From: r.From}
+	if r.Phase == Running {
+		out.Message = fmt.Sprintf("%s was put in the place of %s and has until %s to connect", r.To, r.From, r.Deadline.UTC().Format(time.TimeOnly+" MST"))
+	}
+	if r.Ended != nil {
+		out.EndedUnixNano = r.Ended.UnixNano()
+	}
+	return out
+}
+
+// admit says why an order is not carried out here.
+func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error {
+	if !s.Allowed {
+		return fault.With(fault.New(fault.Denied, "the owner of the cluster does not let the hub upgrade its agent"), "",
+			"install the agent's chart with upgrades.enabled=true")
+	}
+	if held.ID != "" && !held.Ordered.Before(o.Ordered) {
+		return fault.New(fault.Conflict, "a newer upgrade, to %s, was carried out already", held.To)
+	}
+	image, err := imageOf(d)
+	if err != nil {
+		return err
+	}
+	if want := repository(o.Image); want != repository(image) && !slices.Contains(s.Repositories, want) {
+		return fault.With(fault.New(fault.Denied, "the agent runs an image of %s, and its owner does not let the hub take one of %s", repository(image), want), "",
+			"name the repository in the value upgrades.repositories of the agent's chart")
+	}
+	return nil
+}
+
+// job gives the updater of an order, and with missing makes it if it is not
+// there.
+func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured, missing bool) (*unstructured.Unstructured, error) {
+	all := s.Client.Resource(jobs).Namespace(s.Namespace)
+	job, err := all.Get(ctx, jobName(o), metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || !missing {
+		return job, err
+	}
+	made, err := newJob(o, d, s.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	job, err = all.Create(ctx, made, metav1.CreateOptions{FieldManager: Deployment})
+	if apierrors.IsAlreadyExists(err) {
+		return all.Get(ctx, jobName(o), metav1.GetOptions{})
+	}
+	if err == nil {
+		s.Log.InfoContext(ctx, "upgrade ordered, its updater is started", "upgrade", o.ID, "image", o.Image, "job", jobName(o))
+	}
+	return job, err
+}
+
+// start has the updater begin, and looks how it stands.
+func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructured) (*linkv1.UpgradeResponse, error) {
+	name := jobName(o)
+	late := s.Clock.Now().After(o.BeginBefore)
+	job, err := s.job(ctx, o, d, !late)
+	if _, classified := fault.As(err); classified {
+		return nil, err
+	}
+	look := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, s.explain(err, "start a Job")
+	case err == nil && failed(job) != "":
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater failed before it changed anything (%s): %s", failed(job), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+	case late:
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater did not begin before %s, and changes nothing any more: %s", o.BeginBefore.Format(time.DateTime+" MST"), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+	}
+	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + look}, nil
+}
+
+// failed says why a Job is given up; empty: it is not.
+func failed(job *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
+	for _, one := range conditions {
+		if c, _ := one.(map[string]any); c["type"] == "Failed" && c["status"] == "True" {
+			return brief(c["message"])
+		}
+	}
+	return ""
+}
+
+// explain tells a right that is missing from an API server that is away.
+func (s *Server) explain(err error, doing string) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fault.With(fault.Wrap(fault.Denied, err, "the agent may not %s", doing), "", "install the agent's chart with upgrades.enabled=true, which grants it")
+	case apierrors.IsNotFound(err):
+		return fault.With(fault.New(fault.Denied, "the agent cannot %s in namespace %s: there is none", doing, s.Namespace), "", "only an agent that the chart capstan-agent has installed can be upgraded from the hub")
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return fault.Wrap(fault.Invalid, err, "the API server refused to let the agent %s", doing)
+	}
+	return fault.Wrap(fault.Offline, err, "the API server does not let the agent %s now", doing)
+}

@@ -1,0 +1,199 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+const (
+	lookEvery = time.Second
+	lookTime  = 10 * time.Second // that one look may take
+	retryGap  = 2 * time.Second  // after a look that failed
+)
+
+// An Updater carries one order out.
+type Updater struct {
+	Client    dynamic.Interface
+	Namespace string // of the agent
+	Lease     string // name of the agent's
+	Clock     run.Clock
+	Log       *slog.Logger
+}
+
+// Run returns when the upgrade has ended, whichever way: its outcome is in the
+// Deployment. It may be called again after it was killed, and goes on then. It
+// waits for an API server that is away; an error is one that a person has to
+// look at, or that ctx ended first.
+func (u *Updater) Run(ctx context.Context, o Order) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	for {
+		pause := lookEvery
+		over, err := u.step(ctx, o)
+		switch {
+		case over:
+			return nil
+		case apierrors.IsConflict(err):
+			pause = 0 // somebody else wrote meanwhile
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err), fault.KindOf(err) == fault.Invalid:
+			return err // the Job tries again, and says so
+		case err != nil && ctx.Err() == nil:
+			u.Log.WarnContext(ctx, "upgrade waits", logkey.Error, err)
+			pause = retryGap
+		}
+		if err := run.Sleep(ctx, u.Clock, pause); err != nil {
+			return fmt.Errorf("upgrade %s is not over: %w", o.ID, err)
+		}
+	}
+}
+
+// step looks once and does what is next.
+func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	d, s, err := u.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	do, r := decide(o, s)
+	image, id := "", ""
+	switch do {
+	case wait:
+		return false, nil
+	case leave:
+		u.Log.InfoContext(ctx, "nothing is left to do", "upgrade", o.ID, "newest", r.ID, "phase", r.Phase)
+		return true, nil
+	case begin:
+		image, id = r.To, r.ID
+	case back:
+		image, id = r.From, r.Former
+	case confirm:
+	}
+	text, err := patch(d, r, image, id)
+	if err != nil {
+		return false, err
+	}
+	_, err = u.Client.Resource(deployments).Namespace(u.Namespace).Patch(ctx, Deployment, types.StrategicMergePatchType, text, metav1.PatchOptions{FieldManager: Account})
+	if err != nil {
+		return false, fmt.Errorf("write Deployment %q: %w", Deployment, err)
+	}
+	u.Log.InfoContext(ctx, "upgrade", "upgrade", r.ID, "phase", r.Phase, "from", r.From, "to", r.To, "message", r.Message)
+	return r.Phase != Running, nil
+}
+
+// look reads what a decision depends on. Only what cannot be read of pods is
+// no reason to wait: it makes a message better.
+func (u *Updater) look(ctx context.Context) (*unstructured.Unstructured, sight, error) {
+	s := sight{}
+	d, err := u.Client.Resource(deployments).Namespace(u.Namespace).Get(ctx, Deployment, metav1.GetOptions{})
+	if err != nil {
+		return nil, s, fmt.Errorf("read Deployment %q: %w", Deployment, err)
+	}
+	var bad [2]error
+	s.record, bad[0] = recordOf(d)
+	s.image, bad[1] = imageOf(d)
+	s.mark = idOf(d)
+	if err := errors.Join(bad[:]...); err != nil {
+		return nil, s, err
+	}
+	lease, err := u.Client.Resource(leases).Namespace(u.Namespace).Get(ctx, u.Lease, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		s.proved = lease.GetAnnotations()[Annotation]
+	case !apierrors.IsNotFound(err):
+		return nil, s, fmt.Errorf("read Lease %q: %w", u.Lease, err)
+	}
+	if s.record.Phase == Running && s.proved != s.record.ID {
+		if s.pods, err = u.watchPods(ctx, d, s.record.ID); err != nil {
+			u.Log.WarnContext(ctx, "pods of the new version cannot be read", logkey.Error, err)
+		}
+	}
+	s.now = u.Clock.Now()
+	return d, s, nil
+}
+
+// watchPods says how the pods of an upgrade stand.
+func (u *Updater) watchPods(ctx context.Context, d *unstructured.Unstructured, id string) (state, error) {
+	match, _, _ := unstructured.NestedStringMap(d.Object, "spec", "selector", "matchLabels")
+	list, err := u.Client.Resource(pods).Namespace(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
+	if err != nil {
+		return state{}, fmt.Errorf("list pods: %w", err)
+	}
+	var out state
+	for i := range list.Items {
+		if p := &list.Items[i]; p.GetAnnotations()[Annotation] == id {
+			one := stateOf(p)
+			out.restarts += one.restarts
+			if one.problem != "" {
+				out.problem = one.problem
+			}
+		}
+	}
+	return out, nil
+}
+
+// stateOf says what keeps a pod from running, in the kubelet's words.
+func stateOf(pod *unstructured.Unstructured) (out state) {
+	all, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+	for _, one := range all {
+		c, _ := one.(map[string]any)
+		if c["name"] != Container {
+			continue
+		}
+		n, _, _ := unstructured.NestedInt64(c, "restartCount")
+		out.restarts = int(n)
+		for _, place := range []string{"state", "lastState"} {
+			if end, ok, _ := unstructured.NestedMap(c, place, "terminated"); ok {
+				code, _ := end["exitCode"].(int64)
+				out.problem = fmt.Sprintf("its process ended with code %d", code)
+				if why := brief(end["message"]); why != "" {
+					out.problem += ": " + why
+				}
+				return out
+			}
+		}
+		if reason, ok, _ := unstructured.NestedString(c, "state", "waiting", "reason"); ok {
+			message, _, _ := unstructured.NestedString(c, "state", "waiting", "message")
+			out.problem = strings.TrimSuffix(reason+": "+brief(message), ": ")
+		}
+		return out
+	}
+	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
+	for _, one := range conditions {
+		c, _ := one.(map[string]any)
+		if c["type"] == "PodScheduled" && c["status"] == "False" {
+			out.problem = "no node takes its pod: " + brief(c["message"])
+		}
+	}
+	return out
+}
+
+// mostBrief bounds a foreign text in a message.
+const mostBrief = 500
+
+// brief is the end of a text, in one line: where it is a log, its last words
+// say most.
+func brief(text any) string {
+	s, _ := text.(string)
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "")
+	if r := []rune(s); len(r) > mostBrief {
+		s = "…" + string(r[len(r)-mostBrief:])
+	}
+	return s
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// upgradePoll is how often a wait looks how upgrades stand.
+const upgradePoll = 2 * time.Second
+
+// upgrading is what an upgrade of agents is to be.
+type upgrading struct {
+	image    string
+	labels   map[string]string
+	deadline time.Duration
+	batch    int
+	wait     bool
+	timeout  time.Duration
+}
+
+func (a *app) clusterUpgrade() *cobra.Command {
+	var u upgrading
+	c := &cobra.Command{
+		Use: "upgrade [NAME...] --image IMAGE", Short: "Exchange the image of agents; a version that does not connect is taken back by itself",
+		Long: "Orders the agents of clusters to exchange their image. An updater in the cluster puts the new one in the place of the old one, and brings\n" +
+			"the old one back if the new version is not connected within the deadline. The owner of a cluster allows it with upgrades.enabled=true\n" +
+			"in the agent's chart. With --batch so many clusters are upgraded at a time, and the first that fails stops the rest.",
+		Example: "  capstan cluster upgrade edge-7 --image registry.example.com/capstan-agent:v1.2.3 --wait\n  capstan cluster upgrade -l site=oslo --image registry.example.com/capstan-agent:v1.2.3 --batch 5",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			switch {
+			case u.image == "":
+				return usageError{errors.New("--image is needed: the full reference of the new image")}
+			case (len(args) == 0) == (len(u.labels) == 0):
+				return usageError{errors.New("name clusters, or choose them with --selector")}
+			case u.batch < 0:
+				return usageError{errors.New("--batch is less than nothing")}
+			}
+			names, err := u.choose(cmd.Context(), api, args)
+			if err != nil {
+				return err
+			}
+			return a.upgradeAll(cmd.Context(), api, names, u)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&u.image, "image", "", "full reference of the new image, with a tag or a digest")
+	f.StringToStringVarP(&u.labels, "selector", "l", nil, "the clusters with these labels, instead of names")
+	f.DurationVar(&u.deadline, "deadline", 0, "how long a new version has to connect (default 5m)")
+	f.IntVar(&u.batch, "batch", 0, "how many clusters at a time; waits for each batch and stops at the first failure (default all at once)")
+	f.BoolVar(&u.wait, "wait", false, "wait until the upgrades are over; fails if one was taken back")
+	f.DurationVar(&u.timeout, "timeout", 15*time.Minute, "how long to wait for each batch")
+	return c
+}
+
+// choose gives the names of the clusters that are meant, each once.
+func (u upgrading) choose(ctx context.Context, api *client.Client, names []string) ([]string, error) {
+	if len(u.labels) == 0 {
+		var once []string
+		for _, n := range names {
+			if !slices.Contains(once, n) {
+				once = append(once, n)
+			}
+		}
+		return once, nil
+	}
+	l, _, err := call[struct {
+		Items []client.Cluster `json:"items"`
+	}](api.ListClusters(ctx))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range l.Items {
+		has := deref(c.Labels)
+		chosen := true
+		for k, v := range u.labels {
+			held, ok := has[k]
+			chosen = chosen && ok && held == v
+		}
+		if chosen {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fault.New(fault.Missing, "no cluster has these labels")
+	}
+	return names, nil
+}
+
+// upgradeAll orders batch after batch.
+func (a *app) upgradeAll(ctx context.Context, api *client.Client, names []string, u upgrading) error {
+	size := len(names)
+	if u.batch > 0 {
+		size, u.wait = u.batch, true
+	}
+	for batch := range slices.Chunk(names, size) {
+		orders := map[string]string{}
+		for _, name := range batch {
+			body := client.UpgradeAgentJSONRequestBody{Image: u.image}
+			if u.deadline != 0 {
+				seconds := int64(u.deadline.Seconds())
+				body.DeadlineSeconds = &seconds
+			}
+			c, _, err := call[client.Cluster](api.UpgradeAgent(ctx, name, body))
+			if err != nil {
+				return err
+			}
+			if c.Upgrade != nil {
+				orders[name] = c.Upgrade.Id
+			}
+			fmt.Fprintf(a.streams.Err, "cluster/%s is to run %s\n", name, u.image)
+		}
+		if !u.wait {
+			continue
+		}
+		if err := a.awaitUpgrades(ctx, api, orders, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitUpgrades waits until every order is over, and fails if one did not
+// succeed.
+func (a *app) awaitUpgrades(ctx context.Context, api *client.Client, orders map[string]string, u upgrading) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, u.timeout, errTimeout)
+	defer cancel()
+	var failed []string
+	open := make([]string, 0, len(orders))
+	for name := range orders {
+		open = append(open, name)
+	}
+	slices.Sort(open)
+	for {
+		rest := open[:0]
+		for _, name := range open {
+			c, _, err := call[client.Cluster](api.GetCluster(ctx, name))
+			switch {
+			case ctx.Err() != nil:
+				rest = append(rest, name)
+				continue
+			case err != nil:
+				return err
+			case c.Upgrade == nil || c.Upgrade.Id != orders[name]:
+				return fault.New(fault.Conflict, "cluster %s: a newer upgrade has taken the place of this one", name)
+			case c.Upgrade.Phase == "Pending" || c.Upgrade.Phase == "Running":
+				rest = append(rest, name)
+				continue
+			}
+			fmt.Fprintf(a.streams.Out, "cluster/%s %s: %s\n", name, c.Upgrade.Phase, dash(deref(c.Upgrade.Message)))
+			if c.Upgrade.Phase != "Succeeded" {
+				failed = append(failed, name)
+			}
+		}
+		open = rest
+		if len(open) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("upgrade of %s: %w after %s", strings.Join(open, ", "), context.Cause(ctx), u.timeout)
+		case <-time.After(upgradePoll):
+		}
+	}
+	if len(failed) > 0 {
+		return fault.New(fault.Conflict, "not upgraded: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// lastUpgrade says how the newest upgrade of an agent stands.
+func lastUpgrade(c client.Cluster) string {
+	u := c.Upgrade
+	if u == nil {
+		return "-"
+	}
+	text := string(u.Phase) + " (" + ago(&u.OrderedAt) + ") " + u.Image
+	if m := deref(u.Message); m != "" {
+		text += ": " + m
+	}
+	return text
+}

@@ -1,0 +1,43 @@
+package catalog
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// UpgradeAgent orders that the agent of a cluster exchanges its image. Whoever
+// says which program runs in a cluster decides about the cluster, so it needs
+// the right of such decisions. An order for the image of one that is open is
+// that one. A deadline of zero is the usual one.
+func (c *Catalog) UpgradeAgent(ctx context.Context, by hub.Caller, name, image string, deadline time.Duration) (hub.Cluster, error) {
+	if deadline == 0 {
+		deadline = hub.UpgradeDeadline
+	}
+	return c.decide(ctx, by, name, access.Override, func(ctx context.Context, w *writer, cl hub.Cluster) error {
+		if err := hub.CheckUpgrade(image, deadline); err != nil {
+			return err
+		}
+		old := cl.Upgrade
+		switch {
+		case old != nil && !old.Over() && old.Image == image:
+			return nil
+		case old != nil && !old.Over():
+			return fault.With(fault.New(fault.Conflict, "an upgrade to %s is under way since %s", old.Image, old.OrderedAt.UTC().Format(time.DateTime+" MST")), "", "wait for its end")
+		case cl.AgentVersion == "" || cl.AgentID == "":
+			return fault.With(fault.New(fault.Conflict, "no agent speaks for it yet"), "", "install the agent that `capstan cluster enroll "+name+"` prints")
+		case !cl.Upgradable:
+			return fault.With(fault.New(fault.Conflict, "its owner does not let the hub upgrade the agent"), "", "install the agent's chart with upgrades.enabled=true")
+		}
+		u := hub.Upgrade{
+			ID: string(hub.NewID[hub.TokenID]()), Image: image, Phase: hub.UpgradePending, By: by.Username,
+			OrderedAt: w.now, ExpiresAt: w.now.Add(hub.UpgradeExpiry), Deadline: deadline,
+		}
+		w.due = append(w.due, hub.WorkUpgrade)
+		w.note("upgrade", access.Clusters, name, "", map[string]any{"agentVersion": cl.AgentVersion}, map[string]any{"id": u.ID, "image": image, "deadline": deadline.String()})
+		return w.OrderUpgrade(ctx, cl.ID, u)
+	})
+}
