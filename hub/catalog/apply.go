@@ -62,6 +62,9 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	batch := *c
 	batch.Hints = gathered
 	defer gathered.give(c.Hints)
+	if len(objects) > 1 && !dryRun {
+		defer c.Hints.Arriving(by.Tenant)() // before the hints are given
+	}
 	out := make([]Applied, len(objects))
 	for i, o := range objects {
 		if ctx.Err() != nil {

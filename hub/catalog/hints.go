@@ -22,6 +22,9 @@ func (g *gatheredHints) Changed(tenant hub.TenantID) { note(g, &g.changed, tenan
 func (g *gatheredHints) Due(kind string)             { note(g, &g.due, kind) }
 func (g *gatheredHints) Revoked()                    { note(g, &g.revoked, struct{}{}) }
 
+// Arriving is said for all of the writes by whoever gathers.
+func (g *gatheredHints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
+
 func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

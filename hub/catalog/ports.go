@@ -197,6 +197,9 @@ type Hints interface {
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due
 	Revoked()                    // agents are no longer good, or good again
+	// Arriving says that many objects are being written: work that follows from
+	// them does best to wait, for a moment, until arrived is called.
+	Arriving(tenant hub.TenantID) (arrived func())
 }
 
 // An Inviter makes join tokens.

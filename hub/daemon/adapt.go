@@ -77,7 +77,8 @@ type refreshWork struct {
 }
 
 func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
-	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, busy, freed)
+	but := func() []hub.TenantID { return append(w.queue.come.tenants(), busy()...) }
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, but, freed)
 }
 
 // recentSnapshots is how far back a commit may go without a render. All of them
@@ -366,6 +367,8 @@ func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
 func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
 func (h hints) Due(kind string)             { h.p.due(kind) }
 func (h hints) Revoked()                    { h.p.revoked() }
+
+func (h hints) Arriving(tenant hub.TenantID) (arrived func()) { return h.p.queue.come.begin(tenant) }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {

@@ -41,6 +41,7 @@ type queue struct {
 	among  func() []string // replicas that share out work; nil or empty: this one is alone
 	closed func() bool     // nothing is claimed any more; nil: never
 	first  *wayOut         // what goes before outcomes
+	come   *arrivals       // what refreshes wait for
 	mu     sync.Mutex
 	kinds  map[string]chan struct{}
 	leases *leases
@@ -65,7 +66,7 @@ type parentKey struct {
 func newQueue(system *store.System, owner string) *queue {
 	return &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		taken: map[int64]taken{}, parents: map[parentKey]string{}, first: &wayOut{},
+		taken: map[int64]taken{}, parents: map[parentKey]string{}, first: &wayOut{}, come: &arrivals{},
 	}
 }
 

@@ -134,10 +134,12 @@ func (deploys) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID
 
 type hints struct{ feed *feed.Feed }
 
-func (hints) Wake(hub.ClusterID)            {}
-func (hints) Due(string)                    {}
-func (hints) Revoked()                      {}
-func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
+func (hints) Wake(hub.ClusterID) {}
+func (hints) Due(string)         {}
+func (hints) Revoked()           {}
+
+func (hints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
+func (h hints) Changed(tenant hub.TenantID)          { h.feed.Hint(tenant) }
 
 // inviter makes join tokens that begin with "join-".
 type inviter struct{}
