@@ -11,11 +11,18 @@ import (
 
 const (
 	deleteSources = `DELETE FROM app_source WHERE tenant_id = $1 AND application_id = $2`
+	// The lock conflicts with that of Fetched: either what a fetch brings is
+	// there when the application is looked at, or the fetch finds the
+	// application. Without it one that is accepted while the fetch ends would
+	// wait for the next.
 	insertSources = `
+		WITH used AS MATERIALIZED (
+			SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($4::text[]) ORDER BY id FOR SHARE
+		)
 		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
 		SELECT $1, $2, u.idx, r.id
 		FROM   unnest($3::integer[], $4::text[]) AS u (idx, url)
-		LEFT   JOIN repository r ON r.tenant_id = $1 AND r.url = u.url`
+		LEFT   JOIN used r ON r.url = u.url`
 	selectOrphans = `
 		DELETE FROM repository r
 		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
