@@ -147,7 +147,7 @@ func (k *kind) once(ctx context.Context) error {
 	said := &heard{}
 	ctx = context.WithValue(ctx, heardKey{}, said)
 	timeout := period()
-	stream, err := k.open(ctx, client, timeout)
+	stream, begun, err := k.open(ctx, client, timeout)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (k *kind) once(ctx context.Context) error {
 	defer stream.Stop()
 	k.warn(ctx, said)
 	k.mend(ctx)
-	return k.follow(ctx, stream, timeout)
+	return k.follow(ctx, stream, begun, timeout)
 }
 
 // period is how long a watch goes on, in whole seconds.
@@ -164,36 +164,39 @@ func period() time.Duration {
 }
 
 // open lists if that is needed and opens a watch, when it is this kind's turn.
-// Whoever gets a watch calls leave after it.
-func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (apiwatch.Interface, error) {
+// Whoever gets a watch calls leave after it. begun is a moment before the
+// server counts the watch's time from: one that it ends in time is never
+// taken for one that was cut off.
+func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
 	done, err := k.w.turn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, begun, err
 	}
 	defer done()
 	if k.torn && k.version != "" {
 		if err := k.compareTime(ctx, client); err != nil {
-			return nil, k.classify(err, "list")
+			return nil, begun, k.classify(err, "list")
 		}
 	}
 	k.torn = true // until the watch has ended as it should
 	if k.version == "" {
 		if err := k.list(ctx, client); err != nil {
-			return nil, k.classify(err, "list")
+			return nil, begun, k.classify(err, "list")
 		}
 	}
 	if !k.w.enter(k.empty) {
-		return nil, errEmpty
+		return nil, begun, errEmpty
 	}
 	seconds := int64(timeout.Seconds())
-	stream, err := client.Watch(ctx, metav1.ListOptions{
+	begun = k.w.clock.Now()
+	stream, err = client.Watch(ctx, metav1.ListOptions{
 		ResourceVersion: k.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	})
 	if err != nil {
 		k.w.leave()
-		return nil, k.classify(err, "watch")
+		return nil, begun, k.classify(err, "watch")
 	}
-	return stream, nil
+	return stream, begun, nil
 }
 
 // compareTime looks, after a watch that was cut off, whether the server is
@@ -266,8 +269,8 @@ func (k *kind) seen(ctx context.Context, o *manifest.Object) {
 
 // follow hands on events until the server ends the watch, which it does when
 // its time is over; that is no error.
-func (k *kind) follow(ctx context.Context, stream apiwatch.Interface, timeout time.Duration) error {
-	begun, any := k.w.clock.Now(), false
+func (k *kind) follow(ctx context.Context, stream apiwatch.Interface, begun time.Time, timeout time.Duration) error {
+	any := false
 	for {
 		select {
 		case <-ctx.Done():
