@@ -17,6 +17,9 @@ import (
 // it works, and while it rests only so far that collections stay rare. What a
 // hub that rests has freed goes back to the system at each look: it would
 // otherwise keep as much garbage as the heap may grow, for each of many agents.
+// A change that goes to many applications finds room from its first moment, and
+// what it made is collected when it is through: a collection in the middle of it
+// takes from it as much time as half of the change itself.
 const (
 	memoryEvery  = 10 * time.Second // between looks
 	restEvery    = 15 * time.Second // between collections while the hub rests
@@ -29,7 +32,10 @@ const (
 	staying      = 100       // one part in so many of what is made stays: agents come
 	settled      = 4         // collections in a row that show none coming
 	leastPercent = 10
-	leastGrowth  = 4 << 20 // bytes between two collections, whatever is made
+	leastGrowth  = 4 << 20         // bytes between two collections, whatever is made
+	burstPercent = 800             // while a change goes to many applications, at most
+	burstGone    = 3 * time.Second // from the beginning of a burst until what came back of it is stored
+	burstMade    = 32 << 20        // bytes that it must have made to be worth a collection
 )
 
 // restPercent is how far the heap may grow, in percent of what a collection
@@ -46,20 +52,24 @@ func restPercent(rate float64, held uint64) int {
 // roomPercent is how far the heap may grow while the hub works. What it makes
 // for one change of a thousand applications is several times what it holds, and
 // each collection looks through all of that.
-func roomPercent(held uint64) int {
+func roomPercent(held, most uint64) int {
 	if held == 0 {
 		return workPercent
 	}
-	percent := min(mostPercent, 100*workRoom/held)
-	return max(workPercent, int(percent)/workStep*workStep) //nolint:gosec // at most mostPercent
+	percent := min(most, 100*workRoom/held)
+	return max(workPercent, int(percent)/workStep*workStep) //nolint:gosec // at most that
 }
 
 // A thrift sets the collector of the process.
 type thrift struct {
-	set    func(percent int)
-	giveUp func() // returns free memory to the system
+	set     func(percent int)
+	giveUp  func() // returns free memory to the system
+	collect func()
 
 	mu       sync.Mutex
+	held     uint64      // what the newest look found that collections look through
+	bursts   bool        // a change goes to many applications
+	gone     *time.Timer // until the newest such change is through; nil: there was none
 	percent  int
 	calm     int       // looks in a row that found the hub at rest
 	last     time.Time // newest collection
@@ -85,6 +95,7 @@ func (t *thrift) collected(now time.Time, made, live uint64) {
 		t.alone = 0
 	}
 	switch hurried := now.Sub(t.last) < hasty; {
+	case t.bursts: // what stays now stays until it is through
 	case hurried && stays:
 		t.calm = 0
 		t.room(densePercent)
@@ -97,7 +108,11 @@ func (t *thrift) collected(now time.Time, made, live uint64) {
 // work gives the heap the room of a hub that works.
 func (t *thrift) work(held uint64) {
 	t.calm = 0
-	t.room(roomPercent(held))
+	most := uint64(mostPercent)
+	if t.bursts {
+		most = burstPercent
+	}
+	t.room(roomPercent(held, most))
 }
 
 func (t *thrift) room(percent int) {
@@ -107,13 +122,52 @@ func (t *thrift) room(percent int) {
 	}
 }
 
+// burst hears that a change begins that concerns many applications.
+func (t *thrift) burst() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return
+	}
+	t.bursts = true
+	t.work(t.held)
+	if t.gone == nil {
+		t.gone = time.AfterFunc(burstGone, t.through)
+		return
+	}
+	t.gone.Reset(burstGone)
+}
+
+// through collects what a burst has made, while nothing waits for it.
+func (t *thrift) through() {
+	made, _ := heap()
+	t.mu.Lock()
+	worth := !t.finished && made > t.before+burstMade
+	t.bursts = false
+	if !t.finished {
+		t.work(t.held)
+	}
+	t.mu.Unlock()
+	if worth {
+		t.collect()
+	}
+}
+
+// heap gives the bytes that were ever made and those that the newest
+// collection left.
+func heap() (made, live uint64) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64(), sample[1].Value.Uint64()
+}
+
 // look adapts the room to what was made since the last look. It takes two calm
 // looks in a row to make it small.
 func (t *thrift) look(now time.Time, made, held uint64) {
 	t.mu.Lock()
 	since, bytes := now.Sub(t.looked).Seconds(), made-t.made
 	first := t.looked.IsZero()
-	t.looked, t.made = now, made
+	t.looked, t.made, t.held = now, made, held
 	if first || since <= 0 {
 		t.mu.Unlock()
 		return
@@ -148,9 +202,8 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 func (t *thrift) watch() {
 	type mark struct{ _ *mark }
 	runtime.AddCleanup(new(mark), func(t *thrift) {
-		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
-		metrics.Read(sample)
-		t.collected(time.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64())
+		made, live := heap()
+		t.collected(time.Now(), made, live)
 		t.mu.Lock()
 		finished := t.finished
 		t.mu.Unlock()
@@ -163,7 +216,10 @@ func (t *thrift) watch() {
 func (t *thrift) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.finished = true
+	t.finished, t.bursts = true, false
+	if t.gone != nil {
+		t.gone.Stop()
+	}
 	t.work(0)
 }
 
@@ -173,8 +229,11 @@ func (p *parts) addThrift(context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
+	t := &thrift{
+		percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory, collect: runtime.GC,
+	}
+	p.queue.first.burst = t.burst
 	p.add("memory", func(ctx context.Context) error {
-		t := &thrift{percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory}
 		t.watch()
 		defer t.finish()
 		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}

@@ -3,8 +3,12 @@ package daemon
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// ballast is garbage that a compiler cannot leave out.
+var ballast []byte
 
 func TestThrift(t *testing.T) {
 	t.Parallel()
@@ -39,7 +43,7 @@ func TestThrift(t *testing.T) {
 	t.Run("a hub that works has room for what a change of many applications makes", func(t *testing.T) {
 		t.Parallel()
 		for held, want := range map[uint64]int{0: 100, 1: 300, 150 * mb: 300, 200 * mb: 250, 240 * mb: 200, 500 * mb: 100, 5000 * mb: 100} {
-			if got := roomPercent(held); got != want {
+			if got := roomPercent(held, mostPercent); got != want {
 				t.Errorf("roomPercent(%d MiB) = %d, want %d", held/mb, got, want)
 			}
 		}
@@ -127,6 +131,45 @@ func TestThrift(t *testing.T) {
 		if len(*set) != 0 || *returned != 0 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
+	})
+	t.Run("B24 a change that goes to many applications has room, and what it made is collected when it is through", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			h, set, _ := fresh()
+			collections := 0
+			h.collect = func() { collections++ }
+			for i := range 4 {
+				h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 60*mb)
+			}
+			h.burst()
+			at := begin.Add(time.Minute)
+			for i := range uint64(3) { // what it holds for a moment is no agent that came
+				at = at.Add(100 * time.Millisecond)
+				h.collected(at, i*50*mb, i*20*mb)
+			}
+			h.look(at, 1000*mb, 60*mb)
+			if want := []int{leastPercent, burstPercent}; !slices.Equal(*set, want) {
+				t.Errorf("set to %v, want %v", *set, want)
+			}
+			time.Sleep(burstGone - time.Millisecond)
+			h.burst() // another one begins
+			time.Sleep(burstGone - time.Millisecond)
+			if collections != 0 {
+				t.Error("collected in the middle of a burst")
+			}
+			h.before = 0
+			ballast = make([]byte, 2*burstMade)
+			time.Sleep(2 * time.Millisecond)
+			if want := []int{leastPercent, burstPercent, mostPercent}; collections != 1 || !slices.Equal(*set, want) {
+				t.Errorf("collected %d times and set to %v, want once and %v", collections, *set, want)
+			}
+			h.burst()
+			h.finish()
+			time.Sleep(2 * burstGone)
+			if collections != 1 {
+				t.Error("collected after the end")
+			}
+		})
 	})
 	t.Run("the end restores what was there before", func(t *testing.T) {
 		t.Parallel()

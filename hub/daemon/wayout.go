@@ -19,6 +19,7 @@ const (
 // many applications are in work at once, and each burst only for its first
 // moments, so that a hub which always works stores reports as they come.
 type wayOut struct {
+	burst func() // hears that a burst begins; nil: nobody does
 	mu    sync.Mutex
 	work  int           // applications in work
 	began time.Time     // of the newest burst; zero: there was none
@@ -29,11 +30,18 @@ type wayOut struct {
 // add notes that applications were taken into work, or with a negative number
 // that they are done.
 func (w *wayOut) add(n int) {
+	if w.begins(n) && w.burst != nil {
+		w.burst()
+	}
+}
+
+func (w *wayOut) begins(n int) (burst bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.work += n
 	switch {
 	case w.over == nil && w.work >= burstSize:
+		burst = true
 		if now := time.Now(); w.began.IsZero() || now.Sub(w.ended) > burstApart {
 			w.began = now
 		}
@@ -43,6 +51,7 @@ func (w *wayOut) add(n int) {
 		close(w.over)
 		w.over = nil
 	}
+	return burst
 }
 
 // wait returns when no burst is on its way out, when the burst has had its

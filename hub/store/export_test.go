@@ -4,9 +4,12 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/capstan-cd/capstan/hub"
 )
 
 // Settings takes every connection of the tenants' pool at once and gives the
@@ -54,4 +57,40 @@ func TraceSystem(ctx context.Context, db *DB, tracer pgx.QueryTracer) error {
 	db.system.Close()
 	db.system = pool
 	return nil
+}
+
+// RowsOfClaim is how many rows a claim goes through in all steps of its plan.
+// It claims nothing.
+func RowsOfClaim(ctx context.Context, db *DB, kind string, limit int, lease time.Duration, shared bool) (int, error) {
+	statement, args := claimWork, []any{kind, "somebody", limit, lease, []hub.TenantID{}}
+	if shared {
+		statement, args = claimShare, append(args, []string{"somebody"}, patience)
+	}
+	tx, err := db.system.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	var plans []struct{ Plan planStep }
+	if err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+statement, args...).Scan(&plans); err != nil {
+		return 0, err
+	}
+	return plans[0].Plan.rows(), nil
+}
+
+// A planStep is a step of a plan that was carried out, as the server tells it.
+type planStep struct {
+	Rows    float64    `json:"Actual Rows"`
+	Loops   float64    `json:"Actual Loops"`
+	Dropped float64    `json:"Rows Removed by Filter"`
+	Unmet   float64    `json:"Rows Removed by Join Filter"`
+	Steps   []planStep `json:"Plans"`
+}
+
+func (p planStep) rows() int {
+	n := int((p.Rows + p.Dropped + p.Unmet) * p.Loops)
+	for _, step := range p.Steps {
+		n += step.rows()
+	}
+	return n
 }

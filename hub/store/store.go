@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -105,10 +106,13 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 		sleep = defaultSleep
 	}
 	var err error
-	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep); err != nil {
+	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep, nil); err != nil {
 		return nil, err
 	}
-	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4), sleep); err != nil {
+	// What this role asks for is found by a key. A plan that is made while the
+	// queue is empty would read it whole, and be kept when it is full.
+	byKey := map[string]string{"enable_seqscan": "off"}
+	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4), sleep, byKey); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -119,7 +123,9 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	return db, nil
 }
 
-func openPool(ctx context.Context, url string, conns int32, sleep time.Duration) (*pgxpool.Pool, error) {
+// openPool opens connections to the database with the hub's settings and own
+// ones.
+func openPool(ctx context.Context, url string, conns int32, sleep time.Duration, own map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the database URL cannot be read")
@@ -138,6 +144,12 @@ func openPool(ctx context.Context, url string, conns int32, sleep time.Duration)
 	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
 	params["idle_in_transaction_session_timeout"] = fmt.Sprint(sleep.Milliseconds())
 	params["timezone"] = "UTC"
+	// Statements are short: to compile one takes longer than it runs, and
+	// what they read is in memory as a rule, where a look at one place costs no
+	// more than the next page.
+	params["jit"], params["random_page_cost"] = "off", "1.1"
+	maps.Copy(params, own)
+	cfg.AfterConnect = knowTypes
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, classify(fmt.Errorf("open database pool: %w", err))

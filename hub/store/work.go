@@ -100,8 +100,11 @@ const (
 	// While nothing is due, it is one look into another index. What was found is
 	// taken by its place: looked for by its key, each item would be searched for
 	// among all that are due, for the queue fills faster than the database learns
-	// of it. An item that is enqueued again in this very moment has another place
-	// by then, and is left for the claim that its hint brings.
+	// of it. So that there is no other way to make that join, the second look at
+	// ready is one that no index answers, and this role scans no tables: a plan
+	// made while the queue was empty would compare each place with each item. An
+	// item that is enqueued again in this very moment has another place by then,
+	// and is left for the claim that its hint brings.
 	claimHead = `
 		WITH RECURSIVE waiting AS (
 			(SELECT i.tenant_id FROM work.item i
@@ -124,7 +127,7 @@ const (
 			SELECT i.ctid AS place
 			FROM   turns s
 			JOIN   work.item i ON i.ctid = s.place
-			WHERE  i.ready <= now()
+			WHERE  i.ready - interval '0' <= now()
 			ORDER  BY s.turn, s.ready
 			LIMIT  $3
 			FOR UPDATE OF i SKIP LOCKED

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ func (b *bench) scale(ctx context.Context, bin, dir string) (err error) {
 	if err := raiseFiles(uint64(2*max(b.most, b.agents) + 2048)); err != nil {
 		return err
 	}
+	// Agents have machines of their own. Here they share the hub's, and what
+	// collects their garbage would be as much as what they do.
+	debug.SetGCPercent(400)
 	s, err := stack.Start(ctx, stack.Options{
 		Bin: bin, Dir: filepath.Join(dir, "scale"), Durable: true, Settings: b.profiled(), Postgres: b.explained(),
 		Say: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
