@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/doctor"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
+	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
@@ -54,9 +55,13 @@ func (c Config) examineCluster(ctx context.Context, r *doctor.Report, hub *docto
 		return link.Identity{}
 	}
 	defer k.http.CloseIdleConnections()
+	deployment := ""
+	if c.Upgrades {
+		deployment = upgrade.Deployment
+	}
 	hub.Fingerprint = doctor.Cluster{
 		Dynamic: k.dynamic, Text: k.api.Text, Namespace: c.Namespace, Secret: inventory.SecretName, Lease: apply.LeaseName,
-		Observe: c.Mode == ModeObserve, Namespaces: c.Namespaces,
+		Observe: c.Mode == ModeObserve, Namespaces: c.Namespaces, Deployment: deployment,
 	}.Check(ctx, r)
 	if hub.Fingerprint == "" {
 		return link.Identity{}

@@ -25,6 +25,8 @@ type Cluster struct {
 	// Observe and Namespaces are the agent's mode.
 	Observe    bool
 	Namespaces []string
+	// Deployment is the agent's, if the hub may exchange its image.
+	Deployment string
 }
 
 // Check asks whether the API server is there and what the agent may do. It

@@ -48,6 +48,27 @@ func (c Cluster) rights(ctx context.Context, r *Report) {
 		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
 	}
 	c.delivery(ctx, r)
+	if c.Deployment != "" {
+		c.upgrades(ctx, r)
+	}
+}
+
+// upgrades asks for what the agent needs to have its image exchanged. It runs
+// without.
+func (c Cluster) upgrades(ctx context.Context, r *Report) {
+	lacks, err := c.lacks(ctx, []right{
+		{"apps", "deployments", "get", c.Namespace, c.Deployment},
+		{"batch", "jobs", "get", c.Namespace, ""},
+		{"batch", "jobs", "create", c.Namespace, ""},
+	})
+	switch {
+	case err != nil:
+		r.Fail("upgrades", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
+	case len(lacks) > 0:
+		r.Warn("upgrades", "the hub may not upgrade this agent: it may not %s; the chart gives the right with upgrades.enabled and rbac.create", lacks[0])
+	default:
+		r.OK("upgrades", "the hub may upgrade this agent")
+	}
 }
 
 // delivery compares the rights that the agent works with with those of its mode.

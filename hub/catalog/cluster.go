@@ -152,7 +152,7 @@ func (w *writer) putCluster(ctx context.Context, cl hub.Cluster, enroll bool) (h
 		if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withoutCluster(all, made.ID) }); err != nil {
 			return cl, "", err
 		}
-		return made, Created, w.resettle(ctx)
+		return made, Created, w.resettle(ctx, made)
 	}
 	if err != nil {
 		return cl, "", err
@@ -214,7 +214,7 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	if err := w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, old) }); err != nil {
 		return cl, "", err
 	}
-	return stored, Configured, w.resettle(ctx)
+	return stored, Configured, w.resettle(ctx, stored, old.Server)
 }
 
 // lookOn has all applications on a cluster looked at anew.

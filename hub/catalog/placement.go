@@ -51,32 +51,34 @@ func nameOf(d hub.Destination) string {
 
 func trimServer(s string) string { return strings.TrimRight(s, "/") }
 
-// resettle looks at the destinations of all applications again after the
-// clusters of the tenant have changed, and moves those that now stand for
-// another one.
-func (w *writer) resettle(ctx context.Context) error {
-	var all []hub.Cluster
-	f := hub.ApplicationFilter{All: true, Limit: 500}
-	for {
-		apps, err := w.Tx.Applications(ctx, f)
+// settleAtOnce is how many applications are held in memory at a time.
+const settleAtOnce = 500
+
+// resettle moves the applications that stand for another cluster now that one
+// has come or changed; was are the servers that it stood for before.
+func (w *writer) resettle(ctx context.Context, changed hub.Cluster, was ...string) error {
+	bound, err := w.ApplicationsBound(ctx, []string{changed.Name}, append(was, changed.Server))
+	if err != nil || len(bound) == 0 {
+		return err
+	}
+	all, err := w.ClusterNames(ctx)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(bound, settleAtOnce) {
+		apps, err := w.LockApplications(ctx, some)
 		if err != nil {
 			return err
 		}
-		if len(apps) > 0 && all == nil {
-			if all, err = w.ClusterNames(ctx); err != nil {
-				return err
+		for _, id := range some {
+			if a, ok := apps[id]; ok {
+				if err := w.settle(ctx, a, all); err != nil {
+					return err
+				}
 			}
-		}
-		for _, a := range apps {
-			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
-			if err := w.settle(ctx, a, all); err != nil {
-				return err
-			}
-		}
-		if len(apps) < f.Limit {
-			return nil
 		}
 	}
+	return nil
 }
 
 func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluster) error {

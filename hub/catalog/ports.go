@@ -123,6 +123,9 @@ type applications interface {
 	// LockApplications gives those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	// ApplicationsBound gives those whose destinations may stand for another
+	// cluster when clusters of these names and servers come or change.
+	ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error)
 	// ForPut gives what a write of an application is judged by; of the
 	// application it is what LockApplications is. No name of a cluster: all.
 	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error)

@@ -17,9 +17,10 @@ const (
 	// queuePoll is the truth: work that nobody hinted at, such as a retry
 	// that becomes due or a row of another replica, is found this late.
 	queuePoll  = time.Second
-	offlineGap = 2 * time.Second // between looks at a database that is away
-	claimTime  = time.Minute     // that one look may take
-	maxParents = 4096            // traces of work that waits, by kind
+	seldomPoll = 10 * time.Second // the same for upgrades, which come seldom; what is put off is hinted at
+	offlineGap = 2 * time.Second  // between looks at a database that is away
+	claimTime  = time.Minute      // that one look may take
+	maxParents = 4096             // traces of work that waits, by kind
 )
 
 // counts hears of work that is taken and given back.
@@ -143,8 +144,11 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 			return items, nil
 		}
 		wait := queuePoll
-		if err != nil {
+		switch {
+		case err != nil:
 			wait = offlineGap
+		case kind == hub.WorkUpgrade:
+			wait = seldomPoll
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -253,6 +257,8 @@ func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) 
 	now, err := q.system.PutOff(ctx, items, due)
 	if now {
 		q.hint(items[0].Kind)
+	} else if items[0].Kind == hub.WorkUpgrade && err == nil {
+		time.AfterFunc(time.Until(due), func() { q.hint(hub.WorkUpgrade) })
 	}
 	return err
 }

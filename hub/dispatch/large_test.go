@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -157,7 +159,7 @@ func TestManyTombstones(t *testing.T) {
 				return err
 			})
 		}
-		if _, missing, _ := fetch(t, conn, first.GetTombstoneLists()...); missing > 0 {
+		if _, missing, err := fetch(t, conn, first.GetTombstoneLists()...); missing > 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("%d of them are gone", missing)
 		}
 	})

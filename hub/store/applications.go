@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +61,16 @@ const (
 		         SELECT FROM jsonb_to_recordset($11::jsonb) AS l (key text, vals jsonb, neg boolean)
 		         WHERE  l.neg = CASE WHEN jsonb_array_length(l.vals) = 0 THEN a.labels ? l.key
 		                             ELSE coalesce(l.vals ? (a.labels ->> l.key), false) END)`
+	// Destinations are compared as package catalog does. A destination that
+	// stands for Argo CD's own cluster stays where it is once it is somewhere.
+	applicationsBound = `
+		SELECT a.id FROM application a
+		CROSS  JOIN LATERAL (
+			SELECT coalesce(a.spec -> 'destination' ->> 'name', '') AS name, rtrim(coalesce(a.spec -> 'destination' ->> 'server', ''), '/') AS server) d
+		WHERE  a.tenant_id = $1 AND a.deleting_at IS NULL
+		  AND  (d.name = ANY ($2::text[]) OR d.server = ANY ($3::text[])
+		        OR a.cluster_id IS NULL AND (d.name = '` + hub.InClusterName + `' OR d.server = '` + hub.InCluster + `'))
+		ORDER  BY a.id`
 	countApplications = `
 		SELECT s.sync, s.health, count(*)
 		FROM   application a
@@ -190,6 +201,19 @@ func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]h
 	}
 	args = append(args, f.After.Name, f.After.Namespace, limit)
 	return list(ctx, t.tx, "applications", scanApplication, applicationPage, args...)
+}
+
+// ApplicationsBound gives the applications whose destinations may stand for
+// another cluster when clusters of these names and servers come, go or change:
+// those that name one, and those for Argo CD's own cluster that are on none.
+func (t *Tenant) ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error) {
+	trimmed := make([]string, 0, len(servers))
+	for _, s := range servers {
+		if s = strings.TrimRight(s, "/"); s != "" {
+			trimmed = append(trimmed, s)
+		}
+	}
+	return list(ctx, t.tx, "applications of destinations", pgx.RowTo[hub.ApplicationID], applicationsBound, t.id, nonNil(names), trimmed)
 }
 
 // A StatusCount is how many applications are in one pair of states.

@@ -38,11 +38,11 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	t.Run("FT-L10 beside an agent that runs", func(t *testing.T) {
-		text, err := examine(daemon.Config{Namespace: w.home, REST: conf})
+		text, err := examine(daemon.Config{Namespace: w.home, REST: conf, Upgrades: true})
 		if err != nil {
 			t.Errorf("Doctor() = %v", err)
 		}
-		expect(t, text, "ok    Kubernetes API  ready", "ok    fingerprint", "ok    own rights", "ok    rights", "ok    identity", "ok    link TLS", "ok    hub")
+		expect(t, text, "ok    upgrades", "ok    Kubernetes API  ready", "ok    fingerprint", "ok    own rights", "ok    rights", "ok    identity", "ok    link TLS", "ok    hub")
 		if strings.Contains(text, "FAIL") || strings.Contains(text, "warn") {
 			t.Errorf("all is well and it says:\n%s", text)
 		}
@@ -76,6 +76,9 @@ func TestDoctor(t *testing.T) {
 			t.Error("the doctor is content")
 		}
 		expect(t, text, "FAIL  own rights", "ServiceAccount", "warn  rights")
+		if strings.Contains(text, "upgrades") {
+			t.Errorf("nobody allowed upgrades, and it says:\n%s", text)
+		}
 	})
 }
 

@@ -46,7 +46,7 @@ func (w *world) install(c *daemon.Config) {
 func (w *world) doctor(mode string, scope []string, line string) {
 	w.t.Helper()
 	var out bytes.Buffer
-	_ = daemon.Doctor(w.t.Context(), daemon.Config{Namespace: w.home, REST: w.account, Mode: mode, Namespaces: scope}, &out)
+	_ = daemon.Doctor(w.t.Context(), daemon.Config{Namespace: w.home, REST: w.account, Mode: mode, Namespaces: scope, Upgrades: true}, &out)
 	if !strings.Contains(out.String(), line) || !strings.Contains(out.String(), "ok    own rights") {
 		w.t.Errorf("mode %s: no line has %q:\n%s", mode, line, out.String())
 	}
@@ -206,6 +206,7 @@ func TestDoctorKnowsModes(t *testing.T) {
 			case "namespaced":
 				w.doctor("cluster", nil, "the agent may not get in all namespaces")
 				w.doctor("namespaced", []string{"default"}, "the agent may not get in namespace default")
+				w.doctor("namespaced", w.scope, "warn  upgrades        the hub may not upgrade this agent: it may not get deployments.apps in namespace "+w.home)
 			case "observe":
 				w.doctor("cluster", nil, "the agent may not create in all namespaces")
 			}

@@ -8,9 +8,8 @@ package hostile_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/integration/stack"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 // s is the installation; its own admin is the tenant that works. evil is the
@@ -29,49 +29,24 @@ var (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 15*time.Minute, begin)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "capstan-hostile-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
-	if err := begin(ctx, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		return 1
-	}
-	code := m.Run()
-	if err := s.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		code = 1
-	}
-	if code == 0 {
-		_ = os.RemoveAll(dir)
-	} else {
-		fmt.Fprintln(os.Stderr, "logs are kept in", dir)
-	}
-	return code
-}
-
-func begin(ctx context.Context, dir string) error {
-	bin := filepath.Join(dir, "bin")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binaries: %w\n%s", err, out)
-	}
-	var err error
-	s, err = stack.Start(ctx, stack.Options{
-		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"},
+func begin(ctx context.Context, dir string) (stop func() error, err error) {
+	s, err = suite.Installed(ctx, dir, stack.Options{
+		Clusters: []string{"in-cluster"},
 		Settings: map[string]any{"render": map[string]any{"workers": 2, "timeout": "2s", "memoryMiB": 256}},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if err := letIn(ctx, dir); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s.Stop, nil
+}
+
+// letIn makes the other tenant.
+func letIn(ctx context.Context, dir string) error {
 	out, err := s.API.CLI(ctx, "", "tenant", "create", "evil", "-o", "json")
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 var update = flag.Bool("update", false, "write the list of metrics in docs/observability.md anew")
@@ -38,14 +38,8 @@ func begin(t *testing.T, c *harness.Collector) *stack.Stack {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	bin := filepath.Join(dir, "bin")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
-	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	s, err := stack.Start(ctx, stack.Options{
-		Bin: bin, Dir: dir, Clusters: []string{"in-cluster"},
+	s, err := suite.Installed(ctx, dir, stack.Options{
+		Clusters: []string{"in-cluster"},
 		Settings: map[string]any{"metrics": map[string]any{"perTenant": true, "applicationLabels": []string{"team"}}},
 		HubEnv:   []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"},
 		AgentEnv: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.Endpoint, "OTEL_BSP_SCHEDULE_DELAY=200"},

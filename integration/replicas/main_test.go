@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 // s is the installation of all tests: two hubs, one agent.
@@ -25,42 +24,11 @@ var s *stack.Stack
 // after three beats.
 var settings = map[string]any{"lease": "3s", "heartbeat": "2s", "drain": "2s"}
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "replicas", 15*time.Minute, begin)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "capstan-replicas-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
-	if s, err = begin(ctx, dir); err != nil {
-		fmt.Fprintln(os.Stderr, "replicas:", err)
-		return 1
-	}
-	code := m.Run()
-	if err := s.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "replicas:", err)
-		code = 1
-	}
-	if code == 0 {
-		_ = os.RemoveAll(dir)
-	} else {
-		fmt.Fprintln(os.Stderr, "logs are kept in", dir)
-	}
-	return code
-}
-
-func begin(ctx context.Context, dir string) (*stack.Stack, error) {
-	bin := filepath.Join(dir, "bin")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the binaries: %w\n%s", err, out)
-	}
-	return stack.Start(ctx, stack.Options{Bin: bin, Dir: dir, Clusters: []string{"in-cluster"}, Replicas: 2, Settings: settings, HubEnv: pressure()})
+func begin(ctx context.Context, dir string) (stop func() error, err error) {
+	s, err = suite.Installed(ctx, dir, stack.Options{Clusters: []string{"in-cluster"}, Replicas: 2, Settings: settings, HubEnv: pressure()})
+	return s.Stop, err
 }
 
 // within bounds a step.

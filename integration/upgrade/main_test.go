@@ -6,15 +6,14 @@ package upgrade_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 var (
@@ -23,54 +22,15 @@ var (
 	dir     string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "upgrade", 20*time.Minute, begin)) }
 
-func run(m *testing.M) int {
-	var err error
-	if dir, err = os.MkdirTemp("", "capstan-upgrade-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
-	stop, err := begin(ctx)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "upgrade:", err)
-		return 1
-	}
-	code := m.Run()
-	if err := stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "upgrade:", err)
-		code = 1
-	}
-	if code == 0 {
-		_ = os.RemoveAll(dir)
-	} else {
-		fmt.Fprintln(os.Stderr, "logs are kept in", dir)
-	}
-	return code
-}
-
-func begin(ctx context.Context) (stop func() error, err error) {
-	bin := filepath.Join(dir, "bin")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./hub/cmd/capstan-hub", "./agent/cmd/capstan-agent", "./cli/cmd/capstan")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the binaries: %w\n%s", err, out)
-	}
-	if s, err = stack.Start(ctx, stack.Options{Bin: bin, Dir: dir}); err != nil {
+func begin(ctx context.Context, in string) (stop func() error, err error) {
+	dir = in
+	if s, err = suite.Installed(ctx, dir, stack.Options{}); err != nil {
 		return nil, err
 	}
-	cluster, err = harness.StartCluster(ctx, "edge", harness.ClusterOptions{Controllers: true})
-	if err != nil {
-		_ = s.Stop()
-		return nil, err
+	if cluster, err = harness.StartCluster(ctx, "edge", harness.ClusterOptions{Controllers: true}); err != nil {
+		return nil, errors.Join(err, s.Stop())
 	}
-	return func() error {
-		if err := cluster.Stop(); err != nil {
-			return err
-		}
-		return s.Stop()
-	}, nil
+	return suite.All(cluster.Stop, s.Stop), nil
 }
