@@ -131,3 +131,37 @@ test('a setting that the hub refuses says where it is wrong, and nothing is lost
   expect(JSON.parse(patch?.body ?? '')).toEqual({ values: { 'argocd-cm': { 'resource.exclusions': '- kinds: A' } } });
   expect(screen.getByLabelText<HTMLTextAreaElement>('Value').value).toBe('- kinds: A');
 });
+
+test('FT-A5 the list of clusters says how upgrades of agents stand, and why one was taken back', async () => {
+  const cluster = {
+    connection: 'Connected',
+    lastSeen: '2026-01-01T00:00:00Z',
+    seq: 1,
+    ackedSeq: 1,
+    agentVersion: 'v1.2.2',
+  };
+  const upgrade = { image: 'registry.example.com/agent:v1.2.3', by: 'ann', orderedAt: '2026-01-01T00:00:00Z' };
+  answers = {
+    'GET /api/v1/me': { status: 200, body: me },
+    'GET /api/v1/clusters': {
+      status: 200,
+      body: {
+        items: [
+          {
+            ...cluster,
+            id: '1',
+            name: 'edge',
+            upgrade: { ...upgrade, phase: 'RolledBack', message: 'it ended three times' },
+          },
+          { ...cluster, id: '2', name: 'prod', upgrade: { ...upgrade, phase: 'Running', message: '' } },
+          { ...cluster, id: '3', name: 'test' },
+        ],
+      },
+    },
+  };
+  show('/clusters');
+  const failed = await screen.findByText('Upgrade was taken back: it ended three times');
+  expect(failed.title).toContain('registry.example.com/agent:v1.2.3, ordered by ann');
+  screen.getByText('Upgrade is under way');
+  expect(screen.getAllByText(/^Upgrade/)).toHaveLength(2);
+});
