@@ -32,6 +32,7 @@ const (
 	staying      = 100       // one part in so many of what is made stays: agents come
 	settled      = 4         // collections in a row that show none coming
 	leastPercent = 10
+	ownMemory    = 0.7             // of what the control group may use; renderers are processes of their own
 	leastGrowth  = 4 << 20         // bytes between two collections, whatever is made
 	burstPercent = 800             // while a change goes to many applications, at most
 	burstGone    = 3 * time.Second // from the beginning of a burst until what came back of it is stored
@@ -226,6 +227,7 @@ func (t *thrift) finish() {
 // addThrift keeps memory small while the hub rests, unless the environment
 // says how the collector shall work.
 func (p *parts) addThrift(context.Context) error {
+	run.BoundMemory(ownMemory, p.log)
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
