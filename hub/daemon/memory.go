@@ -234,7 +234,7 @@ func (p *parts) addThrift(context.Context) error {
 	t := &thrift{
 		percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory, collect: runtime.GC,
 	}
-	p.queue.first.burst = t.burst
+	p.queue.first.burst = func() { go t.burst() } // a collection that is under way is waited for
 	p.add("memory", func(ctx context.Context) error {
 		t.watch()
 		defer t.finish()

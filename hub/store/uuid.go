@@ -17,7 +17,7 @@ type uuidCodec struct{ pgtype.UUIDCodec }
 
 // PlanEncode says how a value is sent.
 func (c uuidCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
-	if format == pgtype.BinaryFormatCode && reflect.TypeOf(value).Kind() == reflect.String {
+	if t := reflect.TypeOf(value); format == pgtype.BinaryFormatCode && t != nil && t.Kind() == reflect.String {
 		return uuidPlan{}
 	}
 	return c.UUIDCodec.PlanEncode(m, oid, format, value)

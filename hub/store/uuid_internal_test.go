@@ -40,6 +40,9 @@ func TestIdentifiersGoAsBytes(t *testing.T) {
 				t.Errorf("%s: %x", name, got)
 			}
 		}
+		if got := encode(t, pgtype.UUIDArrayOID, []any{id, nil}); bytes.Count(got, one) != 1 {
+			t.Errorf("one and nothing: %x", got)
+		}
 		if got := encode(t, pgtype.UUIDArrayOID, []hub.ApplicationID{}); len(got) != 20 { // one dimension of length 0
 			t.Errorf("none: %x", got)
 		}
