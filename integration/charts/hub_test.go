@@ -247,23 +247,11 @@ func TestHubChart(t *testing.T) {
 	t.Run("the rest of the values arrives", func(t *testing.T) {
 		r := hub(`
 image: {digest: "sha256:` + strings.Repeat("a", 64) + `", pullPolicy: Always}
-imagePullSecrets: [{name: pull}]
-priorityClassName: high
-podAnnotations: {note: x}
-podLabels: {team: shop}
-nodeSelector: {disk: ssd}
-tolerations: [{key: only}]
-affinity: {nodeAffinity: {}}
-extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]
-extraVolumes: [{name: more, emptyDir: {}}]
-extraVolumeMounts: [{name: more, mountPath: /more}]
-terminationGracePeriodSeconds: 90
-serviceAccount: {name: someone, annotations: {role: z}}
 resources: {requests: {cpu: 2}, limits: {memory: 4Gi}}
 fullnameOverride: other
-`)
+` + podValues)
 		text := says(r.at(t, "Deployment/other"))
-		for _, w := range []string{"registry.example.com/capstan-hub@sha256:aaa", "imagePullPolicy: Always", "name: pull", "priorityClassName: high", "note: x", "team: shop", "disk: ssd", "key: only", "nodeAffinity", "GOMEMLIMIT", "mountPath: /more", "terminationGracePeriodSeconds: 90", "serviceAccountName: someone", "memory: 4Gi"} {
+		for _, w := range append(podWords(), "registry.example.com/capstan-hub@sha256:aaa", "memory: 4Gi") {
 			if !strings.Contains(text, w) {
 				t.Errorf("%q is not in:\n%s", w, text)
 			}
@@ -348,5 +336,28 @@ func TestChartsAreOneRelease(t *testing.T) {
 		if err := yaml.Unmarshal(c.Schema, &schema); err != nil || schema.AdditionalProperties == nil || *schema.AdditionalProperties {
 			t.Errorf("%s: its schema lets unknown keys pass", name)
 		}
+	}
+}
+
+// podValues are values that both charts pass to their pods as they are.
+const podValues = `imagePullSecrets: [{name: pull}]
+priorityClassName: high
+podAnnotations: {note: x}
+podLabels: {team: shop}
+nodeSelector: {disk: ssd}
+tolerations: [{key: only}]
+affinity: {nodeAffinity: {}}
+extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]
+extraVolumes: [{name: more, emptyDir: {}}]
+extraVolumeMounts: [{name: more, mountPath: /more}]
+terminationGracePeriodSeconds: 90
+serviceAccount: {name: someone, annotations: {role: z}}
+`
+
+// podWords are found in a pod with podValues and pullPolicy Always.
+func podWords() []string {
+	return []string{
+		"imagePullPolicy: Always", "name: pull", "priorityClassName: high", "note: x", "team: shop", "disk: ssd", "key: only", "nodeAffinity",
+		"GOMEMLIMIT", "mountPath: /more", "terminationGracePeriodSeconds: 90", "serviceAccountName: someone",
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/faults"
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 // A round is one application in a namespace of its own, from its creation to
@@ -43,25 +44,7 @@ func newRound(t *testing.T, name string, seed int64) *round {
 
 // manifests are six ConfigMaps in two waves behind a hook.
 func manifests(value string, names []string) map[string]string {
-	files := map[string]string{"app/hook.yaml": `apiVersion: batch/v1
-kind: Job
-metadata:
-  name: migrate
-  annotations:
-    argocd.argoproj.io/hook: PreSync
-    argocd.argoproj.io/hook-delete-policy: BeforeHookCreation
-spec:
-  template:
-    metadata:
-      annotations: {harness.capstan.dev/delay: 300ms}
-    spec:
-      restartPolicy: Never
-      containers: [{name: migrate, image: migrate}]
-`}
-	for i, n := range names {
-		files["app/"+n+".yaml"] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  annotations: {argocd.argoproj.io/sync-wave: %q}\ndata:\n  v: %q\n", n, fmt.Sprint(i%2), value)
-	}
-	return files
+	return suite.InWaves(value, "300ms", 2, names)
 }
 
 // push commits a version.

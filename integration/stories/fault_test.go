@@ -12,30 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/suite"
 )
 
 // slow is an application of 50 objects in three waves behind a hook that
 // takes a while.
 func slow(value string) map[string]string {
-	files := map[string]string{"app/hook.yaml": `apiVersion: batch/v1
-kind: Job
-metadata:
-  name: migrate
-  annotations:
-    argocd.argoproj.io/hook: PreSync
-    argocd.argoproj.io/hook-delete-policy: BeforeHookCreation
-spec:
-  template:
-    metadata:
-      annotations: {harness.capstan.dev/delay: 2s}
-    spec:
-      restartPolicy: Never
-      containers: [{name: migrate, image: migrate}]
-`}
-	for i := range 50 {
-		files[fmt.Sprintf("app/cm-%02d.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm-%02d\n  annotations: {argocd.argoproj.io/sync-wave: %q}\ndata:\n  v: %q\n", i, fmt.Sprint(i%3), value)
+	names := make([]string, 50)
+	for i := range names {
+		names[i] = fmt.Sprintf("cm-%02d", i)
 	}
-	return files
+	return suite.InWaves(value, "2s", 3, names)
 }
 
 // interrupted deploys the slow application, does something while its hook
