@@ -15,7 +15,8 @@
 //	CAPSTAN_FAILPOINTS_LOG  a file that every hit is appended to
 //
 // A term is POINT=ACTION or POINT=ACTION:N. The action happens at the N-th hit
-// in this process (1 if it is left out), or at every hit with N "*". Actions:
+// in this process since the point was armed (1 if it is left out), or at every
+// hit with N "*". Actions:
 // exit (SIGKILL to itself), panic, error, sleep(DURATION), pause (until the
 // file no longer names the point), off.
 package failpoint

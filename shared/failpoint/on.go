@@ -46,6 +46,7 @@ type table struct {
 
 	mu      sync.Mutex
 	hits    map[string]int
+	before  map[string]int // hits of a point before it was armed by the file
 	changed time.Time
 	size    int64
 	loaded  map[string]term
@@ -58,7 +59,7 @@ func (t *table) hit(point string) error {
 	t.hits[point]++
 	n := t.hits[point]
 	a, armed := t.term(point)
-	act := armed && (a.at == 0 || a.at == n)
+	act := armed && (a.at == 0 || a.at == n-t.before[point])
 	if t.log != nil {
 		name := "-"
 		if act {
@@ -104,7 +105,8 @@ func (t *table) term(point string) (term, bool) {
 		} else if !info.ModTime().Equal(t.changed) || info.Size() != t.size {
 			text, err := os.ReadFile(t.file)
 			if err == nil {
-				t.loaded, t.changed, t.size = parse(string(text)), info.ModTime(), info.Size()
+				t.load(parse(string(text)), point)
+				t.changed, t.size = info.ModTime(), info.Size()
 			}
 		}
 		if a, ok := t.loaded[point]; ok {
@@ -113,6 +115,24 @@ func (t *table) term(point string) (term, bool) {
 	}
 	a, ok := t.fixed[point]
 	return a, ok
+}
+
+// load takes what the file says now, at a hit of a point, which is the first
+// that counts. What was armed before goes on counting.
+func (t *table) load(now map[string]term, at string) {
+	if t.before == nil {
+		t.before = map[string]int{}
+	}
+	for point, a := range now {
+		if old, was := t.loaded[point]; was && old == a {
+			continue
+		}
+		t.before[point] = t.hits[point]
+		if point == at {
+			t.before[point]--
+		}
+	}
+	t.loaded = now
 }
 
 // parse reads terms. A term that is none would make a test prove nothing, so

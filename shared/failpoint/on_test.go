@@ -73,6 +73,18 @@ func TestHits(t *testing.T) {
 	if x.hit(HubAckAfter) != nil {
 		t.Error("a running process was not disarmed")
 	}
+	var after []bool
+	for i := range 4 {
+		if i == 1 { // it has come by already, and what was armed elsewhere goes on counting
+			if err := os.WriteFile(file, []byte(HubAckAfter+"=error:2\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after = append(after, x.hit(HubAckAfter) != nil)
+	}
+	if diff := cmp.Diff([]bool{false, false, true, false}, after); diff != "" {
+		t.Errorf("armed at the second hit from now on: %s", diff)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +93,8 @@ func TestHits(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		words = append(words, strings.Join(strings.Fields(line)[:3], " "))
 	}
-	if want := []string{HubRowsAfter + " 1 -", HubRowsAfter + " 2 error", HubRowsAfter + " 3 -", HubAckAfter + " 1 error", HubAckAfter + " 2 -"}; !slices.Equal(words, want) {
+	if want := []string{HubRowsAfter + " 1 -", HubRowsAfter + " 2 error", HubRowsAfter + " 3 -", HubAckAfter + " 1 error", HubAckAfter + " 2 -",
+		HubAckAfter + " 3 -", HubAckAfter + " 4 -", HubAckAfter + " 5 error", HubAckAfter + " 6 -"}; !slices.Equal(words, want) {
 		t.Errorf("log %q", words)
 	}
 	func() {
