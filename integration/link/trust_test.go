@@ -37,10 +37,13 @@ func TestCloneAtAnotherReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello := func(fingerprint string) error {
-		_, err := linkv1.NewSessionClient(dialWith(t, two, cert, tunnel.Control())).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "clone", Fingerprint: fingerprint})
+	say := func(r *replica, fingerprint string, probe bool) error {
+		c, hangUp := dialOnce(t, r, cert, tunnel.Control())
+		defer hangUp()
+		_, err := linkv1.NewSessionClient(c).Hello(t.Context(), &linkv1.HelloRequest{Epoch: "clone", Fingerprint: fingerprint, Probe: probe})
 		return err
 	}
+	hello := func(fingerprint string) error { return say(two, fingerprint, false) }
 	t.Run("FT-L9 a clone is refused, and the original is cut at the other replica", func(t *testing.T) {
 		if err := hello("clone"); fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Sentence(err), "cloned") {
 			t.Errorf("Hello() of the clone = %v", err)
@@ -58,7 +61,14 @@ func TestCloneAtAnotherReplica(t *testing.T) {
 	})
 	t.Run("FT-L9 the one that keeps the identity comes back, the other one does not and starts no new quarantine", func(t *testing.T) {
 		w.dir.keep(a.cluster, someFacts().Fingerprint, "clone")
-		a.stop() // it would wait for half a minute
+		a.stop() // it would wait for half a minute, as would one that comes before the replicas know
+		for _, r := range []*replica{one, two} {
+			for say(r, someFacts().Fingerprint, true) != nil {
+				if t.Context().Err() != nil {
+					t.Fatal("the decision is not known")
+				}
+			}
+		}
 		back := w.run(a.vault, nil)
 		back.sessions.awaitOpened(1)
 		if err := hello("clone"); fault.KindOf(err) != fault.Denied {
