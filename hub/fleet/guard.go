@@ -24,6 +24,7 @@ func (s *Server) guard(ctx context.Context, method string) error {
 	if _, ok := c.session.Peer(); !ok {
 		return c.session.Refusal()
 	}
+	s.revoked.await(ctx)
 	if err := s.revoked.check(c.peer); err != nil {
 		return err
 	}

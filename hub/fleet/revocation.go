@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,23 @@ import (
 // revoked is what this replica knows of revocations. Nobody is let in before
 // it was loaded once.
 type revoked struct {
-	set atomic.Pointer[revokedSet]
+	set   atomic.Pointer[revokedSet]
+	known chan struct{} // closed once set was loaded
+	once  sync.Once     // closes known
+}
+
+// await waits until the revocations are known, so that an agent that comes
+// while the hub starts need not come again.
+func (r *revoked) await(ctx context.Context) {
+	if r.set.Load() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, greeting)
+	defer cancel()
+	select {
+	case <-r.known:
+	case <-ctx.Done():
+	}
 }
 
 type revokedSet struct {
@@ -44,6 +61,7 @@ func (r *revoked) refresh(ctx context.Context, from Revocations, now func() time
 		return false, fmt.Errorf("load revocations: %w", err)
 	}
 	r.set.Store(newRevokedSet(version, all))
+	r.once.Do(func() { close(r.known) })
 	return true, nil
 }
 

@@ -162,7 +162,7 @@ func (d *directory) Member(_ context.Context, _ hub.TenantID, c hub.ClusterID) (
 		if m, ok = d.members[c]; !ok {
 			return fault.New(fault.Missing, "no cluster")
 		}
-		m.Quarantined = d.quarantines[c].Known != "" // at once; the revocations say it a poll later
+		m.Quarantined = m.Quarantined || d.quarantines[c].Known != "" // at once; the revocations say it a poll later
 		return nil
 	})
 	return m, err

@@ -1,9 +1,12 @@
 package link_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/hub"
@@ -149,6 +152,51 @@ func TestRevocationsSurviveARestore(t *testing.T) {
 		again.sessions.awaitOpened(1)
 		if err := out(); fault.KindOf(err) != fault.Denied {
 			t.Errorf("Hello() of the revoked agent = %v", err)
+		}
+	})
+}
+
+type revocations = fleet.Revocations
+
+// gated are revocations that cannot be read before the gate is opened.
+type gated struct {
+	revocations
+	gate chan struct{}
+}
+
+func (g gated) RevocationVersion(ctx context.Context) (int64, error) {
+	select {
+	case <-g.gate:
+		return g.revocations.RevocationVersion(ctx)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func TestHelloWhileTheHubStarts(t *testing.T) {
+	w := newWorld(t)
+	cert, _, _ := w.credential(w.start(), tenant())
+	gate := make(chan struct{})
+	w.cfg = func(c *fleet.Config) { c.Revocations = gated{c.Revocations, gate} }
+	starting := w.start()
+	hello := func(ctx context.Context, c grpc.ClientConnInterface) error {
+		_, err := linkv1.NewSessionClient(c).Hello(ctx, &linkv1.HelloRequest{Epoch: "e", Fingerprint: someFacts().Fingerprint})
+		return err
+	}
+	t.Run("SEC-K3 nobody is let in before the revocations are known", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := hello(ctx, dialWith(t, starting, cert, tunnel.Control())); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+			t.Errorf("Hello() = %v, want it to wait", err)
+		}
+	})
+	t.Run("FT-H6 who comes while the hub starts is let in when they are", func(t *testing.T) {
+		c := dialWith(t, starting, cert, tunnel.Control())
+		said := make(chan error, 1)
+		go func() { said <- hello(t.Context(), c) }()
+		close(gate)
+		if err := <-said; err != nil {
+			t.Errorf("Hello() = %v", err)
 		}
 	})
 }
