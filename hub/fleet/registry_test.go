@@ -133,7 +133,7 @@ func (f *fixed) Revocations(context.Context, time.Time) ([]hub.Revocation, error
 
 func TestRevoked(t *testing.T) {
 	t.Parallel()
-	var r revoked
+	r := newRevoked()
 	p := tunnel.Peer{AgentID: "a", Serial: "1"}
 	if fault.KindOf(r.check(p)) != fault.Offline {
 		t.Error("INV-12 an agent is let in before revocations are known")

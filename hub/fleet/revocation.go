@@ -23,6 +23,8 @@ type revoked struct {
 	once  sync.Once     // closes known
 }
 
+func newRevoked() *revoked { return &revoked{known: make(chan struct{})} }
+
 // await waits until the revocations are known, so that an agent that comes
 // while the hub starts need not come again.
 func (r *revoked) await(ctx context.Context) {

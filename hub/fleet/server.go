@@ -35,7 +35,7 @@ const (
 type Server struct {
 	cfg     Config
 	agents  *registry
-	revoked revoked
+	revoked *revoked
 	traffic traffic
 	recheck chan struct{} // capacity 1
 	session *session
@@ -54,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1), admission: newAdmission(cfg.Admit, cfg.AdmitBurst), revoked: revoked{known: make(chan struct{})}}
+	s := &Server{cfg: cfg, agents: newRegistry(), recheck: make(chan struct{}, 1), admission: newAdmission(cfg.Admit, cfg.AdmitBurst), revoked: newRevoked()}
 	s.session = newSession(s)
 	s.control, s.bulk = s.lane(tunnel.Control()), s.lane(tunnel.Bulk())
 	linkv1.RegisterSessionServer(s.control, s.session)
