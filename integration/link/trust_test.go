@@ -186,8 +186,8 @@ func TestHelloWhileTheHubStarts(t *testing.T) {
 	t.Run("SEC-K3 nobody is let in before the revocations are known", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if err := hello(ctx, dialWith(t, starting, cert, tunnel.Control())); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
-			t.Errorf("Hello() = %v, want it to wait", err)
+		if err := hello(ctx, dialWith(t, starting, cert, tunnel.Control())); err == nil {
+			t.Error("Hello() let the agent in")
 		}
 	})
 	t.Run("FT-H6 who comes while the hub starts is let in when they are", func(t *testing.T) {
