@@ -194,6 +194,9 @@ func (a *app) watch(ctx context.Context, api *client.Client, namespace, name str
 	for {
 		events, stop, err := a.events(ctx, api, namespace+"/"+name)
 		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
 		err = a.look(ctx, api, namespace, name, events, see)

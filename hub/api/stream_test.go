@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,10 +26,11 @@ type event struct {
 	}
 }
 
-// listen opens a stream. The channel closes when the stream ends.
+// listen opens a stream. The channel closes when the hub ends the stream; one
+// that it never ends fails the test.
 func (w *world) listen(t *testing.T, secret, query string) <-chan event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", w.URL+"/api/v1/stream"+query, nil)
 	if err != nil {
@@ -62,6 +64,9 @@ func (w *world) listen(t *testing.T, secret, query string) <-chan event {
 				}
 				e = event{}
 			}
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Error("the stream went on for five minutes")
 		}
 	}()
 	return out

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,9 +35,32 @@ func TestStopping(t *testing.T) {
 	})
 }
 
+// longRenewals are those of a store, at first for so long that a replica which
+// is slow to renew a lease again does not lose it. Each is told.
+type longRenewals struct {
+	renewer
+	short atomic.Bool
+	told  chan renewal
+}
+
+type renewal struct {
+	count int
+	long  bool
+}
+
+func (r *longRenewals) Renew(ctx context.Context, items []hub.WorkItem, lease time.Duration) (int, error) {
+	long := !r.short.Load()
+	if long {
+		lease = time.Hour
+	}
+	n, err := r.renewer.Renew(ctx, items, lease)
+	r.told <- renewal{n, long}
+	return n, err
+}
+
 func TestSharedWork(t *testing.T) {
 	t.Parallel()
-	db := storetest.Open(t)
+	db := storetest.OpenPatient(t)
 	tenant := storetest.Tenant(t, db, "acme")
 	t.Run("INV-4 a lease lasts as long as the work, and ends with the replica", func(t *testing.T) {
 		key := string(hub.NewID[hub.OperationID]())
@@ -46,19 +70,25 @@ func TestSharedWork(t *testing.T) {
 		q, other := newQueue(db.System(), "a"), newQueue(db.System(), "b")
 		q.leases.lease = 300 * time.Millisecond
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
+		ended, renewals := make(chan struct{}), &longRenewals{renewer: db.System(), told: make(chan renewal, 1000)}
 		go func() {
 			defer close(ended)
-			_ = q.leases.keep(ctx, db.System(), slog.New(slog.DiscardHandler))
+			_ = q.leases.keep(ctx, renewals, slog.New(slog.DiscardHandler))
 		}()
 		items, err := q.Claim(ctx, hub.WorkRetry, 1)
 		if err != nil || len(items) != 1 {
 			t.Fatal(items, err)
 		}
-		brief, cancel := context.WithTimeout(ctx, time.Second) // three leases
+		if r := <-renewals.told; r.count != 1 {
+			t.Fatalf("%d leases were renewed", r.count)
+		}
+		brief, cancel := context.WithTimeout(ctx, queuePoll*3/2) // it looks again when the lease would have ended
 		defer cancel()
 		if got, _ := other.Claim(brief, hub.WorkRetry, 1); len(got) != 0 {
 			t.Errorf("another replica was given %v", got)
+		}
+		for renewals.short.Store(true); (<-renewals.told).long; {
+			continue
 		}
 		stop()
 		<-ended

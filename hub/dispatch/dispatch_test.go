@@ -23,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
+// patience is how long a failure waits. No test that is well comes near it.
+const patience = 5 * time.Minute
+
 type db struct{ *store.DB }
 
 func (d db) InTenant(ctx context.Context, id hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
@@ -182,7 +185,7 @@ func (w *world) end(phase hub.Phase, message string) hub.Operation {
 // settle runs the dispatcher until no outcome waits or is being settled.
 func (w *world) settle() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.d.Run(ctx) }()
@@ -291,7 +294,7 @@ func TestFailedOperationIsRetried(t *testing.T) {
 	op := w.end(hub.Failed, "one object failed")
 	t.Run("SYNC-28 the operation is tried again up to the limit", func(t *testing.T) {
 		var again hub.Operation
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- w.d.Run(ctx) }()

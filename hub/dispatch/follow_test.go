@@ -73,7 +73,7 @@ func (a *agent) follow(conn *grpc.ClientConn) *agent {
 	if a.stop != nil {
 		a.stop()
 	}
-	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	a.stop = cancel
 	a.t.Cleanup(cancel)
 	var err error
@@ -178,7 +178,7 @@ func (w *world) receipt() *hub.Receipt {
 // eventually waits for what another goroutine is about to store.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	for !holds() {
 		if ctx.Err() != nil {

@@ -88,7 +88,7 @@ func start(t *testing.T, m *memory) *Feed {
 // collect reads until n changes have come, and checks their order.
 func collect(t *testing.T, r *Reader, from, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a failure would wait for ever
 	defer cancel()
 	for got := 0; got < n; {
 		changes, err := r.Next(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -15,20 +14,10 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 const secret = "c4n4ry-s3cret"
-
-// refusing gives the address of a port that nobody listens at.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func web(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
@@ -69,7 +58,7 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 		"418":                           {status(418), good, fault.Invalid, "status 418"},
 		"FT-G2 a web page with 200":     {web(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>login</html>") }), good, fault.Invalid, "not as a Git server"},
 		"an empty repository":           {open.http.URL + "/empty", good, fault.Invalid, "is empty"},
-		"nobody listens":                {"http://" + refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
+		"nobody listens":                {"http://" + runtest.Refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
 		"no such host":                  {"http://no-such-host.invalid/repo", good, fault.Offline, "host name cannot be"},
 		"plain HTTP behind https":       {strings.Replace(open.http.URL, "http:", "https:", 1) + "/full", good, fault.Invalid, "does not speak TLS"},
 		"a password over SSH":           {"ssh://127.0.0.1/repo", good, fault.Invalid, "a password or token opens no repository over SSH"},
@@ -270,8 +259,11 @@ func TestFetchTimesOut(t *testing.T) {
 	origin := s.repo("app")
 	first := origin.commit("refs/heads/main", "base", files{"f": "x"})
 	repo := origin.hub()
-	m := newMirrors(t, source.Config{ListTimeout: 5 * time.Second, FetchTimeout: 300 * time.Millisecond})
-	fetched(t, m, repo)
+	dir := t.TempDir()
+	unhurried := newMirrors(t, source.Config{Dir: dir})
+	fetched(t, unhurried, repo)
+	closeMirrors(t, unhurried)
+	m := newMirrors(t, source.Config{Dir: dir, FetchTimeout: 500 * time.Millisecond})
 	hang := func(part string) {
 		s.set("", func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, part) {
@@ -289,10 +281,10 @@ func TestFetchTimesOut(t *testing.T) {
 	t.Run("SEC-B12 a transfer that stands still", func(t *testing.T) {
 		origin.commit("refs/heads/main", "next", files{"f": "y"})
 		hang("/git-upload-pack")
-		if _, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "did not answer within 300ms") {
+		if _, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{}); fault.KindOf(err) != fault.Offline || !strings.Contains(fault.Sentence(err), "did not answer within 500ms") {
 			t.Errorf("Fetch() = %v", err)
 		}
-		if _, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{}); !strings.Contains(fault.Sentence(err), "did not answer within 600ms") {
+		if _, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{}); !strings.Contains(fault.Sentence(err), "did not answer within 1s") {
 			t.Errorf("FT-G6 the second try should get more time: %v", err)
 		}
 	})
@@ -325,8 +317,12 @@ func TestFetchTimesOut(t *testing.T) {
 		if got := content(t, m, repo, first, "f"); got != "x" {
 			t.Errorf("f = %q", got)
 		}
-		if got := fetched(t, m, repo); content(t, m, repo, got["HEAD"], "f") != "y" {
-			t.Errorf("refs = %v", got)
+		refs, err := m.Fetch(testContext(t), tenant, repo, hub.Credential{})
+		for err != nil && strings.Contains(fault.Sentence(err), "did not answer within") { // git is slow to start
+			refs, err = m.Fetch(testContext(t), tenant, repo, hub.Credential{})
+		}
+		if got := byName(refs); err != nil || content(t, m, repo, got["HEAD"], "f") != "y" {
+			t.Errorf("refs = %v, %v", got, err)
 		}
 	})
 }

@@ -230,6 +230,9 @@ func newMirrors(tb testing.TB, cfg source.Config) *source.Mirrors {
 	if cfg.AllowedNetworks == nil {
 		cfg.AllowedNetworks = loopback()
 	}
+	if cfg.ListTimeout == 0 {
+		cfg.ListTimeout = patience
+	}
 	m, err := source.New(cfg, noCredentials{}, run.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
@@ -247,9 +250,13 @@ func closeMirrors(tb testing.TB, m *source.Mirrors) {
 	}
 }
 
+// patience is how long a repository may take to answer, unless a test is about
+// that: a busy machine takes long to start a program of git or an SSH session.
+const patience = 2 * time.Minute
+
 func testContext(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }

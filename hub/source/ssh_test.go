@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 // sshCredentials are what a test's tenant has stored.
@@ -79,6 +79,9 @@ func sshMirrors(tb testing.TB, cfg source.Config, creds source.Credentials, log 
 	}
 	if cfg.AllowedNetworks == nil {
 		cfg.AllowedNetworks = loopback()
+	}
+	if cfg.ListTimeout == 0 {
+		cfg.ListTimeout = patience
 	}
 	m, err := source.New(cfg, creds, run.System{}, log)
 	if err != nil {
@@ -308,7 +311,7 @@ func TestHostKeysAreChecked(t *testing.T) {
 
 func TestSSHSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	w := newSSHWorld(t, source.Config{ListTimeout: 20 * time.Second})
+	w := newSSHWorld(t, source.Config{})
 	w.repo("app.git").commit("refs/heads/main", "base", files{"f": "x"})
 	w.repo("empty.git")
 	good := w.key(t, "ed25519")
@@ -332,7 +335,7 @@ func TestSSHSaysWhatIsWrong(t *testing.T) {
 		"SEC-A6 a private address":   {"ssh://10.255.255.1/repo", good, fault.Invalid, "loopback, link-local or private"},
 		"SEC-A6 IPv6 loopback":       {"ssh://[::1]:22/repo", good, fault.Invalid, "loopback, link-local or private"},
 		"SEC-A8 a host that is text": {"ssh://a$(id)b/repo", good, fault.Invalid, "no host name has"},
-		"nobody listens":             {"ssh://" + refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
+		"nobody listens":             {"ssh://" + runtest.Refusing(t) + "/repo", good, fault.Offline, "refuses the connection"},
 		"no such host":               {"ssh://no-such-host.invalid/repo", good, fault.Offline, "host name cannot be"},
 		"a web server":               {strings.Replace(w.http.URL, "http://", "ssh://", 1) + "/repo", good, fault.Offline, "broke off"},
 		"a key that is none":         {address, "-----BEGIN OPENSSH PRIVATE KEY-----\n" + secret + "\n", fault.Invalid, "private key is not usable"},

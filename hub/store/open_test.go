@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/migrations"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -27,11 +27,7 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)
 	empty := storetest.Empty(t)
-	// A port where nobody listens.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	away := "postgres://capstan_app:hunter2@" + l.Addr().String() + "/capstan?sslmode=disable"
-	check(t, l.Close())
+	away := "postgres://capstan_app:hunter2@" + runtest.Refusing(t) + "/capstan?sslmode=disable"
 	cases := map[string]struct {
 		why  string
 		cfg  store.Config

@@ -113,7 +113,7 @@ func TestReplicas(t *testing.T) {
 
 	t.Run("INV-4 replicas share out repositories, and only those of one that is gone move", func(t *testing.T) {
 		t.Parallel()
-		db := storetest.Open(t)
+		db := storetest.OpenPatient(t)
 		tenant := storetest.Tenant(t, db, "acme")
 		for range 60 {
 			check(t, db.System().Enqueue(ctx, hub.WorkFetch, tenant, key(), time.Now(), false))
@@ -158,7 +158,7 @@ func TestReplicas(t *testing.T) {
 
 	t.Run("a refresh belongs where the repository of its application does", func(t *testing.T) {
 		t.Parallel()
-		db := storetest.Open(t)
+		db := storetest.OpenPatient(t)
 		w := build(t, db, "acme", "acme")
 		among := []string{"a", "b", "c", "d", "e"}
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {

@@ -15,6 +15,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type Config struct {
 	// MaxConns is how many connections tenants' transactions share; 0 means
 	// 8. The system role has a quarter of it, at least 2.
 	MaxConns int32
+	// Patience is how long an item of work waits for the replica that it
+	// belongs to, before it is anybody's. 0 means 5 s.
+	Patience time.Duration
 	// Sleep is how long a transaction may do nothing before the database ends
 	// it: a process that was stopped in the middle of one holds its locks that
 	// long against all others. 0 means 15 s.
@@ -58,6 +62,7 @@ const (
 	maxAttempts      = 16 // more than a pool holds connections that may all be dead
 	statementTimeout = 30 * time.Second
 	defaultSleep     = 15 * time.Second
+	defaultPatience  = 5 * time.Second
 	rollbackTimeout  = 5 * time.Second
 )
 
@@ -85,6 +90,8 @@ type DB struct {
 	keys   Keys
 	log    *slog.Logger
 
+	patience time.Duration // of an item of work with its own replica
+
 	mu    sync.Mutex
 	known map[hub.TenantID]hub.TenantKeys
 }
@@ -100,11 +107,8 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if conns == 0 {
 		conns = defaultConns
 	}
-	db := &DB{keys: keys, log: log, known: map[hub.TenantID]hub.TenantKeys{}}
-	sleep := cfg.Sleep
-	if sleep == 0 {
-		sleep = defaultSleep
-	}
+	db := &DB{keys: keys, log: log, patience: cmp.Or(cfg.Patience, defaultPatience), known: map[hub.TenantID]hub.TenantKeys{}}
+	sleep := cmp.Or(cfg.Sleep, defaultSleep)
 	var err error
 	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep, nil); err != nil {
 		return nil, err

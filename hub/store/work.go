@@ -225,13 +225,10 @@ func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int,
 	return s.claim(ctx, claimWork, kind, owner, limit, lease, some(except))
 }
 
-// patience is how long an item waits for the replica that it belongs to.
-const patience = 5 * time.Second
-
 // ClaimShare is ClaimExcept for one of several replicas, which share out the
 // items by their repositories.
 func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
-	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, patience)
+	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, s.db.patience)
 }
 
 // some gives an empty list for none: null would leave out all.

@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
-const patience = 30_000;
+const patience = 120_000; // of a failure; a busy machine must not come near it
 const flags =
   '--headless --no-sandbox --disable-gpu --disable-background-networking --disable-quic --no-first-run --disable-component-update --disable-sync';
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -322,6 +322,7 @@ async function rest(page) {
 const browser = await chromium.launch({
   executablePath: process.env['CAPSTAN_CHROMIUM'] ?? '/usr/bin/chromium',
   args: flags.split(' '),
+  timeout: patience,
 });
 let failed = false;
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce' });

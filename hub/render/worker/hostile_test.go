@@ -19,7 +19,7 @@ func TestHostileSources(t *testing.T) {
 	}
 	p := newPool(t, func(c *render.Config) {
 		c.Workers = 1
-		c.Limits.Timeout, c.Limits.Memory = 1500*time.Millisecond, 256<<20
+		c.Limits.CPU, c.Limits.Memory = 1500*time.Millisecond, 256<<20
 	})
 	chart := func(more ...string) map[string]string {
 		files := map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap}

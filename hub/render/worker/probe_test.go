@@ -259,14 +259,17 @@ func TestSandboxHolds(t *testing.T) {
 }
 
 func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
-	p := newPool(t, func(c *render.Config) {
-		c.Workers = 1
-		c.Limits.Timeout = 2 * time.Second
-		c.Limits.Memory = 128 << 20
-		if raceDetector {
-			c.Limits.Memory, c.Limits.Timeout = 512<<20, 5*time.Second
-		}
-	})
+	limited := func(change func(*render.Limits)) *render.Pool {
+		return newPool(t, func(c *render.Config) {
+			c.Workers = 1
+			if c.Limits.Memory = 128 << 20; raceDetector {
+				c.Limits.Memory = 512 << 20
+			}
+			change(&c.Limits)
+		})
+	}
+	// Only those that end by the clock are hurried.
+	patient, hurried := limited(func(*render.Limits) {}), limited(func(l *render.Limits) { l.Timeout = 2 * time.Second })
 	for _, c := range []struct {
 		id, name, arg string
 		kind          fault.Kind
@@ -287,6 +290,10 @@ func TestRendererThatGoesWrongFailsAlone(t *testing.T) {
 		t.Run(c.id+" "+c.name+" "+c.arg, func(t *testing.T) {
 			if raceDetector && c.name == "grow" {
 				t.Skip("the race detector makes it too slow to grow")
+			}
+			p := patient
+			if c.says == "took more than" {
+				p = hurried
 			}
 			_, err := p.Render(t.Context(), probeRequest(c.name, c.arg))
 			if kind := fault.KindOf(err); kind != c.kind || !strings.Contains(err.Error(), c.says) {

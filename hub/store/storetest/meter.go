@@ -147,6 +147,9 @@ func (m *Meter) count(kind byte, body []byte, prepared, portals map[string]strin
 	case 'E': // Execute: portal
 		m.texts = append(m.texts, portals[string(name)])
 	case 'Q': // text
+		if string(name) == "-- ping" {
+			return // the pool looks whether a connection that has rested for a second is still good
+		}
 		m.texts = append(m.texts, string(name))
 		m.trips++
 	case 'S':

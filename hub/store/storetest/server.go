@@ -21,8 +21,8 @@ import (
 
 const (
 	superuser  = "postgres"
-	startLimit = 60 * time.Second
-	stopLimit  = 20 * time.Second
+	startLimit = 5 * time.Minute // a machine that starts several at once is slow
+	stopLimit  = time.Minute
 	folder     = "capstan-storetest-"
 )
 
@@ -189,7 +189,7 @@ func (s *server) admin(ctx context.Context, statements ...string) error {
 func (s *server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *server) url(role, database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}
+	u := url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}, "connect_timeout": {"60"}}.Encode()}
 	return u.String()
 }
 

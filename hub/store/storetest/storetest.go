@@ -12,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -137,6 +138,15 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 func Open(t testing.TB) *store.DB {
 	t.Helper()
 	return OpenURLs(t, Database(t).Config())
+}
+
+// OpenPatient is Open for tests of what belongs to which replica: however slow
+// the machine is, work stays its own replica's.
+func OpenPatient(t testing.TB) *store.DB {
+	t.Helper()
+	cfg := Database(t).Config()
+	cfg.Patience = time.Hour
+	return OpenURLs(t, cfg)
 }
 
 // OpenURLs opens a database with a fresh master key and closes it with the

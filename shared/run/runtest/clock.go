@@ -1,6 +1,7 @@
-// Package runtest has a clock that tests move by hand. It never waits in real
-// time. Tests of parts that take a run.Clock use it. Timers fire in order of
-// their times, and only from Advance.
+// Package runtest has what tests put in the place of the world: a clock that
+// they move by hand, and a port where nobody answers. It never waits in real
+// time. Tests of parts that take a run.Clock or an address use it. Timers fire
+// in order of their times, and only from Advance.
 package runtest
 
 import (

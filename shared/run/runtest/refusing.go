@@ -1,0 +1,32 @@
+package runtest
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Refusing gives the address of a port that refuses connections as long as the
+// test lasts. The port is taken, so that nobody else on the machine is given it
+// meanwhile, as happens to one that was only listened at for a moment.
+func Refusing(tb testing.TB) string {
+	tb.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		tb.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at, ok := name.(*unix.SockaddrInet4)
+	if !ok {
+		tb.Fatalf("the address of the port is a %T", name)
+	}
+	return (&net.TCPAddr{IP: at.Addr[:], Port: at.Port}).String()
+}
