@@ -174,10 +174,14 @@ func (f *fetch) accept(reply *linkv1.FetchReply) error {
 	return nil
 }
 
-// stalled gives the reason for which a stream was given up, if it was.
+// stalled gives the reason for which a stream was given up, if it was, or that
+// the session was closed under it: the next one may do better.
 func stalled(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); fault.KindOf(cause) == fault.Offline {
 		return cause
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		return fault.Wrap(fault.Offline, err, "the session with the hub has ended")
 	}
 	return err
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// farewell is how long a session that the hub ends may stay to hear why.
-const farewell = 500 * time.Millisecond
+// farewell is how long a session that the hub ends may stay to hear why. An
+// agent ends it as soon as it has heard.
+const farewell = 2 * time.Second
 
 // conn is one connection of an agent, on either lane.
 type conn struct {

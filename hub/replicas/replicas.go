@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -277,6 +278,10 @@ func (r *Replicas) follow(ctx context.Context) error {
 	r.mu.Lock()
 	alone, after, now := len(r.others) == 0, r.fence, r.cfg.Clock.Now()
 	all := now.Sub(r.whole) > wholeEvery
+	newest := r.fence
+	for _, p := range r.places {
+		newest = max(newest, p.Fence)
+	}
 	r.mu.Unlock()
 	if alone {
 		return nil
@@ -292,7 +297,8 @@ func (r *Replicas) follow(ctx context.Context) error {
 	defer r.mu.Unlock()
 	if all {
 		r.whole = now
-		clear(r.places)
+		// What a call has learnt since is not among those that were read.
+		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.Placement) bool { return p.Fence <= newest })
 	}
 	for _, p := range places {
 		r.remember(p)

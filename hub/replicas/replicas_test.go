@@ -245,13 +245,26 @@ func know(t *testing.T, all ...*one) {
 
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	for !ok() {
 		select {
 		case <-deadline.C:
 			t.Fatal("it did not come to pass")
 		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// hear waits for a hint. One that does not come in time may be lost, and is
+// given again.
+func (o *one) hear(again func()) replicas.Hint {
+	for {
+		select {
+		case h := <-o.hints:
+			return h
+		case <-time.After(10 * time.Second):
+			again()
 		}
 	}
 }
@@ -457,12 +470,16 @@ func TestHints(t *testing.T) {
 		for range 50 {
 			a.Changed(tenant)
 		}
-		a.Due(hub.WorkFetch)
-		a.Revoked()
+		tell := func() {
+			a.Changed(tenant)
+			a.Due(hub.WorkFetch)
+			a.Revoked()
+		}
+		tell()
 		for _, o := range []*one{b, c} {
 			var tenants, work int
 			for revoked := false; !revoked || tenants == 0 || work == 0; {
-				h := <-o.hints
+				h := o.hear(tell)
 				tenants, work, revoked = tenants+len(h.Tenants), work+len(h.Work), revoked || h.Revoked
 			}
 			if tenants > 5 {
@@ -476,10 +493,11 @@ func TestHints(t *testing.T) {
 		if _, err := get(t.Context(), a, recent(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		a.Wake(cluster)
-		h := <-c.hints
+		tell := func() { a.Wake(cluster) }
+		tell()
+		h := c.hear(tell)
 		for len(h.Clusters) == 0 { // what the others were told before
-			h = <-c.hints
+			h = c.hear(tell)
 		}
 		if !slices.Equal(h.Clusters, []hub.ClusterID{cluster}) {
 			t.Errorf("%+v", h)
@@ -497,8 +515,9 @@ func TestHints(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return slices.Equal(a.Among(), []string{"a", "c"}) })
-		if !b.Others() || !slices.Equal(b.Among(), []string{"a", "c"}) {
-			t.Errorf("others %v, among %v", b.Others(), b.Among())
+		if !b.Others() {
+			t.Error("it knows of no other that could take over")
 		}
+		eventually(t, func() bool { return slices.Equal(b.Among(), []string{"a", "c"}) }) // one that did not get to beat knows of nobody
 	})
 }

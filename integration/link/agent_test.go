@@ -234,6 +234,13 @@ func (l *listener) Closed(err error) {
 	l.changed.Broadcast()
 }
 
+// ended is how many sessions have ended.
+func (l *listener) ended() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.closed)
+}
+
 // awaitOpened waits for the nth session, from 1, and gives the hub's answer.
 func (l *listener) awaitOpened(n int) *linkv1.HelloResponse {
 	l.mu.Lock()
@@ -338,7 +345,7 @@ func tenant() hub.TenantID { return hub.NewID[hub.TenantID]() }
 // is a moment after it has heard of its session.
 func (a *agent) connected(t *testing.T) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	return harness.Eventually(ctx, func(context.Context) error {
 		if a.State().Connected {

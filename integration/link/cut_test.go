@@ -61,6 +61,8 @@ func (w *world) verify(rt *rapid.T, a *agent, cluster string, rows, reports int)
 	if got := a.desired.Cursor().GetSeq(); got != uint64(rows) {
 		rt.Errorf("INV-1 the agent has %d of %d rows", got, rows)
 	}
+	w.svc.mu.Lock() // what was sent twice may still come in
+	defer w.svc.mu.Unlock()
 	prev := chain.First(incarnation)
 	for _, row := range a.desired.rows {
 		prev = chain.Next(prev, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())

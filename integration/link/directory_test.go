@@ -24,6 +24,7 @@ type directory struct {
 	invitations map[[32]byte]*hub.Invitation
 	attempts    map[string][]string // stages by prefix
 	version     int64
+	asked       int64 // version that a hub was told last
 	revoked     []hub.Revocation
 	members     map[hub.ClusterID]hub.Member
 	connected   map[hub.ClusterID]hub.Attachment
@@ -143,8 +144,15 @@ func (d *directory) Renewed(_ context.Context, c hub.Certificate) error {
 }
 
 func (d *directory) RevocationVersion(context.Context) (v int64, err error) {
-	err = d.do(func() error { v = d.version; return nil })
+	err = d.do(func() error { v, d.asked = d.version, d.version; return nil })
 	return v, err
+}
+
+// polled says whether a hub has asked since something was revoked.
+func (d *directory) polled() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked == d.version
 }
 
 func (d *directory) Revocations(context.Context, time.Time) (out []hub.Revocation, err error) {

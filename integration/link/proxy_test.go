@@ -92,8 +92,8 @@ func (p *proxy) cut() {
 	}
 }
 
-// swallow drops every byte from now on and keeps connections open, or stops
-// to do so.
+// swallow drops every byte from now on and keeps connections open, also those
+// that one side has closed, or stops to do so.
 func (p *proxy) swallow(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,6 @@ func (p *proxy) dialled() int {
 }
 
 func (c *pipe) copy(to io.Writer, from io.Reader) {
-	defer c.end()
 	b := make([]byte, 4096)
 	for {
 		n, err := from.Read(b)
@@ -132,10 +131,14 @@ func (c *pipe) copy(to io.Writer, from io.Reader) {
 		if n > 0 && !hole {
 			m := c.spend(n)
 			if _, err := to.Write(b[:m]); err != nil || m < n {
+				c.end()
 				return
 			}
 		}
 		if err != nil {
+			if !hole { // else the other side does not hear of it
+				c.end()
+			}
 			return
 		}
 	}

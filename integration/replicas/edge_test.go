@@ -93,7 +93,7 @@ func (e *edge) Closed(err error) { e.closed <- err }
 // enrol makes an identity for a cluster of that name.
 func enrol(t *testing.T, cluster string) *identity {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, 2*time.Minute)
 	token, err := s.API.CLI(ctx, "", "cluster", "enroll", cluster, "--token-only")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func (e *edge) attached(t *testing.T, at int) {
 		}
 	case err := <-e.closed:
 		t.Fatalf("the agent was refused: %v", err)
-	case <-within(t, 30*time.Second).Done():
+	case <-within(t, 2*time.Minute).Done():
 		t.Fatal("the agent did not attach")
 	}
 }
@@ -158,7 +158,7 @@ func (e *edge) attached(t *testing.T, at int) {
 func (e *edge) refused(t *testing.T) error {
 	t.Helper()
 	var reason error
-	err := harness.Eventually(within(t, 30*time.Second), func(context.Context) error {
+	err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
 		reason = e.client.State().Problem
 		if kind := fault.KindOf(reason); kind == fault.Denied || kind == fault.Conflict {
 			return nil
@@ -177,7 +177,7 @@ func (e *edge) ended(t *testing.T) error {
 	select {
 	case err := <-e.closed:
 		return err
-	case <-within(t, 30*time.Second).Done():
+	case <-within(t, 2*time.Minute).Done():
 		t.Fatal("nobody ended the session")
 		return nil
 	}
@@ -200,7 +200,7 @@ type place struct {
 func see(t *testing.T, through *harness.Hub, cluster, what string, want func(place) bool) {
 	t.Helper()
 	var p place
-	err := harness.Eventually(within(t, time.Minute), func(ctx context.Context) error {
+	err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {
 		p = place{}
 		if err := only(through).Do(ctx, http.MethodGet, "/api/v1/clusters/"+cluster, nil, &p); err != nil {
 			return err

@@ -78,7 +78,7 @@ func deploy(t *testing.T, name, repo, path string) {
 
 func settled(t *testing.T, name string) {
 	t.Helper()
-	if _, err := s.API.Wait(within(t, 90*time.Second), name, stack.Settled); err != nil {
+	if _, err := s.API.Wait(within(t, 3*time.Minute), name, stack.Settled); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,7 +86,7 @@ func settled(t *testing.T, name string) {
 // at waits until an application is settled at a revision.
 func at(t *testing.T, name, revision string) {
 	t.Helper()
-	_, err := s.API.Wait(within(t, 90*time.Second), name, func(x stack.App) error {
+	_, err := s.API.Wait(within(t, 3*time.Minute), name, func(x stack.App) error {
 		if x.Status.Sync.Revision != revision {
 			return fmt.Errorf("%s is at %s and not at %s", name, x.Status.Sync.Revision, revision)
 		}
@@ -104,7 +104,7 @@ func configMap(name, value string) string {
 // ask reads one value from the database.
 func ask[T any](t *testing.T, sql string, args ...any) T {
 	t.Helper()
-	ctx := within(t, 10*time.Second)
+	ctx := within(t, time.Minute)
 	conn, err := pgx.Connect(ctx, s.Postgres.Superuser("capstan"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func ask[T any](t *testing.T, sql string, args ...any) T {
 func holder(t *testing.T) (holds, other *harness.Hub) {
 	t.Helper()
 	var name string
-	err := harness.Eventually(within(t, 30*time.Second), func(context.Context) error {
+	err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
 		name = ask[string](t, `SELECT coalesce(max(replica), '') FROM directory.agent_attachment WHERE session_id IS NOT NULL AND until > now()`)
 		if name == "" {
 			return fmt.Errorf("no replica holds the agent")
@@ -146,7 +146,7 @@ func live(ctx context.Context, a *stack.API, app, name string) error {
 // restarted waits until the balancers use a hub again.
 func restarted(t *testing.T, h *harness.Hub) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, 2*time.Minute)
 	if err := s.Front.Healthy(ctx, strings.TrimPrefix(h.URL, "http://")); err != nil {
 		t.Fatal(err)
 	}

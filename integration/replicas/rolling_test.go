@@ -199,7 +199,7 @@ func TestRollingRestart(t *testing.T) {
 			at(t, fmt.Sprintf("roll-%d", i), last[i/2])
 		}
 		for name := range l.made {
-			if _, err := s.API.Get(within(t, 10*time.Second), name); err != nil {
+			if _, err := s.API.Get(within(t, time.Minute), name); err != nil {
 				t.Errorf("application %s was acknowledged: %v", name, err)
 			}
 		}

@@ -33,7 +33,7 @@ func TestRevokedElsewhere(t *testing.T) {
 				v := enrol(t, cluster)
 				e := v.run(t, s.Hubs[at], cluster, "one", true)
 				e.attached(t, at)
-				if err := only(s.Hubs[1-at]).Do(within(t, 10*time.Second), act.method, "/api/v1/clusters/"+cluster+act.path, nil, nil); err != nil {
+				if err := only(s.Hubs[1-at]).Do(within(t, time.Minute), act.method, "/api/v1/clusters/"+cluster+act.path, nil, nil); err != nil {
 					t.Fatal(err)
 				}
 				begin := time.Now()
@@ -116,13 +116,13 @@ func TestDuplicateElsewhere(t *testing.T) {
 			see(t, h, "cloned", "people see the clone", func(p place) bool { return p.Quarantine != nil })
 		}
 		keep := map[string]any{"fingerprint": "cloned"}
-		if err := only(s.Hubs[1]).Do(within(t, 10*time.Second), http.MethodPost, "/api/v1/clusters/cloned/keep", keep, nil); err != nil {
+		if err := only(s.Hubs[1]).Do(within(t, time.Minute), http.MethodPost, "/api/v1/clusters/cloned/keep", keep, nil); err != nil {
 			t.Fatal(err)
 		}
 		// An agent that is refused waits for half a minute; the other replica
 		// hears of the decision a moment after it was made.
 		back := v.run(t, s.Hubs[0], "cloned", "back", true)
-		err := harness.Eventually(within(t, 30*time.Second), func(context.Context) error {
+		err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
 			state := back.client.State()
 			if fault.KindOf(state.Problem) == fault.Denied {
 				back.stop()
@@ -222,7 +222,7 @@ func TestRewindElsewhere(t *testing.T) {
 			return proven(p) && ask[bool](t, `SELECT EXISTS (SELECT FROM directory.agent_attachment
 			WHERE session_id IS NOT NULL AND until > now() AND replica LIKE 'replica-1.%')`)
 		})
-		err := harness.Eventually(within(t, time.Minute), func(ctx context.Context) error {
+		err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {
 			x, err := only(b).Get(ctx, "rewind")
 			if err == nil && (x.Status.OperationState == nil || x.Status.OperationState.Phase != "Pending") {
 				err = fmt.Errorf("operation %+v", x.Status.OperationState)
@@ -237,7 +237,7 @@ func TestRewindElsewhere(t *testing.T) {
 	t.Run("FT-D9 enrolment is closed at both", func(t *testing.T) {
 		start(a)
 		for i, h := range s.Hubs {
-			err := only(h).Do(within(t, 10*time.Second), http.MethodPost, "/api/v1/clusters/enroll", map[string]any{"name": "another"}, nil)
+			err := only(h).Do(within(t, time.Minute), http.MethodPost, "/api/v1/clusters/enroll", map[string]any{"name": "another"}, nil)
 			if err == nil || !strings.Contains(err.Error(), "restored from a backup") {
 				t.Errorf("replica %d: %v", i, err)
 			}
@@ -246,11 +246,11 @@ func TestRewindElsewhere(t *testing.T) {
 	})
 	t.Run("FT-D9 an admin decides through the replica that does not hold the agent, and all goes on", func(t *testing.T) {
 		_, other := holder(t)
-		if err := only(other).Do(within(t, 10*time.Second), http.MethodPost, "/api/v1/clusters/in-cluster/accept-hub", nil, nil); err != nil {
+		if err := only(other).Do(within(t, time.Minute), http.MethodPost, "/api/v1/clusters/in-cluster/accept-hub", nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		_, err := cluster.WaitFor(within(t, time.Minute), maps, "rewind", "a", holds("three"))
+		_, err := cluster.WaitFor(within(t, 3*time.Minute), maps, "rewind", "a", holds("three"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func TestResyncBytes(t *testing.T) {
 	w := newWorld(t, 50)
 	token := w.serve()
 	v := &vault{}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: v, Cluster: v, Log: w.log, Version: "test"}); err != nil {
 		t.Fatal(err)

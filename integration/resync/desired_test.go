@@ -68,7 +68,7 @@ func (w *world) follow(t *testing.T, copied *inventory.Store, change func(*linkv
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(func() {
 		cancel()
 		_ = conn.Close()

@@ -283,7 +283,7 @@ func (w *world) attach(v *vault, copied *inventory.Store, outbox *report.Outbox,
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- client.Run(ctx) }()
 	for !outbox.Agreed() && ctx.Err() == nil {

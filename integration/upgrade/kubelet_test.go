@@ -262,13 +262,13 @@ func (k *kubelet) say(ctx context.Context, c *container, phase, name, image stri
 	return err
 }
 
-// updaters are the containers of updaters that run now.
-func (k *kubelet) updaters() (out []*container) {
+// updaters are the containers of updaters of an upgrade that run now.
+func (k *kubelet) updaters(id string) (out []*container) {
 	k.all(func(c *container) {
 		select {
 		case <-c.ended:
 		default:
-			if strings.HasPrefix(c.pod.GetName(), "capstan-agent-updater") {
+			if strings.HasPrefix(c.pod.GetName(), "capstan-agent-updater-"+id) {
 				out = append(out, c)
 			}
 		}

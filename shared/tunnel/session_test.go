@@ -269,14 +269,15 @@ func TestLimits(t *testing.T) {
 
 func TestStall(t *testing.T) {
 	t.Run("FT-L3 a peer that reads nothing loses its session, and the writer is freed", func(t *testing.T) {
-		lane := tunnel.Control()
-		lane.Stall = 50 * time.Millisecond
-		agent, hub := pair(t, lane, somebody())
-		go func() { _, _ = hub.Accept() }() // and never read from it
+		agent, hub := pair(t, tunnel.Control(), somebody())
 		c, err := agent.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := hub.Accept(); err != nil { // and never read from it
+			t.Fatal(err)
+		}
+		agent.StallForTest(50 * time.Millisecond)
 		if _, err := c.Write(make([]byte, 1<<20)); err == nil {
 			t.Error("a megabyte went into a window of a quarter")
 		}

@@ -152,8 +152,6 @@ func TestDialErrors(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	closed := listen(t)
-	_ = closed.Close()
 
 	// This one proves the right key and speaks nothing newer than TLS 1.2.
 	old := listen(t)
@@ -174,7 +172,7 @@ func TestDialErrors(t *testing.T) {
 		"SEC-K7 Downgrade": {"TLS 1.2 is refused", old.Addr().String(), fault.Offline, "TLS handshake"},
 		"NoLink":           {"the key alone does not make it a hub", deaf.Addr().String(), fault.Offline, "link protocol"},
 		"NotTLS":           {"another service listens there", plain.Addr().String(), fault.Offline, "TLS"},
-		"Nobody":           {"the port is closed", closed.Addr().String(), fault.Offline, "cannot be connected"},
+		"Nobody":           {"the port is closed", "127.0.0.1:1", fault.Offline, "cannot be connected"},
 		"NoName":           {"the name does not exist", "hub.invalid:443", fault.Offline, "name cannot be resolved"},
 	}
 	for name, c := range cases {
