@@ -24,8 +24,9 @@ import (
 const (
 	step         = 25 * time.Millisecond // between looks at a busy worker
 	startTimeout = 20 * time.Second
-	maxQuestion  = 8 << 20 // bytes of one message of a worker, objects apart
-	maxRenders   = 5_000   // after which a worker is replaced, whatever it may have kept
+	dying        = 5 * time.Second // that a worker which closed its connection may take to be gone, on a busy machine
+	maxQuestion  = 8 << 20         // bytes of one message of a worker, objects apart
+	maxRenders   = 5_000           // after which a worker is replaced, whatever it may have kept
 )
 
 // A process is one worker and the hub's end of its wire. One goroutine at a
@@ -104,7 +105,7 @@ func (p *process) greet(ctx context.Context) error {
 	}
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
-		alone := broke(err) && gone(p.cmd.Process.Pid, time.Second)
+		alone := broke(err) && gone(p.cmd.Process.Pid, dying)
 		p.kill()
 		if alone && p.killed {
 			return whenKilled(err)
@@ -194,7 +195,7 @@ func (p *process) render(ctx context.Context, req Request, limits Limits) (res R
 	p.wire.tick = func() error { return run.tick(ctx) }
 	defer func() {
 		if !keep {
-			alone := broke(err) && gone(p.cmd.Process.Pid, time.Second)
+			alone := broke(err) && gone(p.cmd.Process.Pid, dying)
 			p.kill()
 			err = run.explain(err, alone && p.killed)
 		}
