@@ -110,6 +110,11 @@ func (v *victim) watch() {
 			v.mu.Lock()
 			paused := v.paused
 			v.mu.Unlock()
+			select {
+			case <-v.process.Ended():
+			default:
+				continue // the test has started it again, and given it back
+			}
 			if paused {
 				select {
 				case <-time.After(20 * time.Millisecond):
@@ -119,7 +124,7 @@ func (v *victim) watch() {
 				continue
 			}
 			v.died()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			err := v.process.Start(ctx)
 			cancel()
 			if err != nil {
