@@ -58,6 +58,9 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		if err := a.refreshed(cmd.Context(), api, namespace, name, d.hard); err != nil {
 			return err
 		}
+		if err := a.compared(cmd.Context(), api, namespace, name); err != nil {
+			return err
+		}
 	}
 	got, raw, err := call[struct {
 		Items []client.ObjectDiff `json:"items"`

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +78,45 @@ func TestDiff(t *testing.T) {
 				if strings.Contains(out, text) {
 					t.Errorf("%q is in\n%s", text, out)
 				}
+			}
+		})
+	}
+}
+
+// The hub has rendered what was pushed before the cluster has heard of it.
+func TestDiffAfterARefreshWaitsForTheCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		connection string
+		compared   int // at which look the cluster has compared; 0: never
+	}{
+		"DIFF-17 a refresh is over when the cluster has compared": {"Connected", 4},
+		"DIFF-17 a cluster that is away is not waited for":        {"Disconnected", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home(t)
+			var asked, looks int // requests come one after the other
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch path := strings.TrimPrefix(r.URL.Path, "/api/v1/applications/argocd/shop"); path {
+				case "/refresh":
+					w.WriteHeader(http.StatusAccepted)
+					fmt.Fprint(w, `{}`)
+				case "/diff":
+					asked = looks
+					fmt.Fprint(w, `{"items":[]}`)
+				default:
+					looks++
+					compared := ""
+					if looks == c.compared {
+						compared = `"reconciledAt":"2026-05-01T12:00:05Z",`
+					}
+					fmt.Fprintf(w, `{"metadata":{"name":"shop"},"status":{%s"capstan":{"generation":1,"automation":"Manual","target":"s-1","connection":%q,"refreshedAt":"2026-05-01T12:00:0%dZ"}}}`, compared, c.connection, looks)
+				}
+			}))
+			defer server.Close()
+			code, _, errs := capstan(t, "", "app", "diff", "shop", "--refresh", "--server", server.URL, "--token", "t0ken")
+			if code != exitOK || asked < c.compared {
+				t.Errorf("exit %d, %s; the cluster was asked after look %d, and has compared at look %d", code, errs, asked, c.compared)
 			}
 		})
 	}

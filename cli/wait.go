@@ -102,7 +102,7 @@ func conditionText(st client.ApplicationStatus) string {
 func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
-	why := ""
+	why := "the hub has not said how it is"
 	err := a.watch(ctx, api, namespace, name, func(x client.Application, raw []byte) (bool, error) {
 		var over bool
 		var err error
@@ -168,6 +168,30 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), longRefresh)
+		case <-time.After(refreshLook):
+		}
+	}
+}
+
+// compared waits until the cluster has compared itself with what the sources
+// say now: before, it answers for what they said then. A cluster that is away
+// is not waited for.
+func (a *app) compared(ctx context.Context, api *client.Client, namespace, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
+	defer cancel()
+	for {
+		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		if err != nil {
+			return err
+		}
+		st := deref(x.Status)
+		on := deref(st.Capstan)
+		if st.ReconciledAt != nil || deref(on.Target) == "" || deref(on.Connection) != client.HubStatusConnectionConnected {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("application %s: what its sources say now has not been compared with the cluster: %w after %s", name, context.Cause(ctx), longRefresh)
 		case <-time.After(refreshLook):
 		}
 	}

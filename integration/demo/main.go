@@ -89,7 +89,7 @@ func demo(ctx context.Context, bin string, once bool) (err error) {
 // settle waits until all samples are Synced and Healthy; a failure names the
 // application and the cause.
 func settle(ctx context.Context, s *stack.Stack) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	for _, name := range []string{"guestbook", "podinfo", "shop"} {
 		if _, err := s.API.Wait(ctx, name, stack.Settled); err != nil {
@@ -105,7 +105,7 @@ func push(ctx context.Context, s *stack.Stack, repo *harness.Repository) (time.D
 	cluster := s.Clusters["in-cluster"]
 	configmaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	greeting := fmt.Sprintf("hello at %s", time.Now().Format(time.RFC3339Nano))
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	seen := make(chan error, 1)
 	var at time.Time

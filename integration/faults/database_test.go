@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,7 @@ func probe(ctx context.Context, path string) (int, error) {
 // the hub says that the database cannot be reached, and to try again.
 func refused(t *testing.T, name, why string) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, patience)
 	var err error
 	for try := true; try; {
 		err = s.API.Do(ctx, http.MethodPost, "/api/v1/applications/argocd/"+name+"/sync", struct{}{}, nil)
@@ -60,28 +59,33 @@ func TestPostgresIsAway(t *testing.T) {
 			r.edit(name, "one")
 		}
 		refused(t, "no-database", "the database cannot be reached")
-		if _, err := s.API.Get(within(t, time.Minute), "no-database"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
+		if _, err := s.API.Get(within(t, patience), "no-database"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
 			t.Errorf("a read said %v", err)
 		}
-		if code, err := probe(within(t, time.Minute), "/readyz"); code != http.StatusServiceUnavailable {
+		if code, err := probe(within(t, patience), "/readyz"); code != http.StatusServiceUnavailable {
 			t.Errorf("readyz: %d, %v", code, err)
 		}
-		if code, err := probe(within(t, time.Minute), "/healthz"); code != http.StatusOK {
+		if code, err := probe(within(t, patience), "/healthz"); code != http.StatusOK {
 			t.Errorf("healthz: %d, %v", code, err)
 		}
 		r.push("two", four)
 	})
 	t.Run("FT-D6 INV-5 what was pushed meanwhile is deployed when it is back", func(t *testing.T) {
-		if err := s.Postgres.Resume(within(t, time.Minute)); err != nil {
+		if err := s.Postgres.Resume(within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		r.settled()
-		if code, err := probe(within(t, time.Minute), "/readyz"); code != http.StatusOK {
-			t.Errorf("readyz: %d, %v", code, err)
+		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+			if code, err := probe(ctx, "/readyz"); code != http.StatusOK {
+				return fmt.Errorf("readyz: %d, %v", code, err)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("FT-D7 a database that takes no writes: they are refused clearly, reads go on, nothing is half done", func(t *testing.T) {
-		ctx := within(t, time.Minute)
+		ctx := within(t, patience)
 		conn := database(t)
 		writable := func(yes bool) {
 			readOnly := map[bool]string{true: "off", false: "on"}[yes]
@@ -109,7 +113,9 @@ func TestPostgresIsAway(t *testing.T) {
 		}
 		writable(false)
 		refused(t, "no-database", "the database takes no writes")
-		if _, err := s.API.Get(ctx, "no-database"); err != nil {
+		// It may be given a connection of before that was cut, too.
+		_, err := s.API.Wait(ctx, "no-database", func(stack.App) error { return nil })
+		if err != nil {
 			t.Errorf("a read said %v", err)
 		}
 		r.push("three", four)

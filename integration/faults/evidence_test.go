@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -81,7 +80,7 @@ func (r *round) gather() {
 func (r *round) rest() {
 	r.t.Helper()
 	conn := database(r.t)
-	err := harness.Eventually(within(r.t, time.Minute), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
 		var waiting int
 		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM work.item i JOIN operation o ON i.key = o.id AND i.kind = 'outcome' JOIN application a ON a.id = o.application_id WHERE a.name = $1)
 			+ (SELECT count(*) FROM operation o JOIN application a ON a.id = o.application_id WHERE a.name = $1 AND o.phase NOT IN ('Succeeded', 'Failed', 'Error'))`, r.name).Scan(&waiting)

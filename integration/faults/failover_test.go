@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +16,7 @@ import (
 // standby copies the database's server.
 func standby(t *testing.T, waits bool) *harness.Postgres {
 	t.Helper()
-	p, err := s.Postgres.Standby(within(t, time.Minute), waits)
+	p, err := s.Postgres.Standby(within(t, patience), waits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +56,7 @@ func caughtUp(t *testing.T, p *harness.Postgres) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	err = harness.Eventually(within(t, time.Minute), func(ctx context.Context) error {
+	err = harness.Eventually(within(t, patience), func(ctx context.Context) error {
 		var there bool
 		err := conn.QueryRow(ctx, "SELECT coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false)", want).Scan(&there)
 		if err == nil && !there {
@@ -119,7 +118,7 @@ func TestPostgresFailsOver(t *testing.T) {
 			return harness.SQLAct{}
 		})
 		done := make(chan error, 1)
-		ctx := within(t, 2*time.Minute)
+		ctx := within(t, patience)
 		go func() {
 			select {
 			case <-busy:
@@ -166,7 +165,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		r.rest()
 		jobs := creations("lagging", "jobs")
 
-		ctx := within(t, 2*time.Minute)
+		ctx := within(t, patience)
 		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
 			t.Fatal(err)
 		}

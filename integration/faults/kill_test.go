@@ -2,11 +2,15 @@ package faults_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/shared/chain"
 )
 
@@ -55,11 +59,11 @@ func (r *round) apart() {
 	if err := s.Hub.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := s.Hub.Start(within(r.t, time.Minute)); err != nil {
+	if err := s.Hub.Start(within(r.t, patience)); err != nil {
 		r.t.Fatal(err)
 	}
 	back()
-	if err := a.Start(within(r.t, time.Minute)); err != nil {
+	if err := a.Start(within(r.t, patience)); err != nil {
 		r.t.Fatal(err)
 	}
 	resume()
@@ -110,20 +114,39 @@ func TestKilledEverywhere(t *testing.T) {
 	t.Run("INV-5 INV-10 the agent holds what the hub wants, and nothing is open", func(t *testing.T) { atRest(t) })
 }
 
-// atRest compares the agent's memory with the hub's log.
+// atRest waits until the agent's memory is what the hub's log says. What comes
+// last, such as that an application is gone, may still be on its way.
 func atRest(t *testing.T) {
+	t.Helper()
+	err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		var c struct{ Seq, AckedSeq int64 }
+		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/"+clusterName, nil, &c); err != nil {
+			return err
+		}
+		if c.Seq != c.AckedSeq {
+			return fmt.Errorf("the agent has row %d of %d", c.AckedSeq, c.Seq)
+		}
+		return remembered(t)
+	})
+	if err != nil {
+		t.Errorf("%v; still armed %v %v", err, hub.left(), agent.left())
+	}
+}
+
+// remembered compares the agent's memory with the hub's log.
+func remembered(t *testing.T) error {
 	t.Helper()
 	open, cursor, root := agentMemory(t)
 	if len(open) > 0 {
-		t.Errorf("the agent holds %d operations as open", len(open))
+		return fmt.Errorf("the agent holds %d operations as open", len(open))
 	}
 	conn := database(t)
 	var seq int64
 	if err := conn.QueryRow(t.Context(), "SELECT seq FROM log_head").Scan(&seq); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if uint64(seq) != cursor.Seq {
-		t.Errorf("the agent is at row %d, the log at %d", cursor.Seq, seq)
+		return fmt.Errorf("the agent is at row %d, the log at %d", cursor.Seq, seq)
 	}
 	leaves := map[string][32]byte{}
 	for _, x := range rows[struct {
@@ -133,6 +156,7 @@ func atRest(t *testing.T) {
 		leaves[x.App] = [32]byte(x.Leaf)
 	}
 	if !bytes.Equal(root, chain.Root(leaves)) {
-		t.Error("hub and agent have different roots")
+		return errors.New("hub and agent have different roots")
 	}
+	return nil
 }

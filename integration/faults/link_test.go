@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,7 +31,7 @@ func TestHealWhileTheHubIsAway(t *testing.T) {
 			r.edit(four[i], "one")
 		}
 		agent.arm(t, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if err := s.Hub.Start(ctx); err != nil {
 			t.Fatal(err)

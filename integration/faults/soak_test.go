@@ -125,7 +125,7 @@ func TestLinkFails(t *testing.T) {
 		s.Link.Set(harness.Weather{Corrupt: 200})
 		s.Link.AwaitDials(dials + 2)
 		s.Link.Set(harness.Weather{})
-		if err := s.Connected(within(t, 90*time.Second), clusterName); err != nil {
+		if err := s.Connected(within(t, patience), clusterName); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -151,7 +151,7 @@ func TestLinkFails(t *testing.T) {
 
 func TestTwoAgents(t *testing.T) {
 	t.Run("FT-A2 two agent processes of one identity never both write, and one goes on when the other has gone", func(t *testing.T) {
-		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, time.Minute), harness.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
+		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, patience), harness.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestTwoAgents(t *testing.T) {
 		if err := second.Stop(syscall.SIGKILL, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Connected(within(t, 2*time.Minute), clusterName); err != nil {
+		if err := s.Connected(within(t, patience), clusterName); err != nil {
 			t.Fatal(err)
 		}
 		r.settled()

@@ -19,7 +19,7 @@ import (
 // refreshed waits until the newest version is what could be deployed.
 func (r *round) refreshed() {
 	r.t.Helper()
-	err := harness.Eventually(within(r.t, time.Minute), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
 		x, err := s.API.Get(ctx, r.name)
 		if err == nil && x.Status.Sync.Revision != r.run.Versions[len(r.run.Versions)-1].Revision {
 			err = fmt.Errorf("revision %q", x.Status.Sync.Revision)
@@ -77,7 +77,7 @@ func TestPostgresRestarts(t *testing.T) {
 				case <-stop:
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				if err := s.Postgres.Restart(ctx, harness.StopImmediate); err != nil {
 					t.Error(err)
 				}
@@ -120,19 +120,19 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	canaries.Add("admin password", s.Password())
 	files := map[string]string{"app/secret.yaml": fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: hidden}\nstringData: {key: %q}\n", value)}
 	r := newRound(t, "canary", 0)
-	if _, err := r.repo.Commit(within(t, time.Minute), "secret", files); err != nil {
+	if _, err := r.repo.Commit(within(t, patience), "secret", files); err != nil {
 		t.Fatal(err)
 	}
 	r.repo.Protect(harness.RepositoryOptions{Username: "robot", Password: password})
 	credential := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: canary, labels: {argocd.argoproj.io/secret-type: repository}}\nstringData: {type: git, url: %q, username: robot, password: %q}\n", r.repo.URL(), password)
-	if out, err := s.API.Apply(within(t, time.Minute), credential); err != nil {
+	if out, err := s.API.Apply(within(t, patience), credential); err != nil {
 		t.Fatal(out, err)
 	}
 	r.create(true)
-	if _, err := s.API.Wait(within(t, time.Minute), r.name, stackSettled); err != nil {
+	if _, err := s.API.Wait(within(t, patience), r.name, stackSettled); err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.API.CLI(within(t, time.Minute), "", "cluster", "enroll", "spare", "--token-only")
+	token, err := s.API.CLI(within(t, patience), "", "cluster", "enroll", "spare", "--token-only")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 			"/api/v1/applications", "/api/v1/repositories", "/api/v1/repository-credentials", "/api/v1/clusters", "/api/v1/clusters/spare", "/api/v1/audit?limit=500", "/api/v1/users", "/api/v1/tokens", "/api/v1/me", "/api/v1/projects",
 		} {
 			var raw json.RawMessage
-			if err := s.API.Do(within(t, time.Minute), http.MethodGet, path, nil, &raw); err != nil {
+			if err := s.API.Do(within(t, patience), http.MethodGet, path, nil, &raw); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
 			found(t, canaries.Find(path, raw))
@@ -201,7 +201,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		found(t, list)
 	})
 	t.Run("the canaries are looked for in earnest", func(t *testing.T) {
-		o, err := s.Clusters[clusterName].Dynamic().Resource(secrets).Namespace(r.name).Get(within(t, time.Minute), "hidden", getOptions)
+		o, err := s.Clusters[clusterName].Dynamic().Resource(secrets).Namespace(r.name).Get(within(t, patience), "hidden", getOptions)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 type daemon interface {
 	Start(ctx context.Context) error
 	Ended() <-chan struct{}
+	PID() int
 	LogFile() string
 }
 
@@ -108,6 +110,11 @@ func (v *victim) watch() {
 			v.mu.Lock()
 			paused := v.paused
 			v.mu.Unlock()
+			select {
+			case <-v.process.Ended():
+			default:
+				continue // the test has started it again, and given it back
+			}
 			if paused {
 				select {
 				case <-time.After(20 * time.Millisecond):
@@ -117,7 +124,7 @@ func (v *victim) watch() {
 				continue
 			}
 			v.died()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			err := v.process.Start(ctx)
 			cancel()
 			if err != nil {
@@ -139,12 +146,8 @@ func (v *victim) watch() {
 func (v *victim) died() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := v.hits()
-	point := ""
-	if n := len(last); n > 0 && slices.Contains([]string{"exit", "panic"}, last[n-1].action) {
-		point = last[n-1].point
-	}
-	if _, armed := v.armed[point]; !armed {
+	point, known := v.ending(v.process.PID())
+	if !known {
 		v.strange = append(v.strange, "ended without a reason; its log is "+v.process.LogFile())
 		return
 	}
@@ -155,7 +158,22 @@ func (v *victim) died() {
 	}
 }
 
-type hit struct{ point, action string }
+// ending is the armed point that ended a process. It need not be the last that
+// was passed: until the signal arrives other threads go on, and may come to
+// another one that ends it. The caller holds mu.
+func (v *victim) ending(pid int) (point string, known bool) {
+	for _, h := range v.hits() {
+		if _, armed := v.armed[h.point]; armed && h.pid == pid && slices.Contains([]string{"exit", "panic"}, h.action) {
+			return h.point, true
+		}
+	}
+	return "", false
+}
+
+type hit struct {
+	point, action string
+	pid           int
+}
 
 // hits reads the log of hits.
 func (v *victim) hits() []hit {
@@ -166,7 +184,8 @@ func (v *victim) hits() []hit {
 	var out []hit
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) == 4 {
-			out = append(out, hit{f[0], f[2]})
+			pid, _ := strconv.Atoi(f[3]) // zero is no process of ours
+			out = append(out, hit{f[0], f[2], pid})
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ var (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 15*time.Minute, begin)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 25*time.Minute, begin)) }
 
 func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	s, err = suite.Installed(ctx, dir, stack.Options{
@@ -64,6 +64,10 @@ func letIn(ctx context.Context, dir string) error {
 	_, err = evil.CLI(ctx, "", "cluster", "enroll", "in-cluster", "--token-only")
 	return err
 }
+
+// patience is how long a step may hang, on a slow machine too. It is less than
+// the time between two looks of the hub at a repository.
+const patience = 2 * time.Minute
 
 // within bounds a step of a story.
 func within(t *testing.T, d time.Duration) context.Context {

@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,7 +38,7 @@ const canary = "canary-5b1c0f"
 func begin(t *testing.T, c *harness.Collector) *stack.Stack {
 	t.Helper()
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	s, err := suite.Installed(ctx, dir, stack.Options{
 		Clusters: []string{"in-cluster"},
@@ -103,7 +105,7 @@ func TestObservability(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if _, err := repo.Commit(ctx, "begin", files("one")); err != nil {
 		t.Fatal(err)
@@ -132,10 +134,11 @@ func TestObservability(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	scrape := func() string { return get(t, s.Hub.Metrics()) + get(t, s.Agents["in-cluster"].Port("/metrics")) }
 	var scraped string
 	t.Run("OBS-01 hub and agent serve their metrics, with Argo CD's names", func(t *testing.T) {
 		err := harness.Eventually(ctx, func(context.Context) error {
-			scraped = get(t, s.Hub.Metrics()) + get(t, s.Agents["in-cluster"].Port("/metrics"))
+			scraped = scrape()
 			for _, want := range []string{
 				`argocd_app_info{autosync_enabled="true",dest_namespace="seen"`, `health_status="Healthy"`, `argocd_app_labels{label_team="core"`,
 				`argocd_app_sync_total{`, `argocd_git_request_total{`, `capstan_operations_total{phase="Succeeded"}`, `capstan_agent_objects_total{doing="apply",result="changed"}`,
@@ -165,9 +168,8 @@ func TestObservability(t *testing.T) {
 			get(t, url)
 		}
 	})
-	names := metrics(scraped)
-	t.Run("OBS-10 dashboard and alert rules refer to metrics that are there", func(t *testing.T) { refers(t, names) })
-	t.Run("docs/observability.md lists every metric", func(t *testing.T) { documented(t, names) })
+	t.Run("OBS-10 dashboard and alert rules refer to metrics that are there", func(t *testing.T) { refers(t, scrape) })
+	t.Run("docs/observability.md lists every metric", func(t *testing.T) { documented(t, metrics(scrape())) })
 	t.Run("an agent that has lost its hub lives on", func(t *testing.T) {
 		if err := s.Hub.Kill(); err != nil {
 			t.Fatal(err)
@@ -273,7 +275,12 @@ func chart(t *testing.T, of, name string) []byte {
 	return b
 }
 
-func refers(t *testing.T, names map[string]metric) {
+// An expression is one of the dashboard or of an alert rule.
+type expression struct{ where, text string }
+
+// expressions reads the dashboard and the alert rules of both charts.
+func expressions(t *testing.T) (out []expression) {
+	t.Helper()
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -283,28 +290,9 @@ func refers(t *testing.T, names map[string]metric) {
 	if err := json.Unmarshal(chart(t, "capstan-hub", "dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	found := 0
-	check := func(where, expr string) {
-		in := used(expr)
-		if len(in) == 0 || strings.Count(expr, "(") != strings.Count(expr, ")") {
-			t.Errorf("%s: %q refers to nothing, or is not balanced", where, expr)
-		}
-		for _, name := range in {
-			found++
-			base := name
-			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				if m := names[strings.TrimSuffix(name, suffix)]; m.kind == "histogram" {
-					base = strings.TrimSuffix(name, suffix)
-				}
-			}
-			if _, ok := names[base]; !ok && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "go_") {
-				t.Errorf("%s: there is no metric %s", where, name)
-			}
-		}
-	}
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
-			check("panel "+p.Title, target.Expr)
+			out = append(out, expression{"panel " + p.Title, target.Expr})
 		}
 	}
 	for _, of := range []string{"capstan-hub", "capstan-agent"} {
@@ -321,7 +309,7 @@ func refers(t *testing.T, names map[string]metric) {
 		}
 		for _, g := range rules.Groups {
 			for _, r := range g.Rules {
-				check("alert "+r.Alert, r.Expr)
+				out = append(out, expression{"alert " + r.Alert, r.Expr})
 				if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 					t.Errorf("alert %s does not say what to do", r.Alert)
 				}
@@ -331,8 +319,52 @@ func refers(t *testing.T, names map[string]metric) {
 			}
 		}
 	}
+	return out
+}
+
+// known says whether a name in an expression is that of a metric, or of one of
+// the series of a histogram.
+func known(names map[string]metric, name string) bool {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if names[strings.TrimSuffix(name, suffix)].kind == "histogram" {
+			return true
+		}
+	}
+	_, ok := names[name]
+	return ok || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "go_")
+}
+
+// refers checks what the expressions refer to. Some metrics appear only when
+// something has happened, so it looks again for a while.
+func refers(t *testing.T, scrape func() string) {
+	t.Helper()
+	list := expressions(t)
+	found := 0
+	for _, e := range list {
+		in := used(e.text)
+		if found += len(in); len(in) == 0 || strings.Count(e.text, "(") != strings.Count(e.text, ")") {
+			t.Errorf("%s: %q refers to nothing, or is not balanced", e.where, e.text)
+		}
+	}
 	if found < 30 {
 		t.Errorf("only %d references were found", found)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	err := harness.Eventually(ctx, func(context.Context) error {
+		names := metrics(scrape())
+		var missing []error
+		for _, e := range list {
+			for _, name := range used(e.text) {
+				if !known(names, name) {
+					missing = append(missing, fmt.Errorf("%s: there is no metric %s", e.where, name))
+				}
+			}
+		}
+		return errors.Join(missing...)
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -352,15 +384,21 @@ func documented(t *testing.T, names map[string]metric) {
 	if !ok || !ok2 {
 		t.Fatal("docs/observability.md has no place for the list of metrics")
 	}
+	rows := map[string]string{}
+	for row := range strings.Lines(string(list)) {
+		if name, found := strings.CutPrefix(row, "| `"); found { // it may be one that this scrape has not
+			name, _, _ = strings.Cut(name, "`")
+			rows[name] = row
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	for _, n := range sorted {
+		rows[n] = fmt.Sprintf("| `%s` | %s | %s |\n", n, names[n].kind, names[n].help)
+	}
 	var want strings.Builder
 	want.WriteString("| Metric | Type | What |\n| --- | --- | --- |\n")
-	sorted := make([]string, 0, len(names))
-	for n := range names {
-		sorted = append(sorted, n)
-	}
-	slices.Sort(sorted)
-	for _, n := range sorted {
-		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", n, names[n].kind, names[n].help)
+	for _, n := range slices.Sorted(maps.Keys(rows)) {
+		want.WriteString(rows[n])
 	}
 	if *update {
 		if err := os.WriteFile(path, slices.Concat(before, []byte(listBegin), []byte(want.String()), []byte(listEnd), after), 0o644); err != nil { //nolint:gosec // a page

@@ -263,9 +263,13 @@ func (s *Stack) startAgent(ctx context.Context, name string) error {
 	return nil
 }
 
+// mostConnect is a limit for what hangs: an agent that has not reached its hub
+// tries again after a minute at most.
+const mostConnect = 5 * time.Minute
+
 // Connected waits until a cluster's agent is connected.
 func (s *Stack) Connected(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, mostConnect)
 	defer cancel()
 	err := harness.Eventually(ctx, func(ctx context.Context) error {
 		var c struct {
@@ -406,7 +410,8 @@ type App struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Status struct {
-		Sync struct {
+		ReconciledAt *time.Time `json:"reconciledAt"` // nil: its cluster has not compared the target yet
+		Sync         struct {
 			Status   string `json:"status"`
 			Revision string `json:"revision"`
 		} `json:"sync"`

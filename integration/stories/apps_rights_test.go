@@ -1,10 +1,10 @@
 package stories_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
@@ -116,15 +116,18 @@ func TestAppOfItself(t *testing.T) {
 	cluster := s.Clusters["in-cluster"]
 	t.Run("APP-32 an application that lists itself settles", func(t *testing.T) {
 		settled(t, "itself")
-		if n, ok := nodeOf(tree(t, "itself"), "Application", "itself"); !ok || n.Status != "Synced" || n.Health != "" {
-			t.Errorf("%v %+v", ok, n)
-		}
+		condition(t, "itself", func(stack.App) error {
+			if n, ok := nodeOf(tree(t, "itself"), "Application", "itself"); !ok || n.Status != "Synced" || n.Health != "" {
+				return fmt.Errorf("%v %+v", ok, n)
+			}
+			return nil
+		})
 	})
 	t.Run("APP-32 its own manifest moves it", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "move", map[string]string{"apps/self.yaml": self("other")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, time.Minute), configMaps, "itself", "b", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "itself", "b", value("two")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "itself")
@@ -133,13 +136,16 @@ func TestAppOfItself(t *testing.T) {
 		if _, err := repo.Push(t.Context(), harness.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, time.Minute), configMaps, "itself", "b", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "itself", "b", value("three")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "itself")
-		if _, there := nodeOf(tree(t, "itself"), "Application", "itself"); there {
-			t.Error("it still lists itself")
-		}
+		condition(t, "itself", func(stack.App) error {
+			if _, there := nodeOf(tree(t, "itself"), "Application", "itself"); there {
+				return errors.New("it still lists itself")
+			}
+			return nil
+		})
 	})
 	t.Run("APP-32 its cascade does not wait for itself", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "again", map[string]string{"other/self.yaml": self("other")}); err != nil {

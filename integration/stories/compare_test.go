@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-cd/capstan/integration/stack"
 )
@@ -26,6 +26,15 @@ func conditioned(t *testing.T, name, kind, about string) {
 		}
 		return fmt.Errorf("conditions %v", x.Status.Conditions)
 	})
+}
+
+// differs is a check: OutOfSync, by the cluster's own comparison. The hub says
+// OutOfSync already before the cluster has heard of a new target.
+func differs(x stack.App) error {
+	if x.Status.Sync.Status != "OutOfSync" || x.Status.ReconciledAt == nil {
+		return fmt.Errorf("it is %s, compared at %v", x.Status.Sync.Status, x.Status.ReconciledAt)
+	}
+	return nil
 }
 
 func TestComparison(t *testing.T) {
@@ -44,7 +53,7 @@ spec:
   orphanedResources:
     ignore: [{kind: ConfigMap, name: "cache-*"}]
 `
-	if _, err := s.API.Apply(within(t, time.Minute), project); err != nil {
+	if _, err := s.API.Apply(within(t, patience), project); err != nil {
 		t.Fatal(err)
 	}
 	app := func(name, path, automated string) string {
@@ -58,7 +67,7 @@ spec:
   syncPolicy: {%ssyncOptions: [CreateNamespace=true]}
 `, name, repo.URL(), path, automated)
 	}
-	if _, err := s.API.Apply(within(t, time.Minute), app("compare", "app", "automated: {selfHeal: false}, ")); err != nil {
+	if _, err := s.API.Apply(within(t, patience), app("compare", "app", "automated: {selfHeal: false}, ")); err != nil {
 		t.Fatal(err)
 	}
 	settled(t, "compare")
@@ -72,7 +81,7 @@ spec:
 			}
 		}
 		conditioned(t, "compare", "OrphanedResourceWarning", "ConfigMap stray")
-		out, err := s.API.CLI(within(t, time.Minute), "", "app", "get", "compare")
+		out, err := s.API.CLI(within(t, patience), "", "app", "get", "compare")
 		if err != nil || !strings.Contains(out, "orphaned: no application manages it") || strings.Contains(out, "cache-1") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -90,35 +99,23 @@ spec:
 		conditioned(t, "compare", "OrphanedResourceWarning", "one orphaned resource, which no application manages: ConfigMap stray")
 	})
 	t.Run("TRK-07 a second application that lists an object says so", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, time.Minute), app("compare2", "two", "")); err != nil {
+		if _, err := s.API.Apply(within(t, patience), app("compare2", "two", "")); err != nil {
 			t.Fatal(err)
 		}
 		conditioned(t, "compare2", "SharedResourceWarning", "managed by application compare too")
 	})
 	t.Run("DIFF-16 DIFF-17 a difference shows what manifests speak of, and what an apply would make", func(t *testing.T) {
 		deployment := cluster.Dynamic().Resource(deployments).Namespace("compare")
-		live, err := deployment.Get(t.Context(), "web", metav1.GetOptions{})
-		if err != nil {
+		if _, err := deployment.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := unstructured.SetNestedField(live.Object, int64(2), "spec", "replicas"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := deployment.Update(t.Context(), live, metav1.UpdateOptions{FieldManager: "kubectl-edit"}); err != nil {
-			t.Fatal(err)
-		}
-		condition(t, "compare", func(x stack.App) error {
-			if x.Status.Sync.Status != "OutOfSync" {
-				return fmt.Errorf("it is %s", x.Status.Sync.Status)
-			}
-			return nil
-		})
-		out, err := s.API.CLI(within(t, time.Minute), "", "app", "diff", "compare")
+		condition(t, "compare", differs)
+		out, err := s.API.CLI(within(t, patience), "", "app", "diff", "compare")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 3 || !strings.Contains(out, "-  replicas: 2") || strings.Contains(out, "progressDeadlineSeconds") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		out, err = s.API.CLI(within(t, time.Minute), "", "app", "diff", "compare", "--server-side-diff", "-o", "json")
+		out, err = s.API.CLI(within(t, patience), "", "app", "diff", "compare", "--server-side-diff", "-o", "json")
 		if !errors.As(err, &e) || e.Code != 3 {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -141,14 +138,14 @@ spec:
 		if got, _, _ := unstructured.NestedInt64(now.Object, "spec", "replicas"); err != nil || got != 2 {
 			t.Errorf("asking changed it: %d, %v", got, err)
 		}
-		out, err = s.API.CLI(within(t, time.Minute), configMap("a", "one"), "app", "diff", "compare", "--local", "-", "--diff-exit-code", "1")
+		out, err = s.API.CLI(within(t, patience), configMap("a", "one"), "app", "diff", "compare", "--local", "-", "--diff-exit-code", "1")
 		if !errors.As(err, &e) || e.Code != 1 || strings.Contains(out, "ConfigMap compare/a:") || !strings.Contains(out, "Deployment compare/web") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", "compare"); err != nil {
+		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "compare"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := s.API.CLI(within(t, time.Minute), "", "app", "diff", "compare"); err != nil {
+		if out, err := s.API.CLI(within(t, patience), "", "app", "diff", "compare"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
@@ -157,17 +154,17 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "delete", "compare", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "compare", "--yes"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", "compare2"); err != nil {
+		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "compare2"); err != nil {
 			t.Fatal(err)
 		}
 		after, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil || after.GetUID() != before.GetUID() || value("two")(after) != nil {
 			t.Errorf("%v, %v", err, after)
 		}
-		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "delete", "compare2", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "compare2", "--yes"); err != nil {
 			t.Fatal(err)
 		}
 	})

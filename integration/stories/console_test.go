@@ -93,10 +93,10 @@ spec:
   destination: {name: in-cluster, namespace: %[1]s}
   syncPolicy: {syncOptions: [CreateNamespace=true]}
 `, name, repo, path)
-	if _, err := s.API.Apply(within(t, time.Minute), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.API.CLI(within(t, 90*time.Second), "", "app", "sync", name, "--reason", "the first time"); err != nil {
+	if _, err := s.API.CLI(within(t, patience), "", "app", "sync", name, "--reason", "the first time"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,7 +122,7 @@ func (c *console) run(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the console's story needs node: %v", err)
 	}
-	cmd := exec.CommandContext(within(t, 6*time.Minute), node, filepath.Join("e2e", "console.mjs"))
+	cmd := exec.CommandContext(within(t, 15*time.Minute), node, filepath.Join("e2e", "console.mjs"))
 	cmd.Dir = filepath.Join("..", "..", "web")
 	cmd.Env = append(os.Environ(), "CAPSTAN_URL="+s.Hub.URL, "CAPSTAN_SETUP_LINK="+link, "CAPSTAN_USER=browser",
 		"CAPSTAN_PASSWORD=a long enough password", "CAPSTAN_APP=console-live", "CAPSTAN_MANUAL=console-manual",

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capstan-cd/capstan/integration/stack"
 )
@@ -62,7 +61,7 @@ func TestCustomLabels(t *testing.T) {
 		shows("ConfigMap team=blue")
 		settled(t, "labels")
 	})
-	if _, err := s.API.CLI(within(t, time.Minute), "", "app", "delete", "labels", "--yes"); err != nil {
+	if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "labels", "--yes"); err != nil {
 		t.Error(err)
 	}
 }

@@ -45,7 +45,7 @@ func TestGuideProject(t *testing.T) {
 	text := strings.ReplaceAll(guideFile(t, "15-appproject.yaml"), "https://github.com/my-org/", base)
 	put := func(text string) {
 		t.Helper()
-		if _, err := s.API.Apply(within(t, time.Minute), text); err != nil {
+		if _, err := s.API.Apply(within(t, patience), text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestGuideProject(t *testing.T) {
 		})
 	}
 	sync := func(name string) (string, error) {
-		out, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", name)
+		out, err := s.API.CLI(within(t, patience), "", "app", "sync", name)
 		if err != nil {
 			out += err.Error()
 		}
@@ -104,7 +104,7 @@ func TestGuideProject(t *testing.T) {
 		if out, err := sync("guide-15"); err != nil {
 			t.Fatal(out)
 		}
-		if _, err := cluster.WaitFor(within(t, 30*time.Second), configMaps, "backend-api", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "backend-api", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := sync("guide-15-wide"); err == nil || !strings.Contains(out, "does not permit") {
@@ -121,8 +121,8 @@ func TestGuideProject(t *testing.T) {
 		}
 	}
 	// Not in the minutes in which it opens or closes.
-	if err := harness.Eventually(within(t, 3*time.Minute), func(context.Context) error {
-		if now := time.Now(); officeHours(t, now) != officeHours(t, now.Add(time.Minute)) {
+	if err := harness.Eventually(within(t, 10*time.Minute), func(context.Context) error {
+		if now := time.Now(); officeHours(t, now) != officeHours(t, now.Add(5*time.Minute)) {
 			return errors.New("the window is about to open or to close")
 		}
 		return nil

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +52,19 @@ func excluded(t *testing.T, name string, want bool) stack.App {
 	})
 }
 
+// shown waits until the tree of an application shows a kind, or does not: what
+// the cluster has told of an object comes apart from what it says of the
+// application.
+func shown(t *testing.T, name, kind string, want bool) {
+	t.Helper()
+	condition(t, name, func(stack.App) error {
+		if got := nodes(t, name); slices.Contains(strings.Fields(got), kind) != want {
+			return fmt.Errorf("the tree shows %s", got)
+		}
+		return nil
+	})
+}
+
 // nodes names the kinds that the tree of an application shows.
 func nodes(t *testing.T, name string) string {
 	t.Helper()
@@ -69,7 +82,7 @@ func nodes(t *testing.T, name string) string {
 // settings applies data of argocd-cm.
 func settings(t *testing.T, data string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // it cleans up as well
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // it cleans up as well
 	defer cancel()
 	if _, err := s.API.Apply(ctx, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: "+data+"\n"); err != nil {
 		t.Fatal(err)
@@ -97,7 +110,7 @@ func TestExclusions(t *testing.T) {
 	}
 	synchronise := func(t *testing.T) {
 		t.Helper()
-		if _, err := s.API.CLI(within(t, time.Minute), "", "app", "sync", "ignore-differences"); err != nil {
+		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "ignore-differences"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +125,8 @@ func TestExclusions(t *testing.T) {
 		if _, err := live(); !apierrors.IsNotFound(err) {
 			t.Errorf("the object is in the cluster: %v", err)
 		}
-		if got := nodes(t, "ignore-differences"); strings.Contains(got, "Backup") || !strings.Contains(got, "Deployment") {
+		shown(t, "ignore-differences", "Deployment", true)
+		if got := nodes(t, "ignore-differences"); strings.Contains(got, "Backup") {
 			t.Errorf("the tree shows %s", got)
 		}
 	})
@@ -121,7 +135,7 @@ func TestExclusions(t *testing.T) {
 		if _, err := cluster.Dynamic().Resource(deployments).Namespace("my-app").Patch(t.Context(), "ignored", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-scale"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, 20*time.Second), deployments, "my-app", "ignored", func(o *unstructured.Unstructured) error {
+		if _, err := cluster.WaitFor(within(t, patience), deployments, "my-app", "ignored", func(o *unstructured.Unstructured) error {
 			if n, _, _ := unstructured.NestedInt64(o.Object, "status", "replicas"); n != 2 {
 				return fmt.Errorf("%d replicas", n)
 			}
@@ -133,31 +147,20 @@ func TestExclusions(t *testing.T) {
 	})
 	t.Run("CLU-13 a kind that is excluded no more is taken up, without a restart", func(t *testing.T) {
 		settings(t, "{resource.exclusions: null}")
-		x := excluded(t, "ignore-differences", false)
-		if x.Status.Sync.Status != "OutOfSync" {
-			x = condition(t, "ignore-differences", func(x stack.App) error {
-				if x.Status.Sync.Status != "OutOfSync" {
-					return errors.New(x.Status.Sync.Status)
-				}
-				return nil
-			})
-		}
+		excluded(t, "ignore-differences", false)
+		condition(t, "ignore-differences", differs)
 		synchronise(t)
 		settled(t, "ignore-differences")
 		if days, err := live(); days != "one" || err != nil {
 			t.Errorf("%q %v", days, err)
 		}
-		if got := nodes(t, "ignore-differences"); !strings.Contains(got, "Backup") {
-			t.Errorf("the tree shows %s", got)
-		}
+		shown(t, "ignore-differences", "Backup", true)
 	})
 	t.Run("CLU-13 a kind that is excluded later is left as it is: no watch, no drift, no deletion", func(t *testing.T) {
 		settings(t, `{resource.exclusions: "- apiGroups: [velero.io]\n  kinds: [Backup]\n"}`)
 		excluded(t, "ignore-differences", true)
 		settled(t, "ignore-differences")
-		if got := nodes(t, "ignore-differences"); strings.Contains(got, "Backup") {
-			t.Errorf("the tree shows %s", got)
-		}
+		shown(t, "ignore-differences", "Backup", false)
 		// What happens to the object is nobody's business now.
 		if _, err := cluster.Dynamic().Resource(kind).Namespace("my-app").Patch(t.Context(), "nightly", types.MergePatchType, []byte(`{"spec":{"days":"edited"}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -180,12 +183,7 @@ func TestExclusions(t *testing.T) {
 	})
 	t.Run("CLU-13 taken up again, the difference is seen and mended", func(t *testing.T) {
 		settings(t, "{resource.exclusions: null}")
-		condition(t, "ignore-differences", func(x stack.App) error {
-			if x.Status.Sync.Status != "OutOfSync" {
-				return errors.New(x.Status.Sync.Status)
-			}
-			return nil
-		})
+		condition(t, "ignore-differences", differs)
 		synchronise(t)
 		settled(t, "ignore-differences")
 		if days, err := live(); days != "two" || err != nil {
@@ -216,7 +214,7 @@ func TestExclusions(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	if _, err := s.API.CLI(within(t, time.Minute), "", "app", "delete", "ignore-differences", "--yes"); err != nil {
+	if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "ignore-differences", "--yes"); err != nil {
 		t.Error(err)
 	}
 }

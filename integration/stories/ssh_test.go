@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/integration/stack"
@@ -31,7 +30,7 @@ stringData:
   sshPrivateKey: |
     %s
 `, url, strings.ReplaceAll(strings.TrimSpace(key), "\n", "\n    "))
-	if _, err := s.API.Apply(within(t, time.Minute), secret); err != nil {
+	if _, err := s.API.Apply(within(t, patience), secret); err != nil {
 		t.Fatal(err)
 	}
 	deploy(t, "over-ssh", url, "app", "")
@@ -40,7 +39,7 @@ stringData:
 		t.Fatal(err)
 	}
 	t.Run("CRED-07 a server that is not known is refused, and the error says how to trust it", func(t *testing.T) {
-		if _, err := s.API.Wait(within(t, time.Minute), "over-ssh", func(x stack.App) error {
+		if _, err := s.API.Wait(within(t, patience), "over-ssh", func(x stack.App) error {
 			for _, c := range x.Status.Conditions {
 				if strings.Contains(c.Message, "capstan cert add-ssh --batch --fingerprint SHA256:") {
 					return nil
@@ -51,7 +50,7 @@ stringData:
 			t.Fatal(err)
 		}
 	})
-	if out, err := s.API.CLI(within(t, time.Minute), lines, "cert", "add-ssh", "--batch"); err != nil {
+	if out, err := s.API.CLI(within(t, patience), lines, "cert", "add-ssh", "--batch"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	settled(t, "over-ssh")
@@ -60,7 +59,7 @@ stringData:
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, 30*time.Second), configMaps, "over-ssh", "a", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -70,16 +69,16 @@ stringData:
 			t.Fatal(err)
 		}
 		look(t, url)
-		if _, err := cluster.WaitFor(within(t, 30*time.Second), configMaps, "over-ssh", "a", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 	})
 	t.Run("SEC-A a server with another key is refused, and what runs keeps running", func(t *testing.T) {
-		if err := errors.Join(server.ChangeHostKeys(), server.Restart(within(t, time.Minute))); err != nil {
+		if err := errors.Join(server.ChangeHostKeys(), server.Restart(within(t, patience))); err != nil {
 			t.Fatal(err)
 		}
 		look(t, url)
-		if err := harness.Eventually(within(t, time.Minute), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
 			out, err := s.API.CLI(ctx, "", "repo", "list")
 			if err != nil || !strings.Contains(out, "HAS CHANGED") {
 				return fmt.Errorf("%v: %s", err, out)
@@ -88,7 +87,7 @@ stringData:
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, time.Minute), configMaps, "over-ssh", "a", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -97,7 +96,7 @@ stringData:
 // look has the hub look at a repository now, as its next poll would.
 func look(t *testing.T, address string) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, patience)
 	var l struct {
 		Items []struct{ ID, URL string }
 	}

@@ -125,6 +125,7 @@ async function account(page) {
     await heading(page, 'Applications');
   });
   await step('sign out leads to the sign-in', async () => {
+    expected = ['status of 401']; // to what was asked for at that moment
     await page.getByRole('button', { name: 'Account' }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
     await heading(page, 'Sign in to Capstan');
