@@ -182,14 +182,10 @@ func (a *app) work(ctx context.Context) {
 	back := run.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
 	for {
 		run.Beat(ctx)
-		a.mu.Lock()
-		next := a.next()
-		if next == nil || ctx.Err() != nil || a.closed {
-			a.working = false
-			a.mu.Unlock()
+		next := a.pick(ctx)
+		if next == nil {
 			return
 		}
-		a.mu.Unlock()
 		err := run.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
 		if err == nil {
 			back.Reset()
@@ -200,6 +196,20 @@ func (a *app) work(ctx context.Context) {
 			continue
 		}
 	}
+}
+
+// pick gives the worker what is to be done next; nil: nothing, and it ends.
+func (a *app) pick(ctx context.Context) func(ctx context.Context) {
+	a.e.arriving.RLock()
+	defer a.e.arriving.RUnlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.next()
+	if next == nil || ctx.Err() != nil || a.closed {
+		a.working = false
+		return nil
+	}
+	return next
 }
 
 // next gives what is to be done next; nil: nothing. The caller holds mu.

@@ -114,6 +114,13 @@ type Engine struct {
 	strays  *Strays
 	turns   turns // when windows of applications open or close
 
+	// arriving is held while a batch of the desired log is handed out. Workers
+	// look for work between two batches: one that saw a state without the
+	// operation that came with it would compare, by requests, what is about to
+	// be written, and one that saw an operation before the other applications'
+	// states would prune what they list.
+	arriving sync.RWMutex
+
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
 
@@ -242,6 +249,8 @@ func (e *Engine) Changed(ctx context.Context, c inventory.Changes) {
 	for _, id := range c.Forgotten {
 		e.forget(id)
 	}
+	e.arriving.Lock()
+	defer e.arriving.Unlock()
 	for _, id := range c.States {
 		e.app(id).stateChanged(ctx)
 	}

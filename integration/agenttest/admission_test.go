@@ -122,7 +122,7 @@ webhooks:
   rules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps, secrets]}]
   admissionReviewVersions: [v1]
   sideEffects: None
-  timeoutSeconds: 1
+  timeoutSeconds: 4
   failurePolicy: %s
 `, kind, name, h.URL, h.ca(), w.namespace, policy)
 	if err := shared.Apply(w.t.Context(), config); err != nil { // as it is: the certificate may have anything in it

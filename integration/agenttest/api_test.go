@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -154,7 +155,8 @@ func TestWatchEnds(t *testing.T) {
 			t.Errorf("%d pages, %d after the first", pages.Load(), expired.Load())
 		}
 	})
-	t.Run("FT-K1 FT-K5 the API server is away for a while: nothing is decided without it, and what happened meanwhile is found", func(t *testing.T) {
+	t.Run("FT-K1 FT-K5 the API server is away for a while: nothing is decided without it, and what is asked for afterwards is done", func(t *testing.T) {
+		web, api := w.get(configMaps, "web").GetUID(), w.get(configMaps, "api").GetUID()
 		if err := shared.HaltAPI(); err != nil {
 			t.Fatal(err)
 		}
@@ -162,9 +164,19 @@ func TestWatchEnds(t *testing.T) {
 			return r.GetSync() == "Unknown" && strings.Contains(r.GetError(), "API server") || r.GetSync() == "Synced"
 		})
 		id := a.begin(configMap("web", "blue"), nil) // api is to be pruned
+		if op := w.ended(id, "Error"); !strings.Contains(op.GetMessage(), "the API server did not answer") {
+			t.Errorf("message is %q", op.GetMessage())
+		}
 		if err := shared.ResumeAPI(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		for name, old := range map[string]types.UID{"web": web, "api": api} {
+			if o := w.get(configMaps, name); o.GetUID() != old || data("color", "red")(o) != nil {
+				t.Errorf("without an operation %s became %v", name, o.Object)
+			}
+		}
+		id, again := a.operation(nil) // as the hub tries again
+		w.append(again)
 		w.ended(id, "Succeeded")
 		w.live(configMaps, "web", data("color", "blue"))
 		w.gone(configMaps, "api")

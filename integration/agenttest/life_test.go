@@ -68,7 +68,7 @@ func TestTree(t *testing.T) {
 		w.stop()
 		w.change(func() { w.snapshots = 0 })
 		w.run()
-		w.await("a snapshot ended", func() bool { return w.snapshots == 1 })
+		w.await("a snapshot ended", func() bool { return w.snapshots > 0 })
 	})
 }
 
@@ -100,8 +100,10 @@ func TestRewound(t *testing.T) {
 	t.Run("FT-A3 a lost directory does not forget which hub it followed", func(t *testing.T) {
 		w.stop()
 		w.state += "-new"
-		w.resources = map[string]*linkv1.Resource{}
-		w.change(func() { delete(w.fakeHub.apps, a.id) })
+		w.change(func() {
+			w.resources = map[string]*linkv1.Resource{}
+			delete(w.fakeHub.apps, a.id)
+		})
 		w.run()
 		w.await("the rows were offered and not taken", func() bool { return w.offers >= 2 })
 		if err := data("color", "red")(w.get(configMaps, "web")); err != nil {
@@ -348,7 +350,7 @@ func TestTwoAgents(t *testing.T) {
 		w.state += "-second"
 		var writes atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			if r.Method == http.MethodPatch {
+			if r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "" {
 				writes.Add(1)
 			}
 			return next.RoundTrip(r)

@@ -71,6 +71,7 @@ func TestOrphans(t *testing.T) {
 	t.Run("CMPR-11 rules leave orphans out, and warn can be off", func(t *testing.T) {
 		a.orphans = &linkv1.Orphans{Ignore: []*linkv1.OrphanRule{{Kind: "ConfigMap", Name: "cache-*"}}}
 		w.append(a.stateRow())
+		a.taken() // what comes is judged by it
 		w.apply(configMap("cache-1", "red") + configMap("seen", "red"))
 		w.resource(orphan("seen"), func(r *linkv1.Resource) bool { return r.GetOrphan() })
 		w.mu.Lock()

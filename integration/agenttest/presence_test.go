@@ -1,6 +1,7 @@
 package agenttest_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ func (w *world) asked(t *testing.T, resource string) func() map[string]int {
 	return func() map[string]int {
 		mu.Lock()
 		defer mu.Unlock()
-		return count
+		return maps.Clone(count)
 	}
 }
 
@@ -77,6 +78,7 @@ func TestFirstWrites(t *testing.T) {
 	t.Run("B12 what was deleted is known to be missing", func(t *testing.T) {
 		first.deploy(configMap("second", "red")) // prunes
 		w.gone(configMaps, "first")
+		w.await("the agent has seen it", func() bool { return w.resources[nameOf("ConfigMap", w.namespace, "first")] == nil })
 		asked := w.asked(t, "configmaps")
 		a := w.application()
 		a.deploy(configMap("first", "blue"))

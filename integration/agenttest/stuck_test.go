@@ -65,7 +65,7 @@ func TestStuck(t *testing.T) {
 		state := a.stateRow()
 		id, op := a.operation(func(o *linkv1.Operation) {
 			o.Kind, o.Snapshot = linkv1.OperationKind_OPERATION_KIND_DELETE, nil
-			o.DeadlineUnix = time.Now().Add(3 * time.Second).Unix()
+			o.DeadlineUnix = time.Now().Add(8 * time.Second).Unix() // time enough to begin, and to say what holds it
 		})
 		w.append(state, op)
 		held(id, "holds")
@@ -201,6 +201,11 @@ metadata: {name: default, namespace: NS}
 			}
 			return nil
 		})
+		w.eventually("the quota counts", func() bool { // what decides follows its status a moment later
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "probe"}}}
+			_, err := w.at(secrets).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err != nil && strings.Contains(err.Error(), "exceeded quota")
+		})
 		pod := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: NS}\nspec: {hostNetwork: %v, containers: [{name: c, image: c, resources: {limits: {cpu: %q}, requests: {cpu: 10m}}}]}\n"
 		a := w.application()
 		for name, refused := range map[string][2]string{
@@ -260,7 +265,10 @@ func (w *world) podOf(job, but string) string {
 	defer limit.Stop()
 	for {
 		select {
-		case e := <-list.ResultChan():
+		case e, open := <-list.ResultChan():
+			if !open {
+				w.t.Fatal("the watch for the pod ended")
+			}
 			if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == "ADDED" && o.GetName() != but {
 				return o.GetName()
 			}

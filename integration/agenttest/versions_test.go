@@ -89,7 +89,7 @@ func TestVersions(t *testing.T) {
 			if err := shared.Delete(t.Context(), k.definition()); err != nil {
 				t.Error(err)
 			}
-			if err := shared.WaitGone(t.Context(), crds, "", k.plural+"."+k.group); err != nil {
+			if err := shared.KindInForce(t.Context(), k.plural+"."+k.group); err != nil {
 				t.Error(err)
 			}
 		})
@@ -110,7 +110,7 @@ func TestVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.await("application is not Synced", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
-		if err := shared.WaitGone(t.Context(), crds, "", k.plural+"."+k.group); err != nil {
+		if err := shared.KindInForce(t.Context(), k.plural+"."+k.group); err != nil {
 			t.Fatal(err)
 		}
 		k.define()

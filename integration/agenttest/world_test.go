@@ -2,6 +2,7 @@ package agenttest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -230,7 +231,7 @@ func (a *application) operation(change func(*linkv1.Operation)) (string, *linkv1
 	o := &linkv1.Operation{
 		Id: string(hub.NewID[hub.OperationID]()), Kind: linkv1.OperationKind_OPERATION_KIND_SYNC, Fence: fence,
 		Snapshot: &linkv1.SnapshotRef{Id: a.target.GetId(), Revision: a.target.GetRevision()}, Options: &linkv1.Options{Prune: true},
-		DeadlineUnix: time.Now().Add(time.Minute).Unix(), Initiator: "test", CreatedUnixNano: time.Now().UnixNano(),
+		DeadlineUnix: time.Now().Add(2 * patience).Unix(), Initiator: "test", CreatedUnixNano: time.Now().UnixNano(),
 	}
 	if change != nil {
 		change(o)
@@ -362,6 +363,28 @@ func (w *world) live(r schema.GroupVersionResource, name string, check func(*uns
 		w.t.Fatalf("%s: %v\n%s", name, err, w.describe())
 	}
 	return o
+}
+
+// eventually waits for what the hub does not hear of.
+func (w *world) eventually(what string, cond func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	err := harness.Eventually(ctx, func(context.Context) error {
+		if cond() {
+			return nil
+		}
+		return errors.New("it is not so yet")
+	})
+	if err != nil {
+		w.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// taken waits until the agent goes by the newest state of the application.
+func (a *application) taken() {
+	a.w.t.Helper()
+	a.w.await("the state is taken", func() bool { return a.w.fakeHub.apps[a.id].GetGeneration() == a.generation })
 }
 
 func (w *world) gone(r schema.GroupVersionResource, name string) {

@@ -70,7 +70,7 @@ spec: {capacity: {storage: 100Gi}, accessModes: [ReadWriteOnce], hostPath: {path
 	return &place{t: t, namespace: namespace, helm: cfg}
 }
 
-const helmTime = 90 * time.Second
+const helmTime = 5 * time.Minute // a limit for what hangs
 
 func (p *place) install(name string, c *chart.Chart, v map[string]any) *release.Release {
 	p.t.Helper()
@@ -127,8 +127,17 @@ func TestHubInstalls(t *testing.T) {
 		}
 		key, url := says(p.get(secrets, "capstan-hub-master-key").Object["data"]), says(p.get(secrets, "capstan-hub-database").Object["data"])
 		p.upgrade("capstan-hub", c, v("replicas: 2\n"))
-		if got := says(p.get(deployments, "capstan-hub").Object["status"]); !strings.Contains(got, "availableReplicas: 2") {
-			t.Errorf("after the upgrade:\n%s", got)
+		// Helm waits for the pods; that they are counted comes a moment later.
+		ctx, cancel := context.WithTimeout(t.Context(), helmTime)
+		defer cancel()
+		_, err := shared.WaitFor(ctx, deployments, p.namespace, "capstan-hub", func(o *unstructured.Unstructured) error {
+			if got := says(o.Object["status"]); !strings.Contains(got, "availableReplicas: 2") {
+				return fmt.Errorf("its status is\n%s", got)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("after the upgrade: %v", err)
 		}
 		same := func(when string) {
 			if got := says(p.get(secrets, "capstan-hub-master-key").Object["data"]); got != key {
@@ -188,6 +197,9 @@ func TestAgentInstalls(t *testing.T) {
 		type can struct{ target, elsewhere, clusterScoped bool }
 		check := func(mode string, write, read can) {
 			t.Helper()
+			if err := shared.RightsInForce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			for verb, want := range map[string]can{"patch": write, "list": read} {
 				got := can{p.may(verb, "configmaps", "agent-target"), p.may(verb, "configmaps", "default"), p.may(verb, "clusterroles", "")}
 				if got != want {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 // Backup copies what etcd holds. The API server is away meanwhile.
@@ -43,7 +42,7 @@ func (c *Cluster) offline(ctx context.Context, do func() error) error {
 }
 
 func copyAll(ctx context.Context, from, to string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, postgresStart)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %q: %w: %s", from, err, out)

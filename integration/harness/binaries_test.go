@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,24 @@ func TestOnlyOneProcessBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+}
+
+func TestPortsAreGivenOnce(t *testing.T) {
+	t.Parallel()
+	given := map[int]bool{}
+	for range 300 {
+		port, err := FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given[port] {
+			t.Fatalf("port %d was given twice", port)
+		}
+		given[port] = true
+		if ours, err := reserve(port); err != nil || ours && runtime.GOOS == "linux" {
+			t.Fatalf("port %d can be reserved again (error %v)", port, err)
+		}
+	}
 }
 
 func TestSocketFoldersHaveShortNames(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	clusterStart = 90 * time.Second
+	clusterStart = 5 * time.Minute // a limit for what hangs; mostly four seconds
 	// stopGrace is for parts that have something to flush.
 	stopGrace = 5 * time.Second
 	// adminGroup may do everything in every cluster.
@@ -103,6 +103,9 @@ func (c *Cluster) boot(ctx context.Context) error {
 	}
 	if c.clients, err = newClients(c.RESTConfig()); err != nil {
 		return fmt.Errorf("make its clients: %w", err)
+	}
+	if err := c.api.ready(ctx, c.clients.hasDefaultNamespace, c.etcd); err != nil {
+		return err
 	}
 	if c.options.Controllers {
 		if err := c.startControllers(ctx); err != nil {

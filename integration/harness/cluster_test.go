@@ -2,11 +2,11 @@ package harness_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,17 +81,36 @@ func TestClustersSideBySide(t *testing.T) {
 		}
 	})
 
-	t.Run("a definition can be used as soon as it is established", func(t *testing.T) {
-		if err := first.Apply(ctx, widgetDefinition); err != nil {
+	t.Run("a definition that was applied is served, in its versions, until it is gone", func(t *testing.T) {
+		widget := "apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: w}\n"
+		if err := first.Apply(ctx, widgetDefinition+"---\n"+widget); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		err := harness.Eventually(ctx, func(ctx context.Context) error {
-			return first.Apply(ctx, "apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: w}\n")
-		})
-		if err != nil {
+		widgets := schema.GroupVersionResource{Group: "example.test", Version: "v1", Resource: "widgets"}
+		list := func(version string) error {
+			_, err := first.Dynamic().Resource(widgets.GroupResource().WithVersion(version)).List(ctx, metav1.ListOptions{})
+			return err
+		}
+		if err := first.Apply(ctx, widgetDefinition+"  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := list("v2"); err != nil {
 			t.Error(err)
+		}
+		if err := first.Apply(ctx, widgetDefinition+"  - {name: v2, served: false, storage: false, schema: {openAPIV3Schema: {type: object}}}\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := list("v2"); !apierrors.IsNotFound(err) {
+			t.Errorf("a version that is not served: %v", err)
+		}
+		if err := first.Delete(ctx, widgetDefinition); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.KindInForce(ctx, "widgets.example.test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := list("v1"); !apierrors.IsNotFound(err) {
+			t.Errorf("a kind whose definition is gone: %v", err)
 		}
 	})
 
@@ -116,7 +135,7 @@ func TestClustersSideBySide(t *testing.T) {
 		}
 		w.Stop()
 		want := harness.Count{Watches: 1, Others: 3}
-		waitCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		waitCtx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var got harness.Count
 		err = harness.Eventually(waitCtx, func(context.Context) error {
@@ -146,12 +165,7 @@ func TestClustersSideBySide(t *testing.T) {
 		if err := first.Apply(ctx, guestsMayRead); err != nil {
 			t.Fatal(err)
 		}
-		waitCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if err := harness.Eventually(waitCtx, func(ctx context.Context) error {
-			_, err := client.List(ctx, metav1.ListOptions{})
-			return err
-		}); err != nil {
+		if _, err := client.List(ctx, metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -200,7 +214,7 @@ func TestClustersSideBySide(t *testing.T) {
 func TestClusterWithNodes(t *testing.T) {
 	t.Parallel()
 	c := harness.NewCluster(t, "nodes", harness.ClusterOptions{Nodes: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.Apply(ctx, workloads); err != nil {
 		t.Fatal(err)
@@ -222,11 +236,20 @@ func TestClusterWithNodes(t *testing.T) {
 		}
 	})
 	t.Run("a pod crashes when it is asked to, and logs can be read", func(t *testing.T) {
-		list, err := c.Dynamic().Resource(pods).Namespace("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=broken"})
-		if err != nil || len(list.Items) != 1 {
-			t.Fatalf("%d pods, %v; want one", len(list.Items), err)
+		var name string
+		err := harness.Eventually(ctx, func(ctx context.Context) error {
+			list, err := c.Dynamic().Resource(pods).Namespace("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=broken"})
+			if err == nil && len(list.Items) != 1 {
+				err = fmt.Errorf("%d pods, want one", len(list.Items))
+			}
+			if err == nil {
+				name = list.Items[0].GetName()
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		name := list.Items[0].GetName()
 		_, err = c.WaitFor(ctx, pods, "shop", name, func(o *unstructured.Unstructured) error {
 			text, err := o.MarshalJSON()
 			if err == nil && !strings.Contains(string(text), "CrashLoopBackOff") {

@@ -148,7 +148,7 @@ func (s *SSH) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+		wait, cancel := context.WithTimeout(ctx, time.Minute)
 		err = p.ready(wait, s.greeted)
 		cancel()
 		if err == nil {

@@ -3,7 +3,11 @@ package harness_test
 import (
 	"os"
 	"testing"
+	"time"
 )
+
+// patience is the most that a test waits for something that must happen.
+const patience = 3 * time.Minute
 
 // sharedDir is a folder that other users can enter, which t.TempDir is not.
 func sharedDir(t *testing.T) string {

@@ -40,6 +40,7 @@ const nodeName = "node-1"
 var (
 	deployments     = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	jobs            = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	nodes           = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 )
@@ -100,6 +101,13 @@ func readiness(config *rest.Config, err error) (func(context.Context) error, err
 		}
 		return nil
 	}, nil
+}
+
+// hasDefaultNamespace checks that the API server has made the namespaces that
+// every cluster has, which it does after it says that it is ready.
+func (k *clients) hasDefaultNamespace(ctx context.Context) error {
+	_, err := k.dynamic.Resource(namespaces).Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+	return err
 }
 
 // hasDefaultAccount checks that the controllers have done their first work.
@@ -168,12 +176,22 @@ func (c *Cluster) Resource(ctx context.Context, kind schema.GroupVersionKind, na
 	return c.clients.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// Apply applies the objects of a YAML stream in their order, as Admin.
+// Apply applies the objects of a YAML stream in their order, as Admin. When it
+// returns, rights among them count and kinds among them are served.
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
-	return c.each(ctx, manifests, func(r dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+	rights := false
+	err := c.each(ctx, manifests, func(r dynamic.ResourceInterface, o *unstructured.Unstructured) error {
 		_, err := r.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: Admin, Force: true})
+		rights = rights || o.GroupVersionKind().Group == rightsGroup
+		if err == nil && o.GetKind() == "CustomResourceDefinition" {
+			return c.KindInForce(ctx, o.GetName())
+		}
 		return err
 	})
+	if err == nil && rights {
+		return c.RightsInForce(ctx)
+	}
+	return err
 }
 
 // Delete deletes the objects of a YAML stream and what they own. Objects that

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func TestNothingOutlivesAKilledProcess(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	parent := exec.CommandContext(ctx, os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+sharedDir(t))

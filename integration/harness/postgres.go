@@ -25,7 +25,7 @@ const (
 
 const (
 	superuser     = "postgres"
-	postgresStart = 60 * time.Second
+	postgresStart = 3 * time.Minute // a limit for what hangs
 	postgresGrace = 20 * time.Second
 	portAttempts  = 5
 )

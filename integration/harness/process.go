@@ -213,8 +213,9 @@ func tail(path string) string {
 // FreePort finds a port of 127.0.0.1 that nobody listens on. It is none of
 // those that the kernel gives to connections, so a server that is stopped and
 // started again finds its port free however many connections are made
-// meanwhile. Another process can take it before the caller does; callers try
-// again.
+// meanwhile. Nobody else is given it as long as this process lives, neither
+// here nor in another process; a program that asks nobody can take it before
+// the caller does.
 func FreePort() (int, error) {
 	low, err := firstEphemeral()
 	if err != nil {
@@ -229,7 +230,13 @@ func FreePort() (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("ask for a free port: %w", err)
 		}
-		return port, l.Close()
+		ours, err := reserve(port)
+		if err = errors.Join(err, l.Close()); err != nil {
+			return 0, err
+		}
+		if ours {
+			return port, nil
+		}
 	}
 	return 0, fmt.Errorf("ask for a free port: between %d and %d none was found", lowestPort, low)
 }

@@ -9,3 +9,7 @@ import "syscall"
 func attributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
+
+// reserve keeps nothing: only Linux has names of sockets that end with their
+// process. Two processes may then be given the same port.
+func reserve(int) (ours bool, err error) { return true, nil }

@@ -142,7 +142,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute) // a limit for what hangs
 	defer cancel()
 	return h.process.ready(ctx, func(ctx context.Context) error { return answers(ctx, h.URL+"/readyz") })
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 )
 
 // NewPostgres starts a server for one test and stops it with the test.
@@ -27,7 +26,7 @@ func NewPostgres(tb testing.TB, o PostgresOptions) *Postgres {
 // them, which it hands to use before the first test. Call it from TestMain
 // and give its result to os.Exit.
 func MainWithPostgres(m *testing.M, use func(*Postgres)) int {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), postgresStart)
 	defer cancel()
 	p, err := StartPostgres(ctx, PostgresOptions{})
 	if err != nil {
