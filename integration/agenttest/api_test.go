@@ -148,6 +148,7 @@ func TestWatchEnds(t *testing.T) {
 		defer w.faults.set(nil)
 		w.stop()
 		w.edit(configMaps, "api", "kubectl-edit", `{"data":{"color":"black"}}`)
+		w.change(func() { delete(w.fakeHub.apps, a.id) }) // so that Synced is said of what is healed
 		w.run()
 		w.live(configMaps, "api", data("color", "red"))
 		a.synced()
