@@ -102,6 +102,24 @@ func (l *load) follow(ctx context.Context) {
 	}
 }
 
+// goes waits until that many more requests were made, however slow the
+// machine is, and applications and operations were acknowledged.
+func (l *load) goes(t *testing.T, more int64) {
+	t.Helper()
+	want := l.requests.Load() + more
+	err := harness.Eventually(within(t, 3*time.Minute), func(context.Context) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n := l.requests.Load(); n < want || len(l.made) == 0 || len(l.ops) == 0 {
+			return fmt.Errorf("%d requests, %d applications, %d operations", n, len(l.made), len(l.ops))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (l *load) fail(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,13 +160,14 @@ func TestRollingRestart(t *testing.T) {
 		settled(t, fmt.Sprintf("roll-%d", i))
 	}
 	l := &load{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 30 * time.Second}, made: map[string]bool{}, ops: map[string]bool{}}
-	ctx, stop := context.WithCancel(within(t, 4*time.Minute))
+	ctx, stop := context.WithCancel(within(t, 10*time.Minute))
 	var wait sync.WaitGroup
 	l.start(ctx, &wait, repos)
 	gap := watchAgent(ctx, &wait, l)
 
 	var slowest time.Duration
 	for i, h := range s.Hubs {
+		l.goes(t, 50)
 		begin := time.Now()
 		if err := h.Stop(); err != nil {
 			t.Fatal(err)
@@ -161,6 +180,7 @@ func TestRollingRestart(t *testing.T) {
 		restarted(t, h)
 		t.Logf("measured: replica %d stopped in %.1f s", i, took.Seconds())
 	}
+	l.goes(t, 50)
 	stop()
 	wait.Wait()
 	last := make([]string, len(repos))
