@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { runtest.Main(m) }
 
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
@@ -17,9 +16,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { runtest.Main(m) }
 
 // open runs a store until close is called.
 func open(t *testing.T, dir string) (s *inventory.Store, closing func()) {
