@@ -154,18 +154,23 @@ func TestThrift(t *testing.T) {
 			time.Sleep(burstGone - time.Millisecond)
 			h.burst() // another one begins
 			time.Sleep(burstGone - time.Millisecond)
+			synctest.Wait()
 			if collections != 0 {
 				t.Error("collected in the middle of a burst")
 			}
+			h.mu.Lock()
 			h.before = 0
+			h.mu.Unlock()
 			ballast = make([]byte, 2*burstMade)
 			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
 			if want := []int{leastPercent, burstPercent, mostPercent}; collections != 1 || !slices.Equal(*set, want) {
 				t.Errorf("collected %d times and set to %v, want once and %v", collections, *set, want)
 			}
 			h.burst()
 			h.finish()
 			time.Sleep(2 * burstGone)
+			synctest.Wait()
 			if collections != 1 {
 				t.Error("collected after the end")
 			}

@@ -198,6 +198,8 @@ async function automated(page) {
   await step('the last operation lists its objects', async () => {
     await openTab(page, 'Last operation');
     await page.getByRole('row').filter({ hasText: 'Deployment' }).first().waitFor();
+    // In sync is told before the operation has ended, and until then nobody can roll back.
+    await page.getByRole('tabpanel', { name: 'Last operation' }).getByText('Succeeded').first().waitFor();
     await look(page, 'operation');
   });
   await step('rollback goes back and automation waits', async () => {

@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// processes gives the ids of the workers of one pool, which is known by its
-// limit of memory.
+// processes gives the ids of the workers of one pool of this process, which is
+// known by its limit of memory.
 func processes(t *testing.T, memory int64) []int {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -37,9 +37,21 @@ func processes(t *testing.T, memory int64) []int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, pid)
+		if stat := statOf(pid); len(stat) > 1 && stat[1] == strconv.Itoa(os.Getpid()) {
+			out = append(out, pid)
+		}
 	}
 	return out
+}
+
+// statOf gives what the kernel says of a process, from its state on; nothing
+// of one that is gone.
+func statOf(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }
 
 func killAll(t *testing.T, memory int64) int {
@@ -137,11 +149,10 @@ func TestKilledWorkers(t *testing.T) {
 func spinning(t *testing.T, memory int64) (out []int) {
 	t.Helper()
 	for _, pid := range processes(t, memory) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+		fields := statOf(pid)
+		if len(fields) < 12 {
 			continue
 		}
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if ticks, err := strconv.Atoi(fields[11]); err == nil && ticks > 20 {
 			out = append(out, pid)
 		}

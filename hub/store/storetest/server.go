@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
 	superuser  = "postgres"
 	startLimit = 5 * time.Minute // a machine that starts several at once is slow
 	stopLimit  = time.Minute
+	maxTries   = 20 // to copy or drop a database
 	folder     = "capstan-storetest-"
 )
 
@@ -179,11 +181,23 @@ func (s *server) admin(ctx context.Context, statements ...string) error {
 	}
 	defer conn.Close(ctx)
 	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
+		_, err := conn.Exec(ctx, statement)
+		for try := 1; inUse(err) && try < maxTries; try++ {
+			_, err = conn.Exec(ctx, statement)
+		}
+		if err != nil {
 			return fmt.Errorf("run %q: %w", statement, err)
 		}
 	}
 	return nil
+}
+
+// inUse says that a database could not be copied or dropped because somebody
+// was still connected. Postgres has waited five seconds for that before it says
+// so, which is not long for backends that have been told to end on a busy machine.
+func inUse(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "55006"
 }
 
 func (s *server) data() string { return filepath.Join(s.dir, "data") }
