@@ -54,7 +54,7 @@ images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container im
 test: packages test-browser build ## Run every test (PACKAGES=./hub/plan RACE=1)
 	@$(GO) run ./integration/prepare cluster >/dev/null
 	@status=0; \
-	$(GO) run ./integration/gotest -log $(logs)/go.json -- -count=1 -timeout 30m $(if $(RACE),-race) $(PACKAGES) || status=1; \
+	$(GO) run ./integration/gotest -log $(logs)/go.json -- -count=1 -timeout 60m $(if $(RACE),-race) $(PACKAGES) || status=1; \
 	$(if $(web),$(MAKE) test-web || status=1;) \
 	exit $$status
 

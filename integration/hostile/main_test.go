@@ -29,7 +29,7 @@ var (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 25*time.Minute, begin)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "hostile", 55*time.Minute, begin)) }
 
 func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	s, err = suite.Installed(ctx, dir, stack.Options{

@@ -27,7 +27,7 @@ var (
 	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-func TestMain(m *testing.M) { os.Exit(suite.Main(m, "stories", 25*time.Minute, begin)) }
+func TestMain(m *testing.M) { os.Exit(suite.Main(m, "stories", 55*time.Minute, begin)) }
 
 func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	if err := buildConsole(ctx); err != nil {
