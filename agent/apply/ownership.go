@@ -131,8 +131,18 @@ func (a *app) askAgain() {
 	a.e.later(wait, func(ctx context.Context) { a.stateChanged(ctx) })
 }
 
-// name is how tracking ids name the application. The caller holds mu.
-func (a *app) name() string { return a.state.GetAppNamespace() + "_" + a.state.GetName() }
+// name is how tracking ids name the application. After a restart live objects
+// may be seen before its state is resolved; the inventory has it by then. The
+// caller holds mu.
+func (a *app) name() string {
+	state := a.state
+	if state == nil {
+		if row, ok := a.e.Inventory.App(a.id); ok {
+			state = row.State
+		}
+	}
+	return state.GetAppNamespace() + "_" + state.GetName()
+}
 
 // installation is the tenant's name for itself among several in one cluster;
 // mostly empty.
