@@ -293,8 +293,8 @@ func (a *app) take(ctx context.Context) {
 		return
 	}
 	a.mu.Lock()
-	// What was seen before the first state was judged without any rules.
-	again = again || a.state == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
+	// What was seen before a state was taken was judged without any rules.
+	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
 	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
 	a.graves = stones
 	a.windows = windowsOf(state)
