@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { runtest.Main(m) }
 
 // testConn is a connection over a pipe that nobody speaks on.
 func testConn(t *testing.T, p tunnel.Peer, lane tunnel.Lane, epoch string) *conn {

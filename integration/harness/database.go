@@ -2,11 +2,13 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // CreateDatabase makes an empty database that OwnerRole owns.
@@ -80,11 +82,23 @@ func (p *Postgres) admin(ctx context.Context, statements ...string) error {
 	}
 	defer conn.Close(ctx)
 	for _, text := range statements {
-		if _, err := conn.Exec(ctx, text); err != nil {
+		_, err := conn.Exec(ctx, text)
+		for try := 1; inUse(err) && try < 20; try++ {
+			_, err = conn.Exec(ctx, text)
+		}
+		if err != nil {
 			return fmt.Errorf("run %q: %w", text, err)
 		}
 	}
 	return nil
+}
+
+// inUse says that a database could not be copied or dropped because somebody
+// was still connected. Postgres waits for five seconds before it says so, and
+// backends that were told to end may take longer on a busy machine.
+func inUse(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "55006"
 }
 
 func (p *Postgres) super(ctx context.Context) (*pgx.Conn, error) {

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 const chartYAML = "apiVersion: v2\nname: c\nversion: 1.0.0\n"
@@ -275,7 +275,7 @@ func TestIdleWorkersEnd(t *testing.T) {
 }
 
 func TestARenderEndsWithItsContext(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer runtest.NoLeaks(t)()
 	p := newPool(t, func(c *render.Config) { c.Workers = 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

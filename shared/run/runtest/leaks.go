@@ -9,20 +9,41 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main is the TestMain of a package that leaves no goroutine behind. Those
-// that are ending have a minute for it: the ones of connections that were
-// closed last take longer on a busy machine than goleak waits by itself.
+// ending is how long goroutines have that are about to end: the ones of
+// connections that were closed last take longer on a busy machine than goleak
+// waits by itself.
+const ending = time.Minute
+
+// Main is the TestMain of a package that leaves no goroutine behind.
 func Main(m *testing.M) {
 	code := m.Run()
-	for begun := time.Now(); code == 0; {
-		err := goleak.Find()
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > time.Minute {
+	if code == 0 {
+		if err := leaked(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// NoLeaks begins a test, or a part of one, that leaves no goroutine behind;
+// what it returns looks for them at its end.
+func NoLeaks(t testing.TB) (end func()) {
+	known := goleak.IgnoreCurrent()
+	return func() {
+		t.Helper()
+		if err := leaked(known); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// leaked gives the goroutines that do not end.
+func leaked(options ...goleak.Option) error {
+	for begun := time.Now(); ; {
+		err := goleak.Find(options...)
+		if err == nil || time.Since(begun) > ending {
+			return err
+		}
+	}
 }
