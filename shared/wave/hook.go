@@ -28,6 +28,13 @@ func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 	if err != nil {
 		return err
 	}
+	if len(old) > 0 && r.hooksEnded() {
+		// A hook of several phases is taken away to be run again: after a
+		// restart its first run must be known to be over, not be missed.
+		if err := r.save(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.removeOld(ctx, old, name); err != nil {
 		return err
 	}
@@ -37,6 +44,16 @@ func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 		}
 	}
 	return r.save(ctx)
+}
+
+// hooksEnded says whether a hook of this operation has ended.
+func (r *run) hooksEnded() bool {
+	for _, h := range r.progress.Hooks {
+		if h.State == HookSucceeded || h.State == HookFailed {
+			return true
+		}
+	}
+	return false
 }
 
 // findHooks looks which hooks exist: our own instances run, older ones whose

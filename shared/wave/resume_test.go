@@ -2,6 +2,7 @@ package wave_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -154,4 +155,37 @@ func TestStateThatCannotBeRead(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A hook of two phases is taken away and made anew between them. Whichever
+// call the agent dies at, the first run of it must not be missed.
+func TestResumeBetweenTwoRunsOfAHook(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HOOK-06 FT-A1 ENG-19 after=%v", after), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				plan := mustBuild([]wave.Object{obj("0 Job h", hook("PreSync,Sync", "BeforeHookCreation")), obj("0 ConfigMap a")}, nil)
+				for n, hit := 1, true; hit; n++ {
+					hit = false
+					w := newWorld()
+					w.crash = func(i int) (bool, bool) {
+						if i != n || hit {
+							return false, false
+						}
+						hit = true
+						return !after, after
+					}
+					res := w.run(t.Context(), plan, wave.Config{})
+					if res.Phase == wave.Running {
+						res = w.run(t.Context(), plan, wave.Config{})
+					}
+					made := slices.DeleteFunc(w.done(), func(e string) bool { return e != "create Job/h" })
+					if res.Phase != wave.Succeeded || len(made) != 2 {
+						t.Fatalf("crash at call %d: %s: %s; %v", n, res.Phase, res.Message, w.done())
+					}
+				}
+			})
+		})
+	}
 }
