@@ -1,14 +1,10 @@
 package apply
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -20,19 +16,7 @@ import (
 // fetched. What was taken for somebody else's would never be pruned.
 func TestOwnObjectsBeforeTheStateIsResolved(t *testing.T) {
 	t.Parallel()
-	store, err := inventory.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- store.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, store.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	e, store := remembering(t)
 	body, err := proto.Marshal(&linkv1.AppState{Generation: 1, Name: "shop", AppNamespace: "argocd"})
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +25,7 @@ func TestOwnObjectsBeforeTheStateIsResolved(t *testing.T) {
 	if _, _, err := store.Stage(&linkv1.Batch{Incarnation: "one", Rows: []*linkv1.Row{row}}); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := inventory.OpenSecret(ctx, noSecret{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := New(Config{Inventory: store, Secret: secret, Log: slog.New(slog.DiscardHandler)}).app("a") // as after a restart
+	a := e.app("a") // as after a restart
 	for title, c := range map[string]struct {
 		app     string
 		foreign bool

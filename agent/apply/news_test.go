@@ -25,10 +25,9 @@ func (noSecret) Read(context.Context) (map[string][]byte, error) {
 }
 func (noSecret) Write(context.Context, map[string][]byte) error { return nil }
 
-// A state and the operation that brings the cluster to it come in one batch.
-// A worker that is awake just then must not see one of them alone.
-func TestNewsComesTogether(t *testing.T) {
-	t.Parallel()
+// remembering gives an engine with an inventory of its own, and nothing else.
+func remembering(t *testing.T) (*Engine, *inventory.Store) {
+	t.Helper()
 	store, err := inventory.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +45,16 @@ func TestNewsComesTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := New(Config{Inventory: store, Secret: secret, Log: slog.New(slog.DiscardHandler)})
+	return New(Config{Inventory: store, Secret: secret, Log: slog.New(slog.DiscardHandler)}), store
+}
+
+// A state and the operation that brings the cluster to it come in one batch.
+// A worker that is awake just then must not see one of them alone.
+func TestNewsComesTogether(t *testing.T) {
+	t.Parallel()
+	e, store := remembering(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	a := e.app("a")
 	var alone atomic.Int32
 	watched := make(chan struct{})
