@@ -122,7 +122,7 @@ func (m *mirror) rest() {
 	default:
 	}
 	m.odb.rest()
-	m.lib.cache.drop(map[uint64]bool{m.id: true})
+	m.lib.cache.Drop(func(k cacheKey) bool { return k.owner == m.id })
 	m.mu.Lock()
 	clear(m.refused)
 	m.mu.Unlock()

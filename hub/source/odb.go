@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/lru"
 )
 
 // errNoObject says that a mirror does not have an object.
@@ -22,11 +23,19 @@ var errNoObject = plumbing.ErrObjectNotFound
 // A library is what the mirrors of one replica share for reading: the cache,
 // idle inflaters, and the numbers that name packs and mirrors.
 type library struct {
-	cache     *lru
+	cache     *lru.Cache[cacheKey, any]
 	inflaters inflaters
 	ids       atomic.Uint64
 	maxDelta  int64 // largest object that is put together from deltas
 	log       *slog.Logger
+}
+
+// A cacheKey names what is kept: the data at an offset of a pack, or the tree
+// with a hash in a mirror. Owners are packs and mirrors.
+type cacheKey struct {
+	owner  uint64
+	offset int64
+	hash   [20]byte
 }
 
 // An odb is the object database of one mirror: packs that only ever come and
@@ -131,7 +140,7 @@ func (o *odb) releaseLocked(s *packSet) {
 		}
 	}
 	if len(gone) > 0 {
-		o.cache.drop(gone)
+		o.cache.Drop(func(k cacheKey) bool { return gone[k.owner] })
 	}
 }
 
@@ -278,7 +287,7 @@ func (o *odb) readAt(s *packSet, p *pack, offset, limit int64) (rawObject, error
 	var steps []step
 	var obj rawObject
 	for {
-		if kept, ok := o.cache.get(cacheKey{owner: p.id, offset: offset}); ok {
+		if kept, ok := o.cache.Get(cacheKey{owner: p.id, offset: offset}); ok {
 			obj, _ = kept.(rawObject)
 			break
 		}
@@ -333,7 +342,7 @@ func (o *odb) whole(p *pack, offset int64, e entry, limit int64, base bool) (raw
 	}
 	obj := rawObject{e.kind, data}
 	if base || e.kind != plumbing.BlobObject {
-		o.cache.put(cacheKey{owner: p.id, offset: offset}, obj, e.size)
+		o.cache.Put(cacheKey{owner: p.id, offset: offset}, obj, e.size)
 	}
 	return obj, nil
 }
@@ -352,7 +361,7 @@ func (o *odb) apply(obj rawObject, steps []step) (rawObject, error) {
 		if obj.data, err = patch(obj.data, delta, o.maxDelta); err != nil {
 			return rawObject{}, err
 		}
-		o.cache.put(cacheKey{owner: st.p.id, offset: st.offset}, obj, int64(len(obj.data)))
+		o.cache.Put(cacheKey{owner: st.p.id, offset: st.offset}, obj, int64(len(obj.data)))
 	}
 	return obj, nil
 }

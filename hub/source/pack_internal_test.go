@@ -20,6 +20,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lru"
 )
 
 // A packBuilder writes packs, also such as git would never write.
@@ -95,7 +96,7 @@ func appending(base int, text string) []byte {
 func testLimits() packLimits { return packLimits{objects: 1000, object: 1 << 20, inflated: 8 << 20} }
 
 func testLibrary() *library {
-	return &library{cache: newLRU(1 << 20), maxDelta: 1 << 20, log: slog.New(slog.DiscardHandler)}
+	return &library{cache: lru.New[cacheKey, any](1 << 20), maxDelta: 1 << 20, log: slog.New(slog.DiscardHandler)}
 }
 
 func takeBytes(t testing.TB, ctx context.Context, dir string, data []byte, l packLimits) (*pack, *library, error) {
@@ -382,27 +383,5 @@ func TestGuard(t *testing.T) {
 	}
 	if err := g.check("nonsense"); err == nil {
 		t.Error("an address that is none is allowed")
-	}
-}
-
-func TestLRU(t *testing.T) {
-	t.Parallel()
-	c := newLRU(8000)
-	for i := range 100 {
-		c.put(cacheKey{owner: uint64(i % 2), offset: int64(i)}, i, 500)
-		c.get(cacheKey{offset: 0})
-	}
-	if c.bytes > 8000 || len(c.items) != c.order.Len() {
-		t.Errorf("%d bytes in %d items", c.bytes, len(c.items))
-	}
-	if _, ok := c.get(cacheKey{offset: 0}); !ok {
-		t.Error("what is used all the time was dropped")
-	}
-	if c.put(cacheKey{offset: 1000}, 1, 7000); len(c.items) < 5 {
-		t.Error("one large value pushes all others out")
-	}
-	c.drop(map[uint64]bool{0: true, 1: true})
-	if c.bytes != 0 || len(c.items) != 0 || c.order.Len() != 0 {
-		t.Errorf("%d bytes in %d items after all owners are gone", c.bytes, len(c.items))
 	}
 }

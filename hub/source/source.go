@@ -29,6 +29,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lru"
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
@@ -151,7 +152,7 @@ func New(cfg Config, creds Credentials, clock run.Clock, log *slog.Logger) (*Mir
 	}
 	return &Mirrors{
 		cfg: cfg, creds: creds, clock: clock, log: log,
-		lib: &library{cache: newLRU(cfg.CacheBytes), maxDelta: cfg.MaxObject, log: log},
+		lib: &library{cache: lru.New[cacheKey, any](cfg.CacheBytes), maxDelta: cfg.MaxObject, log: log},
 		all: map[mirrorKey]*mirror{},
 	}, nil
 }

@@ -70,7 +70,7 @@ func (d directory) find(name string) (node, bool) {
 // directory reads a directory, or finds it in the cache.
 func (t *tree) directory(h plumbing.Hash) (directory, error) {
 	key := cacheKey{owner: t.m.id, offset: -1, hash: h}
-	if kept, ok := t.m.lib.cache.get(key); ok {
+	if kept, ok := t.m.lib.cache.Get(key); ok {
 		d, _ := kept.(directory)
 		return d, nil
 	}
@@ -88,7 +88,7 @@ func (t *tree) directory(h plumbing.Hash) (directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.m.lib.cache.put(key, d, int64(len(obj.data)+len(d)*48))
+	t.m.lib.cache.Put(key, d, int64(len(obj.data)+len(d)*48))
 	return d, nil
 }
 
