@@ -13,10 +13,10 @@ import (
 const (
 	stampApps = `
 		UPDATE application_status s
-		SET    report_cluster = $2, report_mark = $3, report_bucket = u.bucket, report_leaf = u.leaf
-		FROM   unnest($4::uuid[], $5::integer[], $6::bigint[]) AS u (app, bucket, leaf)
+		SET    report_cluster = u.cluster, report_mark = u.mark, report_bucket = u.bucket, report_leaf = u.leaf
+		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6::bigint[]) AS u (cluster, mark, app, bucket, leaf)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app
-		  AND  (s.report_cluster, s.report_mark, s.report_bucket, s.report_leaf) IS DISTINCT FROM ($2, $3, u.bucket, u.leaf)`
+		  AND  (s.report_cluster, s.report_mark, s.report_bucket, s.report_leaf) IS DISTINCT FROM (u.cluster, u.mark, u.bucket, u.leaf)`
 	sweepStamps = `
 		UPDATE application_status SET report_cluster = NULL
 		WHERE  tenant_id = $1 AND report_cluster = $2 AND report_mark <> $3 AND report_bucket = ANY ($4::integer[])`
@@ -41,17 +41,20 @@ func stamped(key string, stamp []byte) (bucket int32, leaf int64) {
 }
 
 // queueStamps notes which report on an application the hub has.
-func (t *Tenant) queueStamps(b *pgx.Batch, cluster hub.ClusterID, apps []hub.ApplicationObservation, mark int64) {
-	if len(apps) == 0 {
-		return
+func (t *Tenant) queueStamps(b *pgx.Batch, reports []report) {
+	var cluster, app []string
+	var bucket []int32
+	var mark, leaf []int64
+	for _, r := range reports {
+		for _, a := range r.Applications {
+			in, sum := stamped(buckets.Application(string(a.Application)), a.Stamp)
+			cluster, mark, app = append(cluster, string(r.cluster)), append(mark, r.at.mark), append(app, string(a.Application))
+			bucket, leaf = append(bucket, in), append(leaf, sum)
+		}
 	}
-	n := len(apps)
-	app, bucket, leaf := make([]string, n), make([]int32, n), make([]int64, n)
-	for i, a := range apps {
-		app[i] = string(a.Application)
-		bucket[i], leaf[i] = stamped(buckets.Application(app[i]), a.Stamp)
+	if len(app) > 0 {
+		b.Queue(stampApps, t.id, cluster, mark, app, bucket, leaf)
 	}
-	b.Queue(stampApps, t.id, cluster, mark, app, bucket, leaf)
 }
 
 // compare finds where the agent holds other things than the hub has stored;

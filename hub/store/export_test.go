@@ -94,3 +94,12 @@ func (p planStep) rows() int {
 	}
 	return n
 }
+
+// Plans says how often the connection of a transaction has planned its
+// statements that take lists: for these values alone, and once for all.
+func Plans(ctx context.Context, t *Tenant) (own, general int, err error) {
+	err = t.tx.QueryRow(ctx, `
+		SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0)
+		FROM   pg_prepared_statements WHERE statement LIKE '%unnest(%'`).Scan(&own, &general)
+	return own, general, err
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,13 +20,20 @@ const (
 		FROM   unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS u (cluster, epoch, seq, snapshot, mark)
 		WHERE  o.tenant_id = $1 AND o.cluster_id = u.cluster`
 	lazyCommit = `SELECT set_config('synchronous_commit', 'off', true)`
+	// Left to itself, the server plans the statements below anew for each few
+	// reports, which takes it longer than to run them: it believes that one row
+	// is cheaper than the ten that it supposes of arrays it has not seen. What
+	// they look for has a key. The plans are made again when the server learns
+	// more of a table.
+	planOnce = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)`
 	// An agent speaks for the applications whose destination is its cluster,
 	// and for those that its log still holds.
 	selectHere = `
-		SELECT a.id FROM application a
-		WHERE  a.tenant_id = $1 AND a.id = ANY ($3::uuid[])
-		  AND (a.cluster_id = $2 OR EXISTS (
-		         SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.application_id = a.id AND h.cluster_id = $2))`
+		SELECT u.cluster, a.id
+		FROM   unnest($2::uuid[], $3::uuid[]) AS u (cluster, app)
+		JOIN   application a ON a.tenant_id = $1 AND a.id = u.app
+		WHERE  a.cluster_id = u.cluster OR EXISTS (
+		         SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.application_id = u.app AND h.cluster_id = u.cluster)`
 
 	// Sync is believed only for the target that it was compared with; health
 	// is that of live objects, whatever the target.
@@ -53,9 +61,9 @@ const (
 	observeOperations = `
 		WITH said AS (
 			SELECT o.id, o.phase AS before, u.*
-			FROM   unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
-			       AS u (operation, phase, message, results, started_at, finished_at, healthy_at)
-			JOIN   operation o ON o.tenant_id = $1 AND o.cluster_id = $2 AND o.id = u.operation
+			FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
+			       AS u (cluster, operation, phase, message, results, started_at, finished_at, healthy_at)
+			JOIN   operation o ON o.tenant_id = $1 AND o.id = u.operation AND o.cluster_id = u.cluster
 		), moved AS (
 			SELECT s.*, s.before IN ('Succeeded', 'Failed', 'Error') AS was_over,
 			       s.phase IN ('Succeeded', 'Failed', 'Error') AS is_over,
@@ -73,43 +81,45 @@ const (
 		FROM   moved m
 		WHERE  o.tenant_id = $1 AND o.id = m.id
 		  AND  (NOT m.was_over OR (o.healthy_at IS NULL AND m.healthy_at IS NOT NULL))
-		RETURNING o.id, o.application_id, m.is_over AND NOT m.was_over`
+		RETURNING o.cluster_id, o.id, o.application_id, m.is_over AND NOT m.was_over`
 
 	// A delete operation whose own result was lost with the agent's state.
 	endDeletions = `
 		UPDATE operation o
 		SET    phase = 'Succeeded', message = 'nothing of the application is left in the cluster', finished_at = $5
-		FROM   unnest($3::uuid[], $4::bigint[]) AS u (app, generation)
-		WHERE  o.tenant_id = $1 AND o.cluster_id = $2 AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
+		FROM   unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS u (cluster, app, generation)
+		WHERE  o.tenant_id = $1 AND o.cluster_id = u.cluster AND o.application_id = u.app AND o.kind = 'delete' AND o.fence <= u.generation
 		  AND  o.phase IN ('Pending', 'Running', 'Terminating')
-		RETURNING o.id, o.application_id, true`
+		RETURNING o.cluster_id, o.id, o.application_id, true`
 
 	deleteGone = `
 		DELETE FROM resource r
-		USING  unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS u (app, uid, api_group, kind, namespace, name)
-		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.application_id = u.app
+		USING  unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+		       AS u (cluster, app, uid, api_group, kind, namespace, name)
+		WHERE  r.tenant_id = $1 AND r.cluster_id = u.cluster AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
 		  AND  (u.uid = '' OR r.uid = u.uid OR r.uid = '')
 		RETURNING r.application_id`
 	deleteGoneUIDs = `
 		DELETE FROM resource r
-		USING  unnest($3::uuid[], $4::text[]) AS u (app, uid)
-		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.application_id = u.app AND r.uid = u.uid
+		USING  unnest($2::uuid[], $3::uuid[], $4::text[]) AS u (cluster, app, uid)
+		WHERE  r.tenant_id = $1 AND r.cluster_id = u.cluster AND r.application_id = u.app AND r.uid = u.uid
 		RETURNING r.application_id`
 	touchResources = `
-		UPDATE resource r SET mark = $3
-		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[]) AS u (app, api_group, kind, namespace, name, hash, leaf)
-		WHERE  r.tenant_id = $1 AND r.cluster_id = $2 AND r.application_id = u.app
+		UPDATE resource r SET mark = u.mark
+		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::bigint[])
+		       AS u (cluster, mark, app, api_group, kind, namespace, name, hash, leaf)
+		WHERE  r.tenant_id = $1 AND r.cluster_id = u.cluster AND r.application_id = u.app
 		  AND  r.kind = u.kind AND r.namespace = u.namespace AND r.name = u.name AND r.api_group = u.api_group
-		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> $3`
+		  AND  r.hash = u.hash AND r.leaf = u.leaf AND r.mark <> u.mark`
 	upsertResources = `
 		INSERT INTO resource AS r (tenant_id, cluster_id, mark, updated_at, application_id, api_group, kind, namespace, name, hash,
 		                           version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
-		SELECT $1, $2, $3, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
+		SELECT $1, u.cluster, u.mark, $10, u.app, u.api_group, u.kind, u.namespace, u.name, u.hash,
 		       u.version, u.uid, u.parent, u.managed, u.sync, u.health, u.message, u.requires_prune, u.hook, u.wave, u.diff, u.info::json, u.born_at, u.bucket, u.leaf, u.links::json, u.confirm
-		FROM   unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
+		FROM   unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], $11::text[], $12::text[], $13::text[], $14::boolean[],
 		              $15::text[], $16::text[], $17::text[], $18::boolean[], $19::boolean[], $20::integer[], $21::text[], $22::text[], $23::timestamptz[], $24::integer[], $25::bigint[], $26::text[], $27::boolean[])
-		       AS u (app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
+		       AS u (cluster, mark, app, api_group, kind, namespace, name, hash, version, uid, parent, managed, sync, health, message, requires_prune, hook, wave, diff, info, born_at, bucket, leaf, links, confirm)
 		ON CONFLICT (tenant_id, application_id, cluster_id, kind, namespace, name, api_group) DO UPDATE
 		SET    mark = excluded.mark, updated_at = excluded.updated_at, hash = excluded.hash, version = excluded.version, uid = excluded.uid,
 		       parent = excluded.parent, managed = excluded.managed, sync = excluded.sync, health = excluded.health, message = excluded.message,
@@ -121,44 +131,64 @@ const (
 	sweepBuckets   = `DELETE FROM resource WHERE tenant_id = $1 AND cluster_id = $2 AND mark <> $3 AND bucket = ANY ($4::integer[]) RETURNING application_id`
 )
 
-// queueObservation writes a report. The operations that became over are in
-// over once the batch is done.
-func (t *Tenant) queueObservation(b *pgx.Batch, cluster hub.ClusterID, o hub.Observation, at progress, over *[]hub.OperationID) error {
-	apps, gone := o.Applications[:0:0], o.Applications[:0:0]
-	for _, a := range o.Applications {
-		if a.Gone {
-			gone = append(gone, a)
-			continue
-		}
-		apps = append(apps, a)
-	}
-	t.queueApps(b, apps)
-	t.queueStamps(b, cluster, o.Applications, at.mark)
-	if err := t.queueOperations(b, cluster, o.Operations, over); err != nil {
+// A report is what is stored of one report, and its answer.
+type report struct {
+	cluster hub.ClusterID
+	hub.Observation
+	at  progress
+	out *hub.Observed
+}
+
+// mostRows is how many rows of resources one statement writes, as a rule: a
+// report is never divided.
+const mostRows = 5000
+
+// queueObservations writes reports of different clusters and applications:
+// one statement of each kind for all of them. What became over is in their
+// answers once the batch is done.
+func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
+	t.queueApps(b, reports)
+	t.queueStamps(b, reports)
+	if err := t.queueOperations(b, reports); err != nil {
 		return err
 	}
-	t.queueDeletions(b, cluster, gone, over)
-	t.queueGone(b, cluster, o.Gone)
-	if err := t.queueResources(b, cluster, o.Resources, at.mark); err != nil {
-		return err
-	}
-	switch {
-	case at.sweep && o.Bounded:
-		b.Queue(sweepBuckets, t.id, cluster, at.mark, integers(o.Buckets)).Query(t.touchApps(changeResources))
-		b.Queue(sweepStamps, t.id, cluster, at.mark, integers(o.Buckets))
-	case at.sweep:
-		b.Queue(sweepResources, t.id, cluster, at.mark).Query(t.touchApps(changeResources))
-	}
-	if len(o.Closed) > 0 {
-		stones := make([]hub.Tombstone, len(o.Closed))
-		for i, s := range o.Closed {
-			s.Cluster = cluster
-			stones[i] = s
+	t.queueDeletions(b, reports)
+	t.queueGone(b, reports)
+	var c resourceColumns
+	for _, r := range reports {
+		if err := c.add(r); err != nil {
+			return fmt.Errorf("observation of cluster %q: %w", r.cluster, err)
 		}
+		if len(c.app) >= mostRows {
+			t.queueResources(b, c)
+			c = resourceColumns{}
+		}
+	}
+	t.queueResources(b, c)
+	var stones []hub.Tombstone
+	for _, r := range reports {
+		t.queueSweep(b, r)
+		for _, s := range r.Closed {
+			s.Cluster = r.cluster
+			stones = append(stones, s)
+		}
+	}
+	if len(stones) > 0 {
 		c := stoneColumns(stones)
 		b.Queue(closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
 	}
 	return nil
+}
+
+// queueSweep removes what a snapshot that is complete now did not name.
+func (t *Tenant) queueSweep(b *pgx.Batch, r report) {
+	switch {
+	case r.at.sweep && r.Bounded:
+		b.Queue(sweepBuckets, t.id, r.cluster, r.at.mark, integers(r.Buckets)).Query(t.touchApps(changeResources))
+		b.Queue(sweepStamps, t.id, r.cluster, r.at.mark, integers(r.Buckets))
+	case r.at.sweep:
+		b.Queue(sweepResources, t.id, r.cluster, r.at.mark).Query(t.touchApps(changeResources))
+	}
 }
 
 // touchApps puts the applications that a statement returns into the feed.
@@ -173,74 +203,93 @@ func (t *Tenant) touchApps(kind string) func(pgx.Rows) error {
 	}
 }
 
-func (t *Tenant) queueApps(b *pgx.Batch, apps []hub.ApplicationObservation) {
-	if len(apps) == 0 {
-		return
-	}
+func (t *Tenant) queueApps(b *pgx.Batch, reports []report) {
 	var app, target, sync, health, cause []string
 	var generation []int64
 	var compared []time.Time
-	for _, a := range apps {
-		if !hub.ValidID(string(a.Target)) {
-			a.Target = ""
+	for _, r := range reports {
+		for _, a := range r.Applications {
+			if a.Gone {
+				continue
+			}
+			if !hub.ValidID(string(a.Target)) {
+				a.Target = ""
+			}
+			app, target, generation = append(app, string(a.Application)), append(target, string(a.Target)), append(generation, a.Generation)
+			sync, health, cause = append(sync, string(a.Sync)), append(health, string(a.Health)), append(cause, clean(a.HealthCause))
+			compared = append(compared, micro(a.ComparedAt))
 		}
-		app, target, generation = append(app, string(a.Application)), append(target, string(a.Target)), append(generation, a.Generation)
-		sync, health, cause = append(sync, string(a.Sync)), append(health, string(a.Health)), append(cause, clean(a.HealthCause))
-		compared = append(compared, micro(a.ComparedAt))
+	}
+	if len(app) == 0 {
+		return
 	}
 	b.Queue(lockStatus, t.id, app)
 	b.Queue(observeApps, t.id, app, target, generation, sync, health, cause, compared).Query(t.touchApps(changeApplication))
 }
 
-func (t *Tenant) queueOperations(b *pgx.Batch, cluster hub.ClusterID, ops []hub.OperationObservation, over *[]hub.OperationID) error {
-	if len(ops) == 0 {
-		return nil
-	}
-	var id, phase, message []string
+func (t *Tenant) queueOperations(b *pgx.Batch, reports []report) error {
+	var cluster, id, phase, message []string
 	var results []*string
 	var started, finished, healthy []*time.Time
-	for _, op := range ops {
-		var text *string
-		if op.Results != nil {
-			s, err := jsonText(op.Results)
-			if err != nil {
-				return err
+	for _, r := range reports {
+		for _, op := range r.Operations {
+			var text *string
+			if op.Results != nil {
+				s, err := jsonText(op.Results)
+				if err != nil {
+					return fmt.Errorf("observation of cluster %q: %w", r.cluster, err)
+				}
+				text = &s
 			}
-			text = &s
+			cluster, id, phase = append(cluster, string(r.cluster)), append(id, string(op.Operation)), append(phase, string(op.Phase))
+			message, results = append(message, clean(op.Message)), append(results, text)
+			started, finished, healthy = append(started, op.StartedAt), append(finished, op.FinishedAt), append(healthy, op.HealthyAt)
 		}
-		id, phase, message, results = append(id, string(op.Operation)), append(phase, string(op.Phase)), append(message, clean(op.Message)), append(results, text)
-		started, finished, healthy = append(started, op.StartedAt), append(finished, op.FinishedAt), append(healthy, op.HealthyAt)
+	}
+	if len(id) == 0 {
+		return nil
 	}
 	now := micro(time.Now())
-	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, over))
+	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, reports))
 	return nil
 }
 
 // queueDeletions ends the deletions of applications of which an agent says
 // that nothing is left: that they ended is known even if the result is lost.
-func (t *Tenant) queueDeletions(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ApplicationObservation, over *[]hub.OperationID) {
-	if len(gone) == 0 {
+func (t *Tenant) queueDeletions(b *pgx.Batch, reports []report) {
+	var cluster, app []string
+	var generation []int64
+	for _, r := range reports {
+		for _, a := range r.Applications {
+			if a.Gone {
+				cluster, app, generation = append(cluster, string(r.cluster)), append(app, string(a.Application)), append(generation, a.Generation)
+			}
+		}
+	}
+	if len(app) == 0 {
 		return
 	}
-	var app []string
-	var generation []int64
-	for _, a := range gone {
-		app, generation = append(app, string(a.Application)), append(generation, a.Generation)
-	}
 	now := micro(time.Now())
-	b.Queue(endDeletions, t.id, cluster, app, generation, now).Query(t.ended(now, over))
+	b.Queue(endDeletions, t.id, cluster, app, generation, now).Query(t.ended(now, reports))
 }
 
-// ended enqueues what follows from operations that became over.
-func (t *Tenant) ended(now time.Time, over *[]hub.OperationID) func(pgx.Rows) error {
+// ended enqueues what follows from operations that became over, and notes them
+// in the answers to the reports of their clusters.
+func (t *Tenant) ended(now time.Time, reports []report) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
+		answers := make(map[hub.ClusterID]*hub.Observed, len(reports))
+		for _, r := range reports {
+			answers[r.cluster] = r.out
+		}
+		var cluster hub.ClusterID
 		var id, app string
 		var ended bool
-		_, err := pgx.ForEachRow(rows, []any{&id, &app, &ended}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&cluster, &id, &app, &ended}, func() error {
 			t.changed(changeOperation, id)
 			t.changed(changeApplication, app)
 			if ended {
-				*over = append(*over, hub.OperationID(id))
+				out := answers[cluster]
+				out.Over = append(out.Over, hub.OperationID(id))
 				t.enqueue(hub.WorkOutcome, id, now, false)
 			}
 			return nil
@@ -249,59 +298,76 @@ func (t *Tenant) ended(now time.Time, over *[]hub.OperationID) func(pgx.Rows) er
 	}
 }
 
-func (t *Tenant) queueGone(b *pgx.Batch, cluster hub.ClusterID, gone []hub.ResourceGone) {
-	var app, uid, group, kind, namespace, name, byUID, uids []string
-	for _, g := range gone {
-		if g.Kind == "" {
-			if g.UID != "" {
-				byUID, uids = append(byUID, string(g.Application)), append(uids, g.UID)
+func (t *Tenant) queueGone(b *pgx.Batch, reports []report) {
+	var cluster, app, uid, group, kind, namespace, name []string
+	var clusterOf, appOf, uids []string
+	for _, r := range reports {
+		for _, g := range r.Gone {
+			if g.Kind == "" {
+				if g.UID != "" {
+					clusterOf, appOf, uids = append(clusterOf, string(r.cluster)), append(appOf, string(g.Application)), append(uids, g.UID)
+				}
+				continue
 			}
-			continue
+			cluster, app, uid, group = append(cluster, string(r.cluster)), append(app, string(g.Application)), append(uid, g.UID), append(group, g.Group)
+			kind, namespace, name = append(kind, g.Kind), append(namespace, g.Namespace), append(name, g.Name)
 		}
-		app, uid, group = append(app, string(g.Application)), append(uid, g.UID), append(group, g.Group)
-		kind, namespace, name = append(kind, g.Kind), append(namespace, g.Namespace), append(name, g.Name)
 	}
 	if len(app) > 0 {
 		b.Queue(deleteGone, t.id, cluster, app, uid, group, kind, namespace, name).Query(t.touchApps(changeResources))
 	}
 	if len(uids) > 0 {
-		b.Queue(deleteGoneUIDs, t.id, cluster, byUID, uids).Query(t.touchApps(changeResources))
+		b.Queue(deleteGoneUIDs, t.id, clusterOf, appOf, uids).Query(t.touchApps(changeResources))
 	}
 }
 
-func (t *Tenant) queueResources(b *pgx.Batch, cluster hub.ClusterID, resources []hub.Resource, mark int64) error {
-	if len(resources) == 0 {
-		return nil
-	}
-	n := len(resources)
-	app, group, kind, namespace, name := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	version, uid, parent, sync, health := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	message, diff, info := make([]string, n), make([]string, n), make([]*string, n)
-	managed, prune, hook := make([]bool, n), make([]bool, n), make([]bool, n)
-	wave, born, hash := make([]int32, n), make([]*time.Time, n), make([][]byte, n)
-	bucket, leaf := make([]int32, n), make([]int64, n)
-	links, confirm := make([]*string, n), make([]bool, n)
-	for i := range resources {
-		r := &resources[i]
-		text, sum, err := fingerprint(*r)
+// resourceColumns are rows of resources, a slice for each column.
+type resourceColumns struct {
+	cluster, app, group, kind, namespace, name []string
+	version, uid, parent, sync, health         []string
+	message, diff                              []string
+	info, links                                []*string
+	managed, prune, hook, confirm              []bool
+	wave, bucket                               []int32
+	mark, leaf                                 []int64
+	born                                       []*time.Time
+	hash                                       [][]byte
+}
+
+// add takes the resources of a report.
+func (c *resourceColumns) add(of report) error {
+	for i := range of.Resources {
+		r := &of.Resources[i]
+		info, sum, err := fingerprint(*r)
 		if err != nil {
 			return err
 		}
-		if links[i], err = listText(r.Links); err != nil {
+		links, err := listText(r.Links)
+		if err != nil {
 			return err
 		}
-		confirm[i] = r.Confirm
-		app[i], group[i], kind[i], namespace[i], name[i] = string(r.Application), r.Group, r.Kind, r.Namespace, r.Name
-		version[i], uid[i], parent[i], sync[i], health[i] = r.Version, r.UID, r.Parent, string(r.Sync), string(r.Health)
-		message[i], diff[i], info[i] = clean(r.Message), clean(r.DiffSummary), text
-		managed[i], prune[i], hook[i] = r.Managed, r.RequiresPrune, r.Hook
-		wave[i], born[i], hash[i] = r.Wave, r.CreatedAt, sum
-		bucket[i], leaf[i] = stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
+		bucket, leaf := stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
+		c.cluster, c.mark, c.app = append(c.cluster, string(of.cluster)), append(c.mark, of.at.mark), append(c.app, string(r.Application))
+		c.group, c.kind, c.namespace, c.name = append(c.group, r.Group), append(c.kind, r.Kind), append(c.namespace, r.Namespace), append(c.name, r.Name)
+		c.version, c.uid, c.parent = append(c.version, r.Version), append(c.uid, r.UID), append(c.parent, r.Parent)
+		c.sync, c.health = append(c.sync, string(r.Sync)), append(c.health, string(r.Health))
+		c.message, c.diff = append(c.message, clean(r.Message)), append(c.diff, clean(r.DiffSummary))
+		c.info, c.links, c.hash = append(c.info, info), append(c.links, links), append(c.hash, sum)
+		c.managed, c.prune, c.hook, c.confirm = append(c.managed, r.Managed), append(c.prune, r.RequiresPrune), append(c.hook, r.Hook), append(c.confirm, r.Confirm)
+		c.wave, c.born = append(c.wave, r.Wave), append(c.born, r.CreatedAt)
+		c.bucket, c.leaf = append(c.bucket, bucket), append(c.leaf, leaf)
 	}
-	b.Queue(touchResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, leaf)
-	b.Queue(upsertResources, t.id, cluster, mark, app, group, kind, namespace, name, hash, micro(time.Now()),
-		version, uid, parent, managed, sync, health, message, prune, hook, wave, diff, info, born, bucket, leaf, links, confirm).Query(t.touchApps(changeResources))
 	return nil
+}
+
+func (t *Tenant) queueResources(b *pgx.Batch, c resourceColumns) {
+	if len(c.app) == 0 {
+		return
+	}
+	b.Queue(touchResources, t.id, c.cluster, c.mark, c.app, c.group, c.kind, c.namespace, c.name, c.hash, c.leaf)
+	b.Queue(upsertResources, t.id, c.cluster, c.mark, c.app, c.group, c.kind, c.namespace, c.name, c.hash, micro(time.Now()),
+		c.version, c.uid, c.parent, c.managed, c.sync, c.health, c.message, c.prune, c.hook, c.wave, c.diff, c.info, c.born, c.bucket, c.leaf,
+		c.links, c.confirm).Query(t.touchApps(changeResources))
 }
 
 // agentConditions replaces what the agent says about applications.

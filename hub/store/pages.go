@@ -81,6 +81,7 @@ func (t *Tenant) Pages(ctx context.Context, places []hub.LogPlace, limit int) ([
 	}
 	heads, out := map[hub.ClusterID]hub.LogHead{}, make([]hub.LogPage, len(places))
 	b := &pgx.Batch{}
+	b.Queue(planOnce)
 	b.Queue(selectHeads, t.id, clusters).Query(func(r pgx.Rows) error {
 		_, err := pgx.CollectRows(r, func(row pgx.CollectableRow) (none struct{}, err error) { return none, scanHead(row, heads) })
 		return err

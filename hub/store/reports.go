@@ -98,14 +98,18 @@ func (t *Tenant) lockObserved(ctx context.Context, reports []hub.ClusterObservat
 		clusters[i] = r.Cluster
 	}
 	found := make(map[hub.ClusterID]progress, len(reports))
-	_, err := list(ctx, t.tx, "progress of reports", func(row pgx.CollectableRow) (none struct{}, err error) {
+	b := &pgx.Batch{}
+	b.Queue(planOnce)
+	b.Queue(lockObserved, t.id, ids(clusters)).Query(func(rows pgx.Rows) error {
 		var id hub.ClusterID
 		var at progress
-		err = row.Scan(&id, &at.epoch, &at.seq, &at.snapshot, &at.mark)
-		found[id] = at
-		return none, err
-	}, lockObserved, t.id, ids(clusters))
-	if err != nil {
+		_, err := pgx.ForEachRow(rows, []any{&id, &at.epoch, &at.seq, &at.snapshot, &at.mark}, func() error {
+			found[id] = at
+			return nil
+		})
+		return err
+	})
+	if err := send(ctx, t.tx, "read the progress of reports", b); err != nil {
 		return nil, err
 	}
 	out := make([]progress, len(reports))
@@ -131,12 +135,13 @@ func (t *Tenant) store(ctx context.Context, reports []hub.ClusterObservation, fr
 		b.Queue(lazyCommit)
 	}
 	var told []hub.ApplicationObservation
+	now := make([]report, len(fresh))
 	for n, i := range fresh {
-		o := known[n]
-		told = append(told, o.Applications...)
-		if err := t.queueObservation(b, reports[i].Cluster, o, at[i], &out[i].Over); err != nil {
-			return fmt.Errorf("observation of cluster %q: %w", reports[i].Cluster, err)
-		}
+		now[n] = report{reports[i].Cluster, known[n], at[i], &out[i]}
+		told = append(told, known[n].Applications...)
+	}
+	if err := t.queueObservations(b, now); err != nil {
+		return err
 	}
 	t.queueProgress(b, reports, fresh, at)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
@@ -190,34 +195,45 @@ func (p *progress) advance(o hub.Observation) (gap bool) {
 // here gives the fresh reports without what their agents have no say in:
 // applications that are gone or elsewhere.
 func (t *Tenant) here(ctx context.Context, reports []hub.ClusterObservation, fresh []int) ([]hub.Observation, error) {
-	b := &pgx.Batch{}
+	var clusters, apps []string
+	for _, i := range fresh {
+		o := reports[i].Observation
+		named := slices.Concat(
+			appsOf(o.Applications, func(a hub.ApplicationObservation) hub.ApplicationID { return a.Application }),
+			appsOf(o.Resources, func(r hub.Resource) hub.ApplicationID { return r.Application }),
+			appsOf(o.Gone, func(g hub.ResourceGone) hub.ApplicationID { return g.Application }),
+			appsOf(o.Closed, func(s hub.Tombstone) hub.ApplicationID { return s.Application }),
+		)
+		for _, id := range ids(appsOf(named, func(id hub.ApplicationID) hub.ApplicationID { return id })) {
+			clusters, apps = append(clusters, string(reports[i].Cluster)), append(apps, id)
+		}
+	}
+	mine := make(map[hub.ClusterID]map[hub.ApplicationID]bool, len(fresh))
+	if len(apps) > 0 {
+		_, err := list(ctx, t.tx, "applications of agents", func(row pgx.CollectableRow) (none struct{}, err error) {
+			var cluster hub.ClusterID
+			var app hub.ApplicationID
+			err = row.Scan(&cluster, &app)
+			if mine[cluster] == nil {
+				mine[cluster] = map[hub.ApplicationID]bool{}
+			}
+			mine[cluster][app] = true
+			return none, err
+		}, selectHere, t.id, clusters, apps)
+		if err != nil {
+			return nil, err
+		}
+	}
 	out := make([]hub.Observation, len(fresh))
 	for n, i := range fresh {
-		o := reports[i].Observation
-		var named []hub.ApplicationID
-		named = append(named, appsOf(o.Applications, func(a hub.ApplicationObservation) hub.ApplicationID { return a.Application })...)
-		named = append(named, appsOf(o.Resources, func(r hub.Resource) hub.ApplicationID { return r.Application })...)
-		named = append(named, appsOf(o.Gone, func(g hub.ResourceGone) hub.ApplicationID { return g.Application })...)
-		named = append(named, appsOf(o.Closed, func(s hub.Tombstone) hub.ApplicationID { return s.Application })...)
-		b.Queue(selectHere, t.id, reports[i].Cluster, ids(named)).Query(func(rows pgx.Rows) error {
-			known, err := pgx.CollectRows(rows, pgx.RowTo[hub.ApplicationID])
-			out[n] = sayOf(o, known)
-			return err
-		})
-	}
-	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("read the applications of %d agents: %w", len(fresh), err)
+		out[n] = sayOf(reports[i].Observation, mine[reports[i].Cluster])
 	}
 	return out, nil
 }
 
 // sayOf leaves of a report what concerns known applications. Of several values
 // for one thing the last one stays.
-func sayOf(o hub.Observation, known []hub.ApplicationID) hub.Observation {
-	mine := make(map[hub.ApplicationID]bool, len(known))
-	for _, id := range known {
-		mine[id] = true
-	}
+func sayOf(o hub.Observation, mine map[hub.ApplicationID]bool) hub.Observation {
 	o.Applications = last(o.Applications, func(a hub.ApplicationObservation) (string, bool) {
 		return string(a.Application), mine[a.Application]
 	})

@@ -81,17 +81,63 @@ func TestReportsOfSeveralClusters(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("ISO-1 each ends its own operations, and in one batch with others none of another cluster", func(t *testing.T) {
+		ops := make([]hub.Operation, len(apps))
+		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			for i := range ops {
+				app := must[hub.Application](t)(tx.ApplicationByID(ctx, apps[i]))
+				snapshot := newSnapshot(app)
+				check(t, tx.PutSnapshots(ctx, []hub.Snapshot{snapshot}))
+				ops[i] = newOperation(app, snapshot.ID)
+			}
+			return tx.PutOperations(ctx, ops)
+		})
+		ended := func(cluster int, seq int64, of ...int) hub.ClusterObservation {
+			r := report(cluster, cluster, seq, "x")
+			for _, i := range of {
+				r.Operations = append(r.Operations, hub.OperationObservation{Operation: ops[i].ID, Application: apps[i], Phase: hub.Succeeded})
+			}
+			return r
+		}
+		got := put(ended(0, 5, 0, 2), ended(1, 6, 1), ended(2, 9, 0, 1))
+		want := []hub.Observed{{Over: []hub.OperationID{ops[0].ID}, Resnapshot: true}, {Over: []hub.OperationID{ops[1].ID}, Resnapshot: true}, {}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			if op := must[hub.Operation](t)(tx.Operation(ctx, ops[2].ID)); op.Phase != hub.Pending {
+				t.Errorf("an operation of the third cluster is %s by what the first one says", op.Phase)
+			}
+			return nil
+		})
+	})
+	t.Run("B10 the database plans what stores reports once, and not for each report", func(t *testing.T) {
+		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			before, _, err := store.Plans(ctx, tx)
+			check(t, err)
+			for n := range int64(20) {
+				_, err := tx.PutObservations(ctx, []hub.ClusterObservation{report(2, 2, 10+n, fmt.Sprint("pod-", n))})
+				check(t, err)
+			}
+			own, general, err := store.Plans(ctx, tx)
+			check(t, err)
+			if own != before || general < 20 {
+				t.Errorf("20 reports were stored by %d plans of their own and %d uses of general ones", own-before, general)
+			}
+			return nil
+		})
+	})
 	t.Run("with one of an unknown cluster nothing is stored", func(t *testing.T) {
 		none := report(0, 0, 1, "x")
 		none.Cluster = hub.NewID[hub.ClusterID]()
 		err := db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := tx.PutObservations(ctx, []hub.ClusterObservation{report(0, 0, 4, "e"), none})
+			_, err := tx.PutObservations(ctx, []hub.ClusterObservation{report(0, 0, 6, "e"), none})
 			return err
 		})
 		if fault.KindOf(err) != fault.Missing {
 			t.Errorf("error %v, want Missing", err)
 		}
-		if got := put(report(0, 0, 4, "e")); got[0].Repeated {
+		if got := put(report(0, 0, 6, "e")); got[0].Repeated {
 			t.Error("the report is taken for stored")
 		}
 	})
