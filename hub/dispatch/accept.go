@@ -199,10 +199,7 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if c.apps, err = c.tx.LockApplications(ctx, ids); err != nil {
 		return err
 	}
-	if c.open, err = c.tx.OpenOperations(ctx, ids); err != nil {
-		return err
-	}
-	if c.newest, err = c.tx.NewestOperations(ctx, ids); err != nil {
+	if err = c.operations(ctx); err != nil {
 		return err
 	}
 	if c.stones, err = c.tx.Tombstones(ctx, ids); err != nil {
@@ -246,6 +243,26 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 		c.snaps = map[hub.SnapshotID]hub.Snapshot{}
 	}
 	return c.need(ctx, wanted)
+}
+
+// operations gives the newest operation of each application, and those that are
+// not over: as nobody adds one while the applications are locked, these are
+// among the newest.
+func (c *change) operations(ctx context.Context) (err error) {
+	c.newest, c.open = make(map[hub.ApplicationID]hub.Operation, len(c.apps)), nil
+	var open []hub.ApplicationID
+	for id, a := range c.apps {
+		if op := a.Status.Operation; op != nil {
+			c.newest[id] = *op
+			if !op.Phase.Over() {
+				open = append(open, id)
+			}
+		}
+	}
+	if len(open) > 0 {
+		c.open, err = c.tx.OpenOperations(ctx, open)
+	}
+	return err
 }
 
 // need reads snapshots that are not at hand yet.

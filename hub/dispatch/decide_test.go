@@ -45,8 +45,10 @@ func (w *world) newest() hub.Operation {
 	w.t.Helper()
 	var op hub.Operation
 	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		all, err := tx.NewestOperations(ctx, []hub.ApplicationID{w.app.ID})
-		op = all[w.app.ID]
+		a, err := tx.ApplicationByID(ctx, w.app.ID)
+		if a.Status.Operation != nil {
+			op = *a.Status.Operation
+		}
 		return err
 	})
 	return op

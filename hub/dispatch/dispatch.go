@@ -101,7 +101,6 @@ type operations interface {
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
 	OperationsByID(ctx context.Context, ids []hub.OperationID) (map[hub.OperationID]hub.Operation, error)
 	OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
-	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error
 	EndOperation(ctx context.Context, id hub.OperationID, phase hub.Phase, message string) error
 	GiveSnapshots(ctx context.Context, ops []hub.Operation) error

@@ -48,8 +48,8 @@ func TestOneOperationAtATime(t *testing.T) {
 	}
 	storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 		open := must[map[hub.ApplicationID]hub.Operation](t)(tx.OpenOperations(ctx, []hub.ApplicationID{w.app.ID}))
-		newest := must[map[hub.ApplicationID]hub.Operation](t)(tx.NewestOperations(ctx, []hub.ApplicationID{w.app.ID}))
-		if len(open) != 1 || open[w.app.ID].ID != newest[w.app.ID].ID {
+		newest := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID)).Status.Operation
+		if len(open) != 1 || newest == nil || open[w.app.ID].ID != newest.ID {
 			t.Errorf("open %v, newest %v", open, newest)
 		}
 		old := must[hub.Operation](t)(tx.Operation(ctx, w.operation.ID))
@@ -207,7 +207,8 @@ func TestDesiredLog(t *testing.T) {
 
 func TestObjectsAndSnapshots(t *testing.T) {
 	t.Parallel()
-	db := storetest.Open(t)
+	urls := storetest.Database(t)
+	db, elsewhere := storetest.OpenURLs(t, urls.Config()), storetest.OpenURLs(t, urls.Config())
 	w := build(t, db, "acme", "acme")
 	digest := func(n int) hub.Digest { return sha256.Sum256([]byte(fmt.Sprint("object", n))) }
 	snapshot := newSnapshot(w.app)
@@ -215,6 +216,8 @@ func TestObjectsAndSnapshots(t *testing.T) {
 		snapshot.Objects = append(snapshot.Objects, hub.ObjectRef{Digest: digest(i % 600), Version: "v1", Kind: "ConfigMap", Name: fmt.Sprint(i), Wave: int32(i - 5), Hook: "PreSync"})
 	}
 	snapshot.Lists = []hub.Digest{digest(1000), digest(1001)}
+	snapshot.Commit = hub.CommitInfo{Author: "Jo", Message: "more", At: now()}
+	snapshot.Revisions, snapshot.Warnings, snapshot.ParamsHash = []string{"c0ffee", "1.0.0"}, []string{"old"}, digest(1)
 	storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 		var objects []hub.SealedObject
 		for i := range 600 {
@@ -230,7 +233,6 @@ func TestObjectsAndSnapshots(t *testing.T) {
 		got := must[hub.Snapshot](t)(tx.Snapshot(ctx, snapshot.ID))
 		want := snapshot
 		want.Inputs = nil
-		want.Revisions, want.Warnings = []string{}, []string{}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the snapshot came back changed: %s", diff)
 		}
@@ -240,6 +242,16 @@ func TestObjectsAndSnapshots(t *testing.T) {
 		} else if diff := cmp.Diff(snapshot.Inputs, list[0].Inputs); diff != "" {
 			t.Errorf("inputs: %s", diff)
 		}
+		storetest.In(t, elsewhere, w.tenant, func(ctx context.Context, there *store.Tenant) error {
+			read := must[map[hub.ApplicationID][]hub.Snapshot](t)(there.RecentSnapshots(ctx, []hub.ApplicationID{w.app.ID}, 1))
+			if diff := cmp.Diff(recent, read); diff != "" {
+				t.Errorf("what this replica kept of snapshots is not what another one reads: %s", diff)
+			}
+			if diff := cmp.Diff(got, must[hub.Snapshot](t)(there.Snapshot(ctx, snapshot.ID))); diff != "" {
+				t.Errorf("the snapshot that this replica kept is not what another one reads: %s", diff)
+			}
+			return nil
+		})
 		known := must[[]hub.Digest](t)(tx.KnownObjects(ctx, []hub.Digest{digest(1), digest(5000)}))
 		if len(known) != 1 || known[0] != digest(1) {
 			t.Errorf("known %v", known)
@@ -278,8 +290,10 @@ func TestObjectsAndSnapshots(t *testing.T) {
 	t.Run("what is used is never collected, the rest is", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			check(t, tx.PutObjects(ctx, []hub.SealedObject{{Digest: digest(5000), Sealed: []byte("unused")}}))
+			var made []hub.SnapshotID
 			for i := range 15 {
 				s := newSnapshot(w.app)
+				made = append(made, s.ID)
 				s.CreatedAt = now().Add(-time.Duration(i+2) * time.Hour)
 				check(t, tx.PutSnapshots(ctx, []hub.Snapshot{s}))
 			}
@@ -291,6 +305,17 @@ func TestObjectsAndSnapshots(t *testing.T) {
 			recent := must[map[hub.ApplicationID][]hub.Snapshot](t)(tx.RecentSnapshots(ctx, []hub.ApplicationID{w.app.ID}, 100))
 			if n := len(recent[w.app.ID]); n != 10 {
 				t.Errorf("INV-9 %d snapshots are left, want the newest ten", n)
+			}
+			there := 0
+			for _, id := range made {
+				if _, err := tx.Snapshot(ctx, id); err == nil {
+					there++
+				} else if fault.KindOf(err) != fault.Missing {
+					t.Errorf("a collected snapshot: %v, want Missing", err)
+				}
+			}
+			if there != 8 {
+				t.Errorf("%d of 15 snapshots are given, want those that were not collected", there)
 			}
 			return nil
 		})

@@ -22,10 +22,6 @@ const (
 	operationsByID  = selectOperations + ` AND o.id = ANY ($2::uuid[])`
 	operationsOpen  = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
 	operationsOfApp = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
-	// The ids come first, whatever the database believes of the sizes: tables
-	// that have grown since it looked last would be read whole.
-	operationsNewest = selectOperations + `
-		  AND  o.id = ANY (ARRAY(SELECT s.operation_id FROM application_status s WHERE s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[])))`
 
 	insertOperations = `
 		INSERT INTO operation (tenant_id, id, application_id, cluster_id, kind, snapshot_id, revision, fence, options, initiator, reason,
@@ -138,16 +134,7 @@ func (t *Tenant) Operations(ctx context.Context, app hub.ApplicationID, limit in
 
 // OpenOperations gives the operation of each application that is not over.
 func (t *Tenant) OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
-	return t.operationsByApp(ctx, operationsOpen, apps)
-}
-
-// NewestOperations gives the newest operation of each application.
-func (t *Tenant) NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
-	return t.operationsByApp(ctx, operationsNewest, apps)
-}
-
-func (t *Tenant) operationsByApp(ctx context.Context, statement string, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
-	found, err := list(ctx, t.tx, "operations", scanOperation, statement, t.id, ids(apps))
+	found, err := list(ctx, t.tx, "operations", scanOperation, operationsOpen, t.id, ids(apps))
 	out := make(map[hub.ApplicationID]hub.Operation, len(found))
 	for _, op := range found {
 		out[op.Application] = op

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,20 +50,21 @@ const (
 		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at
 		FROM   snapshot
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
-	// The newest of each application, and its target if that is older.
+	selectPresent = `SELECT id FROM snapshot WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	// The newest of each application.
 	selectRecent = `
-		SELECT s.id, s.application_id, s.revision, s.revisions, s.params_hash, s.inputs, s.lists, s.source_type, s.impure, s.warnings, s.commit, s.created_at
+		SELECT a.application_id, coalesce(a.target_id::text, ''), n.id
 		FROM   application_status a
 		CROSS  JOIN LATERAL (
-			SELECT n.id FROM (
-				SELECT x.id FROM snapshot x
-				WHERE  x.tenant_id = $1 AND x.application_id = a.application_id
-				ORDER  BY x.created_at DESC, x.id DESC LIMIT $3) n
-			UNION
-			SELECT a.target_id WHERE a.target_id IS NOT NULL) AS pick
-		JOIN   snapshot s ON s.tenant_id = $1 AND s.id = pick.id
+			SELECT x.id, x.created_at FROM snapshot x
+			WHERE  x.tenant_id = $1 AND x.application_id = a.application_id
+			ORDER  BY x.created_at DESC, x.id DESC LIMIT $3) n
 		WHERE  a.tenant_id = $1 AND a.application_id = ANY ($2::uuid[])
-		ORDER  BY s.created_at DESC, s.id DESC`
+		ORDER  BY a.application_id, n.created_at DESC, n.id DESC`
+	selectInputs = `
+		SELECT id, application_id, revision, revisions, params_hash, inputs, lists, source_type, impure, warnings, commit, created_at
+		FROM   snapshot
+		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	// What an agent may ask for: objects of what its applications compare
 	// with and enforce, of operations that are not over, and what states refer
 	// to themselves.
@@ -149,15 +152,18 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 		return nil
 	}
 	b := &pgx.Batch{}
+	var inputs []byte
 	for i := range snapshots {
 		s := &snapshots[i]
 		objects, each, err := packRefs(s.Objects)
 		if err != nil {
 			return err
 		}
-		inputs, err := pack(s.Inputs)
-		if err != nil {
-			return err
+		// Applications of one folder read the same, one after the other.
+		if i == 0 || !slices.Equal(s.Inputs, snapshots[i-1].Inputs) {
+			if inputs, err = pack(s.Inputs); err != nil {
+				return err
+			}
 		}
 		b.Queue(insertSnapshot, t.id, s.ID, s.Application, s.Revision, nonNil(s.Revisions), s.ParamsHash[:], objects, len(s.Objects),
 			digests(each), digests(s.Lists), inputs, s.SourceType, s.Impure, nonNil(s.Warnings), s.Commit, micro(s.CreatedAt))
@@ -169,31 +175,61 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	if err != nil {
 		return fmt.Errorf("insert %d snapshots: %w", len(snapshots), err)
 	}
+	for _, s := range snapshots { // the next commit asks for them
+		s.Tenant = t.id
+		s.Revisions, s.Warnings, s.CreatedAt = nonNil(s.Revisions), nonNil(s.Warnings), micro(s.CreatedAt)
+		t.keepInputs(s)
+		t.keepObjects(s)
+	}
 	return nil
 }
 
 // Snapshots gives those of the snapshots that there are, with their objects
-// and without their inputs.
+// and without their inputs: from memory if they were used lately. They are
+// others' as well, so nothing in them may be changed.
 func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
-	found, err := list(ctx, t.tx, "snapshots", func(row pgx.CollectableRow) (s hub.Snapshot, err error) {
-		var params, objects []byte
-		var each, lists [][]byte
-		s.Tenant = t.id
-		err = row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &lists, &s.SourceType, &s.Impure,
-			&s.Warnings, &s.Commit, &s.CreatedAt)
-		if err != nil {
-			return s, err
-		}
-		copy(s.ParamsHash[:], params)
-		s.Lists = fromBytes(lists)
-		s.Objects, err = unpackRefs(objects, each)
-		return s, err
-	}, selectSnapshots, t.id, ids(want))
-	out := make(map[hub.SnapshotID]hub.Snapshot, len(found))
-	for _, s := range found {
-		out[s.ID] = s
+	held, missing := kept(t, t.db.objects, want)
+	out := make(map[hub.SnapshotID]hub.Snapshot, len(want))
+	b := &pgx.Batch{}
+	if len(held) > 0 {
+		var id hub.SnapshotID
+		b.Queue(selectPresent, t.id, ids(slices.Collect(maps.Keys(held)))).Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+				out[id] = held[id]
+				return nil
+			})
+			return err
+		})
 	}
-	return out, err
+	if len(missing) > 0 {
+		b.Queue(selectSnapshots, t.id, ids(missing)).Query(func(rows pgx.Rows) error {
+			found, err := pgx.CollectRows(rows, t.scanSnapshot)
+			for _, s := range found {
+				t.keepObjects(s)
+				out[s.ID] = s
+			}
+			return err
+		})
+	}
+	if b.Len() == 0 {
+		return out, nil
+	}
+	return out, send(ctx, t.tx, "read snapshots", b)
+}
+
+func (t *Tenant) scanSnapshot(row pgx.CollectableRow) (hub.Snapshot, error) {
+	s := hub.Snapshot{Tenant: t.id}
+	var params, objects []byte
+	var each, lists [][]byte
+	err := row.Scan(&s.ID, &s.Application, &s.Revision, &s.Revisions, &params, &objects, &each, &lists, &s.SourceType, &s.Impure,
+		&s.Warnings, &s.Commit, &s.CreatedAt)
+	if err != nil {
+		return s, err
+	}
+	copy(s.ParamsHash[:], params)
+	s.Lists = fromBytes(lists)
+	s.Objects, err = unpackRefs(objects, each)
+	return s, err
 }
 
 // Snapshot gives one snapshot with its objects and without its inputs.
@@ -219,8 +255,48 @@ func (t *Tenant) SnapshotObjects(ctx context.Context, id hub.SnapshotID) ([]hub.
 // target if that is older, newest first, with their inputs and without their
 // objects.
 func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, n int) (map[hub.ApplicationID][]hub.Snapshot, error) {
-	out := make(map[hub.ApplicationID][]hub.Snapshot, len(apps))
+	recent := make(map[hub.ApplicationID][]hub.SnapshotID, len(apps))
+	targets := make(map[hub.ApplicationID]hub.SnapshotID, len(apps))
 	_, err := list(ctx, t.tx, "recent snapshots", func(row pgx.CollectableRow) (none struct{}, err error) {
+		var app hub.ApplicationID
+		var target, id hub.SnapshotID
+		err = row.Scan(&app, &target, &id)
+		recent[app], targets[app] = append(recent[app], id), target
+		return none, err
+	}, selectRecent, t.id, ids(apps), n)
+	if err != nil {
+		return nil, err
+	}
+	var all []hub.SnapshotID
+	for app, target := range targets {
+		if target != "" && !slices.Contains(recent[app], target) {
+			recent[app] = append(recent[app], target)
+		}
+		all = append(all, recent[app]...)
+	}
+	found, err := t.inputs(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[hub.ApplicationID][]hub.Snapshot, len(recent))
+	for app, ids := range recent {
+		for _, id := range ids {
+			if s, ok := found[id]; ok {
+				out[app] = append(out[app], s)
+			}
+		}
+	}
+	return out, nil
+}
+
+// inputs gives those of the snapshots that there are, with their inputs and
+// without their objects: from memory if they were used lately.
+func (t *Tenant) inputs(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
+	out, want := kept(t, t.db.inputs, want)
+	if len(want) == 0 {
+		return out, nil
+	}
+	_, err := list(ctx, t.tx, "snapshots", func(row pgx.CollectableRow) (none struct{}, err error) {
 		s := hub.Snapshot{Tenant: t.id}
 		var params, inputs, commit []byte
 		var lists [][]byte
@@ -237,8 +313,9 @@ func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, 
 		if err := unpack(inputs, &s.Inputs); err != nil {
 			return none, fmt.Errorf("read inputs of snapshot %q: %w", s.ID, err)
 		}
-		out[s.Application] = append(out[s.Application], s)
+		t.keepInputs(s)
+		out[s.ID] = s
 		return none, nil
-	}, selectRecent, t.id, ids(apps), n)
+	}, selectInputs, t.id, ids(want))
 	return out, err
 }

@@ -92,6 +92,8 @@ type DB struct {
 
 	patience time.Duration // of an item of work with its own replica
 
+	inputs, objects *snapshots // that were used last
+
 	mu    sync.Mutex
 	known map[hub.TenantID]hub.TenantKeys
 }
@@ -107,7 +109,7 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if conns == 0 {
 		conns = defaultConns
 	}
-	db := &DB{keys: keys, log: log, patience: cmp.Or(cfg.Patience, defaultPatience), known: map[hub.TenantID]hub.TenantKeys{}}
+	db := &DB{keys: keys, log: log, patience: cmp.Or(cfg.Patience, defaultPatience), known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
 	sleep := cmp.Or(cfg.Sleep, defaultSleep)
 	var err error
 	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep, nil); err != nil {
