@@ -1,31 +1,90 @@
 package render
 
 import (
+	"context"
 	"crypto/sha256"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lru"
 )
 
 const (
-	mostShared      = 16      // results that are kept while a round lasts
-	mostSharedBytes = 4 << 20 // of each
+	sharedBytes     = 64 << 20 // of the results that are kept for one tenant
+	mostSharedBytes = 4 << 20  // of each
+	mostApart       = 4096     // renders that are known to be for one application alone
 )
 
-// shared keeps results of a round for applications that differ in nothing but
-// their names, as those of one folder in many clusters do. A result is used
-// again only if its recorded inputs, read with the other name, are the same:
-// the rule by which a commit goes without a render.
+// shared keeps the results of a tenant for applications that differ in nothing
+// but their names, as those of one folder in many clusters do, while any of its
+// applications is worked on. A result is used again only if its recorded
+// inputs, read with the other name, are the same: the rule by which a commit
+// goes without a render.
 type shared struct {
+	results *lru.Cache[sharedKey, sharedResult]
+
 	mu      sync.Mutex
-	results map[[sha256.Size]byte]sharedResult
+	pending map[sharedKey]chan struct{} // closed when the render has ended
+	apart   map[sharedKey]bool          // what failed, or is of no use to others
 }
+
+type sharedKey [sha256.Size]byte
 
 type sharedResult struct {
 	application string
 	result      Result
+}
+
+func newShared() *shared {
+	return &shared{
+		results: lru.New[sharedKey, sharedResult](sharedBytes), pending: map[sharedKey]chan struct{}{}, apart: map[sharedKey]bool{},
+	}
+}
+
+// turn waits while a render is under way that may be another application's
+// too, and says whether it is now this one's turn to render: it then calls end.
+// Renders that cannot be shared wait for nobody.
+func (s *shared) turn(ctx context.Context, key sharedKey) (end func()) {
+	for {
+		if _, done := s.results.Get(key); done {
+			return nil
+		}
+		s.mu.Lock()
+		under, waits := s.pending[key]
+		if !waits && !s.apart[key] {
+			under = make(chan struct{})
+			s.pending[key] = under
+			s.mu.Unlock()
+			return func() { s.end(key, under) }
+		}
+		s.mu.Unlock()
+		if !waits {
+			return nil
+		}
+		select {
+		case <-under:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// end lets those go on who wait for a render. What it has not put is not
+// waited for again.
+func (s *shared) end(key sharedKey, under chan struct{}) {
+	_, put := s.results.Get(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !put {
+		if len(s.apart) >= mostApart {
+			clear(s.apart)
+		}
+		s.apart[key] = true
+	}
+	delete(s.pending, key)
+	close(under)
 }
 
 // nameless says whether a kind of source makes the same objects whatever the
@@ -38,14 +97,14 @@ func nameless(sourceType string) bool {
 	})
 }
 
-func sharedKey(r Request, commits []string) [sha256.Size]byte {
+func keyOf(r Request, commits []string) sharedKey {
 	r.Application = ""
 	params := ParamsHash(r)
 	return sha256.Sum256([]byte(string(params[:]) + strings.Join(commits, "\x00")))
 }
 
 // put keeps a result for others.
-func (s *shared) put(r Request, commits []string, res Result) {
+func (s *shared) put(key sharedKey, application string, res Result) {
 	size := 0
 	for _, o := range res.Objects {
 		size += len(o.JSON)
@@ -53,21 +112,12 @@ func (s *shared) put(r Request, commits []string, res Result) {
 	if res.Impure || !nameless(res.SourceType) || size > mostSharedBytes {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.results) < mostShared {
-		if s.results == nil {
-			s.results = map[[sha256.Size]byte]sharedResult{}
-		}
-		s.results[sharedKey(r, commits)] = sharedResult{r.Application, res}
-	}
+	s.results.Put(key, sharedResult{application, res}, int64(size))
 }
 
 // get gives the result of another application if it is this one's too.
-func (s *shared) get(r Request, commits []string) (Result, bool) {
-	s.mu.Lock()
-	found, ok := s.results[sharedKey(r, commits)]
-	s.mu.Unlock()
+func (s *shared) get(key sharedKey, r Request) (Result, bool) {
+	found, ok := s.results.Get(key)
 	if !ok {
 		return Result{}, false
 	}

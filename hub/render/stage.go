@@ -58,7 +58,7 @@ type Permits func(r hub.Refresh, spec hub.ApplicationSpec) error
 
 // StageConfig sets the stage's sizes.
 type StageConfig struct {
-	Batch    int // applications claimed at once; default 512
+	Batch    int // applications claimed at once; default 256
 	Parallel int // renders in flight for one tenant; default 2
 	Flush    int // results stored in one transaction at most; default 256
 }
@@ -101,16 +101,17 @@ type Stage struct {
 	log      *slog.Logger
 	counters Counters
 
-	looks chan struct{} // a token for each tenant that is being looked at
-	freed chan struct{} // capacity 1: a tenant is no longer busy
-	mu    sync.Mutex
-	busy  map[hub.TenantID]int // batches in work
+	looks  chan struct{} // a token for each tenant that is being looked at
+	freed  chan struct{} // capacity 1: a tenant is no longer busy
+	mu     sync.Mutex
+	busy   map[hub.TenantID]int     // batches in work
+	shares map[hub.TenantID]*shared // of those
 }
 
 // NewStage makes a stage; Run starts it.
 func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer Renderer, permits Permits, log *slog.Logger) *Stage {
 	if cfg.Batch == 0 {
-		cfg.Batch = 512
+		cfg.Batch = 256
 	}
 	if cfg.Parallel == 0 {
 		cfg.Parallel = 2
@@ -120,7 +121,7 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	}
 	return &Stage{
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
-		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{},
+		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{}, shares: map[hub.TenantID]*shared{},
 	}
 }
 
@@ -150,7 +151,9 @@ func (s *Stage) Run(ctx context.Context) error {
 				s.batch(ctx, tenant, mine)
 			})
 		}
-		s.breathe(ctx)
+		if len(items) < s.cfg.Batch { // else there is more
+			s.breathe(ctx)
+		}
 	}
 	return nil
 }
@@ -202,7 +205,7 @@ func (s *Stage) giveBack(ctx context.Context, items []hub.WorkItem, passing map[
 func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (map[hub.ApplicationID]bool, error) {
 	r := &round{
 		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
-		commits: map[resolveKey]resolved{}, now: time.Now(),
+		commits: map[resolveKey]resolved{}, now: time.Now(), shared: s.sharing(tenant),
 	}
 	jobs, err := r.lookAll(ctx, items)
 	if err != nil {
@@ -252,7 +255,7 @@ type round struct {
 	leases    map[hub.ApplicationID]int64 // of the work that is being done
 	commits   map[resolveKey]resolved
 	trees     treeSet // of the goroutine that looks
-	shared    shared
+	shared    *shared
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	skipped   []hub.ApplicationID
@@ -455,11 +458,40 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 			if tree, err = s.sources.Tree(ctx, tenant, repo, commit); err != nil {
 				return nil, err
 			}
+			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}}
 			(*t)[key] = tree
 		}
 		out[i] = tree
 	}
 	return out, nil
+}
+
+// An answeredTree answers the questions that many applications of one folder
+// ask from memory, after the first of them. It belongs to one goroutine.
+type answeredTree struct {
+	hub.Tree
+	inputs map[question]hub.Input
+}
+
+type question struct {
+	kind hub.InputKind
+	path string
+}
+
+// mostAnswers bounds the memory that one tree may take.
+const mostAnswers = 4096
+
+// Input is that of the tree.
+func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error) {
+	q := question{kind, name}
+	if in, ok := t.inputs[q]; ok {
+		return in, nil
+	}
+	in, err := t.Tree.Input(kind, name)
+	if err == nil && len(t.inputs) < mostAnswers {
+		t.inputs[q] = in
+	}
+	return in, err //nolint:wrapcheck // the tree's own
 }
 
 func byTenant(items []hub.WorkItem) map[hub.TenantID][]hub.WorkItem {

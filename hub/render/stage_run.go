@@ -37,6 +37,13 @@ func (s *Stage) Counts() Counters {
 	return s.counters
 }
 
+// sharing is what the batches of a tenant share while they are in work.
+func (s *Stage) sharing(tenant hub.TenantID) *shared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shares[tenant]
+}
+
 // busyTenants gives those that have as many batches in work as they may.
 func (s *Stage) busyTenants() []hub.TenantID {
 	s.mu.Lock()
@@ -53,7 +60,9 @@ func (s *Stage) busyTenants() []hub.TenantID {
 func (s *Stage) begin(tenant hub.TenantID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.busy[tenant]++
+	if s.busy[tenant]++; s.busy[tenant] == 1 {
+		s.shares[tenant] = newShared()
+	}
 }
 
 func (s *Stage) end(tenant hub.TenantID) {
@@ -61,6 +70,7 @@ func (s *Stage) end(tenant hub.TenantID) {
 	defer s.mu.Unlock()
 	if s.busy[tenant]--; s.busy[tenant] == 0 {
 		delete(s.busy, tenant)
+		delete(s.shares, tenant)
 	}
 	select {
 	case s.freed <- struct{}{}:
@@ -307,12 +317,15 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 	return outcome{rendered: &out}
 }
 
-// renderOrShare renders, unless another application of the round has given the
-// very same result already. A person who asks for a render gets one.
+// renderOrShare renders, unless another application of the tenant that is
+// worked on gives the very same result. A person who asks for a render gets one.
 func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
 	req := j.request(r.tenant, opened)
+	key := keyOf(req, j.commits)
 	if !j.refresh.Forced {
-		if res, ok := r.shared.get(req, j.commits); ok {
+		if end := r.shared.turn(ctx, key); end != nil {
+			defer end()
+		} else if res, ok := r.shared.get(key, req); ok {
 			r.count(func(c *Counters) { c.Reused++ })
 			return res, nil
 		}
@@ -320,7 +333,7 @@ func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (R
 	res, err := r.renderer.Render(ctx, req)
 	if err == nil {
 		r.count(func(c *Counters) { c.Rendered++ })
-		r.shared.put(req, j.commits, res)
+		r.shared.put(key, req.Application, res)
 	}
 	return res, err
 }

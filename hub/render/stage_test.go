@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -45,6 +47,9 @@ type stageWorld struct {
 	renderErr func(app string) error
 	storeErr  error
 	loadErr   error
+
+	takes      time.Duration // of one render
+	sourceType string        // empty: a directory
 }
 
 func newStageWorld(files map[string]string, apps ...string) *stageWorld {
@@ -132,6 +137,7 @@ func (w *stageWorld) Tree(_ context.Context, _ hub.TenantID, _ hub.Repository, c
 
 // Render reads the list of its path and each file in it, as a renderer would.
 func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result, error) {
+	time.Sleep(w.takes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.renders++
@@ -141,7 +147,7 @@ func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result,
 		}
 	}
 	dir, tree := r.Sources[0].Path, r.Trees[0]
-	res := render.Result{SourceType: render.TypeDirectory}
+	res := render.Result{SourceType: cmp.Or(w.sourceType, render.TypeDirectory)}
 	note := func(kind hub.InputKind, name string) error {
 		in, err := tree.Input(kind, name)
 		res.Inputs = append(res.Inputs, in)
@@ -380,6 +386,30 @@ func TestStage(t *testing.T) {
 		w.run(t.Context(), true)
 		if w.renders != len(names) {
 			t.Errorf("%d renders where each was asked for", w.renders)
+		}
+	})
+	t.Run("B03 who needs a render that is under way waits for it, and nobody waits for what is not shared", func(t *testing.T) {
+		t.Parallel()
+		for kind, want := range map[string]struct {
+			renders int
+			within  time.Duration
+		}{render.TypeDirectory: {1, time.Minute}, render.TypeHelm: {3, 2 * time.Minute}} {
+			synctest.Test(t, func(t *testing.T) {
+				names := []string{"one", "two", "three"}
+				w := newStageWorld(map[string]string{"web/x.yaml": "0"}, names...)
+				for _, name := range names {
+					w.apps[hub.ApplicationID(name)].Application.Spec = []byte(`{"source":{"repoURL":"https://git.example.com/r","path":"web"},"destination":{"name":"prod"}}`)
+				}
+				w.takes, w.sourceType = time.Minute, kind
+				begin := time.Now()
+				w.run(t.Context(), false)
+				if w.renders != want.renders || len(w.rendered) != len(names) {
+					t.Errorf("%s: %d renders of %d applications, want %d", kind, w.renders, len(w.rendered), want.renders)
+				}
+				if took := time.Since(begin); took != want.within {
+					t.Errorf("%s: renders of a minute took %s, want %s", kind, took, want.within)
+				}
+			})
 		}
 	})
 	t.Run("INV-13 one application that fails does not stop its neighbours", func(t *testing.T) {
