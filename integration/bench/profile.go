@@ -34,7 +34,7 @@ func (b *bench) explained() map[string]string {
 	}
 	return map[string]string{
 		"shared_preload_libraries": "pg_stat_statements,auto_explain", "auto_explain.log_min_duration": "250ms", "auto_explain.log_analyze": "off",
-		"pg_stat_statements.track_utility": "off",
+		"pg_stat_statements.track_utility": "off", "pg_stat_statements.track_planning": "on",
 	}
 }
 
@@ -44,7 +44,8 @@ type profiler struct {
 	of       *stack.Stack
 }
 
-// statements keeps which statements took how long since the last call.
+// statements keeps which statements took how long since the last call, and what
+// was written to which tables since the beginning.
 func (x profiler) statements(ctx context.Context, name string) (err error) {
 	if x.profiles == "" {
 		return nil
@@ -61,9 +62,17 @@ func (x profiler) statements(ctx context.Context, name string) (err error) {
 	_, err = db.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`)
 	if err == nil {
 		err = db.QueryRow(ctx, `
-			SELECT coalesce(string_agg(format('%s ms %s calls %s rows %s blocks %s', round(total_exec_time), calls, rows,
+			SELECT coalesce(string_agg(format('%s ms %s ms in %s plans %s calls %s rows %s blocks %s', round(total_exec_time), round(total_plan_time), plans, calls, rows,
 			                                  shared_blks_hit + shared_blks_read, regexp_replace(left(query, 400), '\s+', ' ', 'g')), E'\n'), '')
-			FROM   (SELECT * FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 80) s`).Scan(&text)
+			FROM   (SELECT * FROM pg_stat_statements ORDER BY total_exec_time + total_plan_time DESC LIMIT 80) s`).Scan(&text)
+	}
+	var tables string
+	if err == nil {
+		err = db.QueryRow(ctx, `
+			SELECT coalesce(string_agg(format('%s: %s inserted, %s updated, %s of them in place, %s deleted, %s dead, %s',
+			                                  relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del, n_dead_tup, pg_size_pretty(pg_relation_size(relid))),
+			                           E'\n' ORDER BY n_tup_ins + n_tup_upd DESC), '')
+			FROM   pg_stat_user_tables WHERE n_tup_ins + n_tup_upd > 0`).Scan(&tables)
 	}
 	if err == nil {
 		_, err = db.Exec(ctx, `SELECT pg_stat_statements_reset()`)
@@ -71,7 +80,7 @@ func (x profiler) statements(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(x.profiles, name), []byte(text+"\n"), 0o600)
+	return os.WriteFile(filepath.Join(x.profiles, name), []byte(text+"\n\n"+tables+"\n"), 0o600)
 }
 
 // idleProfiles keeps what a hub without work holds. Memory is that of the last

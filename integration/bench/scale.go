@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -242,6 +243,9 @@ func (x *scale) accepted(ctx context.Context) error {
 // change pushes one commit that concerns every cluster.
 func (x *scale) change(ctx context.Context) error {
 	for round := range 5 {
+		if err := x.through(ctx); err != nil {
+			return err
+		}
 		rows := map[*sim]uint64{}
 		for _, a := range x.f.agents {
 			rows[a] = a.rows.Load()
@@ -264,6 +268,7 @@ func (x *scale) change(ctx context.Context) error {
 			return err
 		}
 		held := time.Since(pushed)
+		times := x.rowTimes(pushed)
 		limited, cancel := context.WithTimeout(ctx, wait)
 		err = x.accepted(limited)
 		stored := time.Since(pushed)
@@ -284,10 +289,38 @@ func (x *scale) change(ctx context.Context) error {
 		}
 		t := after.since(before)
 		x.add("B24", fmt.Sprintf("one changed file to %d agents, round %d", len(x.f.agents), round+1),
-			fmt.Sprintf("all hold it %.2f s, stored %.2f s, Synced %.2f s", held.Seconds(), stored.Seconds(), synced.Seconds()),
+			fmt.Sprintf("all hold it %.2f s (first %.2f, half %.2f), stored %.2f s, Synced %.2f s",
+				held.Seconds(), times[0].Seconds(), times[len(times)/2].Seconds(), stored.Seconds(), synced.Seconds()),
 			fmt.Sprintf("%s; hub %.0f µs each", t, 1e6*t.hub/float64(len(x.f.agents))))
 	}
 	return nil
+}
+
+// through waits until nothing is left to do of the change before. Garbage of
+// the agents' is collected: they have machines of their own.
+func (x *scale) through(ctx context.Context) error {
+	db, err := pgx.Connect(ctx, x.s.Postgres.Superuser("capstan"))
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	defer runtime.GC()
+	return x.f.until(ctx, "through with the change before", func() bool {
+		var left int
+		err := db.QueryRow(ctx, `SELECT count(*) FROM work.item WHERE kind IN ('refresh', 'outcome')`).Scan(&left)
+		return err == nil && left == 0
+	})
+}
+
+// rowTimes are when the agents took their newest rows, in order, since a
+// moment.
+func (x *scale) rowTimes(since time.Time) []time.Duration {
+	var times []time.Duration
+	for _, a := range x.f.agents {
+		times = append(times, time.Unix(0, a.rowAt.Load()).Sub(since))
+	}
+	slices.Sort(times)
+	return times
 }
 
 // unrelated pushes a commit that no application reads.

@@ -46,6 +46,7 @@ type sim struct {
 	client    *link.Client
 	reports   link.Reports  // nil: the sim itself
 	rows      atomic.Uint64 // rows taken, ever
+	rowAt     atomic.Int64  // when the first of the newest rows was taken
 	dials     atomic.Int64  // connections tried, ever
 	opened    atomic.Int64  // sessions, ever
 	connected atomic.Bool
@@ -209,6 +210,7 @@ func (s *sim) Take(_ context.Context, b *linkv1.Batch) error {
 		s.held[string(blob.GetDigest())] = true
 	}
 	up := &linkv1.ReportUp{}
+	s.rowAt.Store(time.Now().UnixNano())
 	for _, r := range b.GetRows() {
 		if r.GetSeq() <= s.cursor.GetSeq() {
 			continue
