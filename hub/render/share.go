@@ -44,24 +44,14 @@ func newShared() *shared {
 }
 
 // turn waits while a render is under way that may be another application's
-// too, and says whether it is now this one's turn to render: it then calls end.
-// Renders that cannot be shared wait for nobody.
+// too. Where there is no result after that, it is this one's turn to render,
+// and end is to be called; nil: there is one, or it is of no use to others,
+// which wait for nobody.
 func (s *shared) turn(ctx context.Context, key sharedKey) (end func()) {
 	for {
-		if _, done := s.results.Get(key); done {
-			return nil
-		}
-		s.mu.Lock()
-		under, waits := s.pending[key]
-		if !waits && !s.apart[key] {
-			under = make(chan struct{})
-			s.pending[key] = under
-			s.mu.Unlock()
-			return func() { s.end(key, under) }
-		}
-		s.mu.Unlock()
-		if !waits {
-			return nil
+		under, end := s.next(key)
+		if under == nil {
+			return end
 		}
 		select {
 		case <-under:
@@ -69,6 +59,21 @@ func (s *shared) turn(ctx context.Context, key sharedKey) (end func()) {
 			return nil
 		}
 	}
+}
+
+// next gives what is to be waited for or, if it is this one's turn, its end.
+func (s *shared) next(key sharedKey) (under <-chan struct{}, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if under, waits := s.pending[key]; waits {
+		return under, nil
+	}
+	if _, done := s.results.Get(key); done || s.apart[key] {
+		return nil, nil
+	}
+	mine := make(chan struct{})
+	s.pending[key] = mine
+	return nil, func() { s.end(key, mine) }
 }
 
 // end lets those go on who wait for a render. What it has not put is not
