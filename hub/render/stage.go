@@ -441,59 +441,6 @@ func (r *round) fail(j *job, condition string, err error) {
 	})
 }
 
-// A treeSet keeps the trees that one goroutine has open.
-type treeSet map[string]hub.Tree
-
-func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *job) ([]hub.Tree, error) {
-	if *t == nil {
-		*t = treeSet{}
-	}
-	out := make([]hub.Tree, len(j.commits))
-	for i, commit := range j.commits {
-		repo := j.refresh.Sources[i].Repository
-		key := string(repo.ID) + commit
-		tree, ok := (*t)[key]
-		if !ok {
-			var err error
-			if tree, err = s.sources.Tree(ctx, tenant, repo, commit); err != nil {
-				return nil, err
-			}
-			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}}
-			(*t)[key] = tree
-		}
-		out[i] = tree
-	}
-	return out, nil
-}
-
-// An answeredTree answers the questions that many applications of one folder
-// ask from memory, after the first of them. It belongs to one goroutine.
-type answeredTree struct {
-	hub.Tree
-	inputs map[question]hub.Input
-}
-
-type question struct {
-	kind hub.InputKind
-	path string
-}
-
-// mostAnswers bounds the memory that one tree may take.
-const mostAnswers = 4096
-
-// Input is that of the tree.
-func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error) {
-	q := question{kind, name}
-	if in, ok := t.inputs[q]; ok {
-		return in, nil
-	}
-	in, err := t.Tree.Input(kind, name)
-	if err == nil && len(t.inputs) < mostAnswers {
-		t.inputs[q] = in
-	}
-	return in, err //nolint:wrapcheck // the tree's own
-}
-
 func byTenant(items []hub.WorkItem) map[hub.TenantID][]hub.WorkItem {
 	out := map[hub.TenantID][]hub.WorkItem{}
 	for _, item := range items {
