@@ -376,6 +376,7 @@ type LogRow struct {
 	Body        []byte      // serialised link.v1 message
 	Chain       []byte      // chain hash after this row, 32 bytes
 	Lists       []Digest    // blobs that a state refers to besides those of its snapshots; not read back
+	Objects     []Digest    // what a state lists itself, if whoever made the row has said so; not stored
 }
 
 // A LogHead is the end of a cluster's desired log.

@@ -102,6 +102,9 @@ type TargetChange struct {
 	// errors about them are over. An operation on what was rendered before
 	// says nothing about them.
 	Looked bool
+	// Operation becomes the newest of the application; empty: it keeps the one
+	// that it has.
+	Operation OperationID
 }
 
 // A Looked is a look at an application's sources that its annotation asked

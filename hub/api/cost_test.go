@@ -68,7 +68,7 @@ func TestCostOfApplications(t *testing.T) {
 		"SELECT cluster",
 	}
 	end := []string{
-		"SELECT work.enqueue", "INSERT change", "SELECT audit_head FOR UPDATE",
+		"SELECT work.enlist", "INSERT change", "SELECT audit_head FOR UPDATE",
 		"INSERT audit_record", "UPDATE audit_head",
 		"commit",
 	}

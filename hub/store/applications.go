@@ -24,6 +24,8 @@ const (
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
 		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
+		       CASE WHEN EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
+		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id) THEN
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
 		        FROM   (SELECT c.type, c.message, c.since FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id
 		                UNION
@@ -32,7 +34,7 @@ const (
 		                JOIN   repository r ON r.tenant_id = u.tenant_id AND r.id = u.repository_id
 		                WHERE  u.tenant_id = a.tenant_id AND u.application_id = a.id AND r.error <> ''
 		                  AND  r.fetched_at IS NOT NULL AND r.error_since <= now() - interval '180 seconds' -- hub.ErrorGrace
-		               ) c),
+		               ) c) END,
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
 		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline,
 		       coalesce(up.namespace, ''), coalesce(up.name, '')
@@ -125,7 +127,13 @@ func noApp() error { return fault.New(fault.Missing, "there is no such applicati
 
 func appObject(a hub.Application) string { return "application " + a.Namespace + "/" + a.Name }
 
-func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
+// scanApplications reads the applications of one query.
+func scanApplications() pgx.RowToFunc[hub.Application] {
+	w := &wording{}
+	return func(row pgx.CollectableRow) (hub.Application, error) { return w.application(row) }
+}
+
+func (w *wording) application(row pgx.CollectableRow) (a hub.Application, err error) {
 	var cluster, target, accepted string
 	var pin, conditions []byte
 	var op nullOperation
@@ -157,7 +165,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 			return a, fmt.Errorf("read conditions: %w", err)
 		}
 	}
-	if s.Operation, err = op.operation(); s.Operation != nil {
+	if s.Operation, err = op.operation(w); s.Operation != nil {
 		s.Operation.Application = a.ID
 	}
 	return a, err
@@ -165,7 +173,7 @@ func scanApplication(row pgx.CollectableRow) (a hub.Application, err error) {
 
 // Application gives one application by its name.
 func (t *Tenant) Application(ctx context.Context, namespace, name string) (hub.Application, error) {
-	a, err := one(ctx, t.tx, "application", scanApplication, applicationByName, t.id, true, name, namespace)
+	a, err := one(ctx, t.tx, "application", scanApplications(), applicationByName, t.id, true, name, namespace)
 	return a, missing(err, "there is no application %q in namespace %q", name, namespace)
 }
 
@@ -174,13 +182,13 @@ func (t *Tenant) ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub
 	if !hub.ValidID(string(id)) {
 		return hub.Application{}, noApp()
 	}
-	a, err := one(ctx, t.tx, "application", scanApplication, applicationsByID, t.id, true, ids([]hub.ApplicationID{id}))
+	a, err := one(ctx, t.tx, "application", scanApplications(), applicationsByID, t.id, true, ids([]hub.ApplicationID{id}))
 	return a, missing(err, "there is no such application")
 }
 
 // ApplicationsByID gives those of the applications that there are.
 func (t *Tenant) ApplicationsByID(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
-	found, err := list(ctx, t.tx, "applications", scanApplication, applicationsByID, t.id, false, ids(want))
+	found, err := list(ctx, t.tx, "applications", scanApplications(), applicationsByID, t.id, false, ids(want))
 	out := make(map[hub.ApplicationID]hub.Application, len(found))
 	for _, a := range found {
 		out[a.ID] = a
@@ -200,7 +208,7 @@ func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]h
 		limit = 100
 	}
 	args = append(args, f.After.Name, f.After.Namespace, limit)
-	return list(ctx, t.tx, "applications", scanApplication, applicationPage, args...)
+	return list(ctx, t.tx, "applications", scanApplications(), applicationPage, args...)
 }
 
 // ApplicationsBound gives the applications whose destinations may stand for
@@ -262,12 +270,32 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 }
 
 // LockApplications gives those of the applications that there are, and keeps
-// everyone else from changing them until the transaction ends.
+// everyone else from changing them until the transaction ends. What follows in
+// the transaction is planned once, as it goes by keys of what was locked.
 func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
-	if err := t.lockApps(ctx, want); err != nil {
+	var locked []string
+	b := &pgx.Batch{}
+	b.Queue(planOnce)
+	queueList(b, "application locks", pgx.RowTo[string], &locked, lockStatus, t.id, ids(want))
+	found := t.queueApplications(b, want)
+	if err := send(ctx, t.tx, "lock applications", b); err != nil {
 		return nil, err
 	}
-	return t.ApplicationsByID(ctx, want)
+	return found(), nil
+}
+
+// queueApplications asks for applications in a batch. The function gives them
+// when it is through.
+func (t *Tenant) queueApplications(b *pgx.Batch, want []hub.ApplicationID) func() map[hub.ApplicationID]hub.Application {
+	found := make([]hub.Application, 0, len(want))
+	queueList(b, "applications", scanApplications(), &found, applicationsByID, t.id, false, ids(want))
+	return func() map[hub.ApplicationID]hub.Application {
+		out := make(map[hub.ApplicationID]hub.Application, len(found))
+		for _, a := range found {
+			out[a.ID] = a
+		}
+		return out
+	}
 }
 
 // ForPut gives, in one round trip, what a write of an application is judged by:
@@ -282,7 +310,7 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 	var found hub.Surroundings
 	b := &pgx.Batch{}
 	queueList(b, "application lock", pgx.RowTo[hub.ApplicationID], &locked, lockNamed, t.id, key.Name, key.Namespace)
-	queueList(b, "application", scanApplication, &apps, applicationByName, t.id, false, key.Name, key.Namespace)
+	queueList(b, "application", scanApplications(), &apps, applicationByName, t.id, false, key.Name, key.Namespace)
 	queueList(b, "project", scanProject, &projects, selectProject, t.id, project)
 	queueList(b, "setting of the destination in-cluster", pgx.RowTo[string], &inCluster, selectInCluster, t.id)
 	if cluster == "" {
@@ -335,7 +363,7 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(a.CreatedAt))
 	t.queueSources(b, a.ID, urls)
 	var stored []hub.Application
-	queueList(b, "application", scanApplication, &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
 	if err := send(ctx, t.tx, "insert application", b); err != nil {
 		return hub.Application{}, appFault(err, a)
 	}
@@ -393,7 +421,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 	b := &pgx.Batch{}
 	b.Queue(shareProject, t.id, a.Project)
 	b.Queue(lockStatus, t.id, ids([]hub.ApplicationID{a.ID}))
-	queueList(b, "application", scanApplication, &held, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	queueList(b, "application", scanApplications(), &held, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
 	if err := send(ctx, t.tx, "lock application", b); err != nil {
 		return hub.Application{}, err
 	}
@@ -414,7 +442,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 		t.queueSources(b, a.ID, urls)
 	}
 	var stored []hub.Application
-	queueList(b, "application", scanApplication, &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
+	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
 	if err := send(ctx, t.tx, "update application", b); err != nil {
 		return hub.Application{}, appFault(err, a)
 	}

@@ -103,7 +103,7 @@ const (
 		)
 		SELECT FROM gone`
 
-	refreshStatistics = `SELECT work.refresh_statistics()`
+	refreshStatistics = `SELECT work.refresh_statistic()`
 )
 
 // expiring are the tables of the directory whose rows expire, and the column
@@ -167,12 +167,13 @@ func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err err
 	return more, err
 }
 
-// RefreshStatistics lets the database look anew at tables that have grown much
-// since it did, and gives their number. Until then it would read them whole
-// where an index is meant.
-func (s *System) RefreshStatistics(ctx context.Context) (tables int, err error) {
+// RefreshStatistics lets the database look anew at one of the tables that have
+// grown much since it did, and says whether there was one. Until then it would
+// read them whole where an index is meant.
+func (s *System) RefreshStatistics(ctx context.Context) (looked bool, err error) {
+	var tables int
 	if err := s.db.system.QueryRow(ctx, refreshStatistics).Scan(&tables); err != nil {
-		return 0, classify(fmt.Errorf("refresh statistics: %w", err))
+		return false, classify(fmt.Errorf("refresh statistics: %w", err))
 	}
-	return tables, nil
+	return tables > 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -100,7 +101,24 @@ func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hu
 		out[id] = h
 		return none, err
 	}, lockHeads, t.id, ids(want))
+	if err == nil && t.heads == nil {
+		t.heads = make(map[hub.ClusterID]hub.LogHead, len(out))
+	}
+	if err == nil {
+		maps.Copy(t.heads, out)
+	}
 	return out, err
+}
+
+// locked is LockClusters without asking for what the transaction holds
+// already: nobody else moves the end of a log that it has locked.
+func (t *Tenant) locked(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
+	for _, id := range want {
+		if _, held := t.heads[id]; !held {
+			return t.LockClusters(ctx, want)
+		}
+	}
+	return t.heads, nil
 }
 
 // AppendRows adds rows to the desired log of a cluster, as AppendLogs does.
@@ -123,7 +141,7 @@ func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.Lo
 		return nil
 	}
 	slices.Sort(clusters)
-	heads, err := t.LockClusters(ctx, clusters)
+	heads, err := t.locked(ctx, clusters)
 	if err != nil {
 		return err
 	}
@@ -148,6 +166,9 @@ func (t *Tenant) AppendLogs(ctx context.Context, logs map[hub.ClusterID][]hub.Lo
 	}
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("append %d rows to the desired logs of %d clusters: %w", len(a.seq), len(clusters), err)
+	}
+	for i, id := range clusters {
+		t.heads[id] = hub.LogHead{Incarnation: heads[id].Incarnation, Seq: a.heads[i], Chain: a.chains[i]}
 	}
 	return nil
 }

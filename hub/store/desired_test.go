@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -116,6 +117,27 @@ func TestDesiredLog(t *testing.T) {
 			}
 			return nil
 		})
+	})
+	t.Run("INV-8 a transaction that appends again continues what it has appended", func(t *testing.T) {
+		back := errors.New("taken back")
+		err := db.InTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+			row := hub.LogRow{Kind: hub.RowState, Application: w.app.ID, Body: []byte("x")}
+			head := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{id}))[id]
+			first := rows(head, row)
+			check(t, tx.AppendRows(ctx, id, first))
+			if err := tx.AppendRows(ctx, id, rows(head, row)); fault.KindOf(err) != fault.Conflict {
+				t.Errorf("the same rows again: error %v, want Conflict", err)
+			}
+			head.Seq, head.Chain = first[0].Seq, first[0].Chain
+			check(t, tx.AppendRows(ctx, id, rows(head, row)))
+			if now := must[map[hub.ClusterID]hub.LogHead](t)(tx.Heads(ctx, []hub.ClusterID{id}))[id]; now.Seq != head.Seq+1 {
+				t.Errorf("the log ends at %d, want %d", now.Seq, head.Seq+1)
+			}
+			return back
+		})
+		if !errors.Is(err, back) {
+			t.Fatal(err)
+		}
 	})
 	t.Run("INV-8 many writers leave one chain", func(t *testing.T) {
 		var wg sync.WaitGroup

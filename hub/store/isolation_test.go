@@ -58,7 +58,7 @@ var definers = []string{
 	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held", "directory.note_place",
 	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent",
-	"directory.token_uses", "work.enqueue", "work.good_leases", "work.held", "work.refresh_statistics", "work.waiting",
+	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",
 }
 
 type relation struct {

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,7 +68,44 @@ func (n *nullOperation) dest() []any {
 	}
 }
 
-func (n *nullOperation) operation() (*hub.Operation, error) {
+// A wording keeps what the texts of the last operation meant: those of one
+// change say the same, whichever application they are for. What it gives is
+// shared, so nothing behind a pointer may be changed.
+type wording struct {
+	options, initiator []byte
+	meansOptions       hub.OperationOptions
+	meansInitiator     hub.Initiator
+}
+
+func (w *wording) read(n *nullOperation, op *hub.Operation) error {
+	if w.options == nil || !bytes.Equal(n.options, w.options) {
+		w.options, w.meansOptions = nil, hub.OperationOptions{}
+		if n.options != nil {
+			if err := json.Unmarshal(n.options, &w.meansOptions); err != nil {
+				return err //nolint:wrapcheck // the caller names the operation
+			}
+		}
+		o := &w.meansOptions
+		o.SyncOptions, o.Resources, o.Infos = slices.Clip(o.SyncOptions), slices.Clip(o.Resources), slices.Clip(o.Infos)
+		w.options = n.options
+	}
+	if w.initiator == nil || !bytes.Equal(n.initiator, w.initiator) {
+		w.initiator, w.meansInitiator = nil, hub.Initiator{}
+		if n.initiator != nil {
+			if err := json.Unmarshal(n.initiator, &w.meansInitiator); err != nil {
+				return err //nolint:wrapcheck // the caller names the operation
+			}
+		}
+		w.initiator = n.initiator
+	}
+	op.Options, op.Initiator = w.meansOptions, w.meansInitiator
+	if n.results == nil {
+		return nil
+	}
+	return json.Unmarshal(n.results, &op.Results) //nolint:wrapcheck // the caller names the operation
+}
+
+func (n *nullOperation) operation(w *wording) (*hub.Operation, error) {
 	if n.id == nil {
 		return nil, nil
 	}
@@ -75,16 +114,8 @@ func (n *nullOperation) operation() (*hub.Operation, error) {
 		Revision: *n.revision, Fence: *n.fence, Reason: *n.reason, Phase: hub.Phase(*n.phase), Message: *n.message, Attempt: *n.attempt,
 		RetryAt: n.retryAt, CreatedAt: *n.createdAt, StartedAt: n.startedAt, FinishedAt: n.finishedAt, HealthyAt: n.healthyAt, Deadline: *n.deadline,
 	}
-	for _, part := range []struct {
-		text []byte
-		into any
-	}{{n.options, &op.Options}, {n.initiator, &op.Initiator}, {n.results, &op.Results}} {
-		if part.text == nil {
-			continue
-		}
-		if err := json.Unmarshal(part.text, part.into); err != nil {
-			return nil, fmt.Errorf("read operation %q: %w", op.ID, err)
-		}
+	if err := w.read(n, op); err != nil {
+		return nil, fmt.Errorf("read operation %q: %w", op.ID, err)
 	}
 	return op, nil
 }
@@ -95,7 +126,7 @@ func scanOperation(row pgx.CollectableRow) (hub.Operation, error) {
 	if err := row.Scan(append(n.dest(), &app)...); err != nil {
 		return hub.Operation{}, err
 	}
-	op, err := n.operation()
+	op, err := n.operation(&wording{})
 	if err != nil {
 		return hub.Operation{}, err
 	}
@@ -145,6 +176,20 @@ func (t *Tenant) OpenOperations(ctx context.Context, apps []hub.ApplicationID) (
 // PutOperations stores new operations, each the newest of its application.
 // The error is fault.Conflict if an application has one that is not over.
 func (t *Tenant) PutOperations(ctx context.Context, ops []hub.Operation) error {
+	if err := t.AddOperations(ctx, ops); err != nil || len(ops) == 0 {
+		return err
+	}
+	var id, app []string
+	for i := range ops {
+		id, app = append(id, string(ops[i].ID)), append(app, string(ops[i].Application))
+	}
+	_, err := exec(ctx, t.tx, "note newest operations", setNewestOperation, t.id, id, app)
+	return err
+}
+
+// AddOperations is PutOperations without the note which is the newest of each
+// application. SetTargets writes that for those whose targets it sets anyway.
+func (t *Tenant) AddOperations(ctx context.Context, ops []hub.Operation) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -178,10 +223,7 @@ func (t *Tenant) PutOperations(ctx context.Context, ops []hub.Operation) error {
 		return fault.With(fault.New(fault.Conflict, "an operation is in progress already"), "application", "wait for it, or terminate it")
 	case code(err) == foreignKeyViolation:
 		return noApp()
-	case err != nil:
-		return err
 	}
-	_, err = exec(ctx, t.tx, "note newest operations", setNewestOperation, t.id, id, app)
 	return err
 }
 

@@ -13,15 +13,23 @@ import (
 // maxPacked is the most that one packed column may unpack to.
 const maxPacked = 64 << 20
 
+// smallPacked is what is packed fast instead of well, in bytes.
+const smallPacked = 16 << 10
+
 // The coders are made once. EncodeAll and DecodeAll may be called by many
 // goroutines.
 //
 //nolint:gochecknoglobals // stateless coders, expensive to make
 var coders = sync.OnceValues(func() (c struct {
-	enc *zstd.Encoder
-	dec *zstd.Decoder
+	enc   *zstd.Encoder
+	small *zstd.Encoder
+	dec   *zstd.Decoder
 }, err error) {
 	if c.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20)); err != nil {
+		return c, err
+	}
+	c.small, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(smallPacked), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
 		return c, err
 	}
 	c.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPacked))
@@ -37,6 +45,9 @@ func pack(v any) ([]byte, error) {
 	c, err := coders()
 	if err != nil {
 		return nil, fmt.Errorf("prepare compression: %w", err)
+	}
+	if len(text) <= smallPacked { // there are thousands of these, and little in each to be found
+		return c.small.EncodeAll(text, nil), nil
 	}
 	return c.enc.EncodeAll(text, nil), nil
 }

@@ -30,9 +30,15 @@ const (
 // applications that there are, with their newest recent snapshots: one
 // statement for each table, not for each application.
 func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent int) ([]hub.Refresh, error) {
-	apps, err := t.ApplicationsByID(ctx, want)
-	if err != nil || len(apps) == 0 {
+	b := &pgx.Batch{}
+	b.Queue(planOnce)
+	found := t.queueApplications(b, want)
+	if err := send(ctx, t.tx, "read applications", b); err != nil {
 		return nil, err
+	}
+	apps := found()
+	if len(apps) == 0 {
+		return nil, nil
 	}
 	var names []string
 	var clusters []hub.ClusterID
@@ -46,7 +52,7 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	if err != nil {
 		return nil, err
 	}
-	found, err := t.clusterPlatforms(ctx, clusters)
+	platforms, err := t.clusterPlatforms(ctx, clusters)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +70,7 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 		if p, ok := projects[a.Project]; ok {
 			r.Project = &p
 		}
-		if c, ok := found[a.Cluster]; ok {
+		if c, ok := platforms[a.Cluster]; ok {
 			r.Cluster = &c
 		}
 		out = append(out, r)

@@ -31,7 +31,7 @@ func (t *Tenant) ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKe
 	for i, k := range keys {
 		namespaces[i], names[i] = clean(k.Namespace), clean(k.Name)
 	}
-	return list(ctx, t.tx, "applications", scanApplication, applicationsNamed, t.id, false, namespaces, names)
+	return list(ctx, t.tx, "applications", scanApplications(), applicationsNamed, t.id, false, namespaces, names)
 }
 
 // Renditions says of objects of the hub which application has rendered them;

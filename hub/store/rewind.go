@@ -170,6 +170,7 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	b := &pgx.Batch{}
 	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
 	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))
+	delete(t.heads, cluster)
 	b.Queue(putPoint, t.id, cluster, seq, chain.First(fresh))
 	b.Queue(dropRewind, cluster)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
@@ -244,6 +245,7 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))
+	delete(t.heads, cluster)
 	b.Queue(putPoint, t.id, cluster, seq, chain.First(fresh))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)

@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,7 +47,11 @@ const (
 	insertSnapshot = `
 		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, lists,
 		                      inputs, source_type, impure, warnings, commit, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+		SELECT $1, u.id, u.app, u.revision, ARRAY(SELECT json_array_elements_text(u.revisions::json)), u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
+		       u.inputs, u.source_type, u.impure, ARRAY(SELECT json_array_elements_text(u.warnings::json)), u.commit::json, u.created_at
+		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::integer[], $9::text[], $10::text[],
+		              $11::bytea[], $12::text[], $13::boolean[], $14::text[], $15::text[], $16::timestamptz[])
+		       AS u (id, app, revision, revisions, params, objects, count, digests, lists, inputs, source_type, impure, warnings, commit, created_at)`
 	selectSnapshots = `
 		SELECT id, application_id, revision, revisions, params_hash, objects, digests, lists, source_type, impure, warnings, commit, created_at
 		FROM   snapshot
@@ -146,34 +152,94 @@ func (t *Tenant) Reachable(ctx context.Context, cluster hub.ClusterID, want []hu
 	return list(ctx, t.tx, "reachable objects", scanDigest, selectReachable, t.id, cluster, digests(want))
 }
 
+// snapshotColumns are snapshots, column by column.
+type snapshotColumns struct {
+	id, app, revision, revisions, digests, lists, sourceType, warnings, commit []string
+
+	params, objects, inputs [][]byte
+	count                   []int32
+	impure                  []bool
+	created                 []time.Time
+
+	last *hub.Snapshot // the newest one
+}
+
+func (c *snapshotColumns) add(s *hub.Snapshot) error {
+	revisions, err := jsonText(nonNil(s.Revisions))
+	if err != nil {
+		return err
+	}
+	warnings, err := jsonText(nonNil(s.Warnings))
+	if err != nil {
+		return err
+	}
+	commit, err := jsonText(s.Commit)
+	if err != nil {
+		return err
+	}
+	// Applications of one folder read the same and often show the same, one
+	// after the other.
+	n := len(c.id) - 1
+	if c.last != nil && slices.Equal(s.Inputs, c.last.Inputs) {
+		c.inputs = append(c.inputs, c.inputs[n])
+	} else {
+		inputs, err := pack(s.Inputs)
+		if err != nil {
+			return err
+		}
+		c.inputs = append(c.inputs, inputs)
+	}
+	if c.last != nil && slices.Equal(s.Objects, c.last.Objects) {
+		c.objects, c.digests = append(c.objects, c.objects[n]), append(c.digests, c.digests[n])
+	} else {
+		objects, each, err := packRefs(s.Objects)
+		if err != nil {
+			return err
+		}
+		c.objects, c.digests = append(c.objects, objects), append(c.digests, bytesText(each))
+	}
+	c.id, c.app, c.revision, c.revisions = append(c.id, string(s.ID)), append(c.app, string(s.Application)), append(c.revision, s.Revision), append(c.revisions, revisions)
+	c.params, c.count, c.lists = append(c.params, s.ParamsHash[:]), append(c.count, int32(len(s.Objects))), append(c.lists, bytesText(s.Lists))
+	c.sourceType, c.impure, c.warnings = append(c.sourceType, string(s.SourceType)), append(c.impure, s.Impure), append(c.warnings, warnings)
+	c.commit, c.created = append(c.commit, commit), append(c.created, micro(s.CreatedAt))
+	c.last = s
+	return nil
+}
+
+// bytesText is an array of digests as the database reads it: arrays of
+// different length are no column.
+func bytesText(of []hub.Digest) string {
+	if len(of) == 0 {
+		return "{}"
+	}
+	var b strings.Builder
+	b.Grow(len(of) * (2*len(of[0]) + 6))
+	for i := range of {
+		b.WriteString(",\"\\\\x")
+		b.WriteString(hex.EncodeToString(of[i][:]))
+		b.WriteByte('"')
+	}
+	return "{" + b.String()[1:] + "}"
+}
+
 // PutSnapshots stores new snapshots. Their objects are stored before.
 func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) error {
 	if len(snapshots) == 0 {
 		return nil
 	}
-	b := &pgx.Batch{}
-	var inputs []byte
+	var c snapshotColumns
 	for i := range snapshots {
-		s := &snapshots[i]
-		objects, each, err := packRefs(s.Objects)
-		if err != nil {
+		if err := c.add(&snapshots[i]); err != nil {
 			return err
 		}
-		// Applications of one folder read the same, one after the other.
-		if i == 0 || !slices.Equal(s.Inputs, snapshots[i-1].Inputs) {
-			if inputs, err = pack(s.Inputs); err != nil {
-				return err
-			}
-		}
-		b.Queue(insertSnapshot, t.id, s.ID, s.Application, s.Revision, nonNil(s.Revisions), s.ParamsHash[:], objects, len(s.Objects),
-			digests(each), digests(s.Lists), inputs, s.SourceType, s.Impure, nonNil(s.Warnings), s.Commit, micro(s.CreatedAt))
 	}
-	err := t.tx.SendBatch(ctx, b).Close()
+	_, err := exec(ctx, t.tx, "insert snapshots", insertSnapshot, t.id, c.id, c.app, c.revision, c.revisions, c.params, c.objects, c.count,
+		c.digests, c.lists, c.inputs, c.sourceType, c.impure, c.warnings, c.commit, c.created)
 	if code(err) == foreignKeyViolation {
 		return noApp()
 	}
 	if err != nil {
-		return fmt.Errorf("insert %d snapshots: %w", len(snapshots), err)
+		return err
 	}
 	for _, s := range snapshots { // the next commit asks for them
 		s.Tenant = t.id

@@ -27,7 +27,8 @@ func TestStatistics(t *testing.T) {
 	}
 	t.Run("a table that has just been filled is looked at", func(t *testing.T) {
 		fill(500)
-		must[int](t)(db.System().RefreshStatistics(t.Context()))
+		for must[bool](t)(db.System().RefreshStatistics(t.Context())) {
+		}
 		if got := size(); got < 500 {
 			t.Errorf("the planner believes in %v rows", got)
 		}
@@ -35,15 +36,15 @@ func TestStatistics(t *testing.T) {
 	t.Run("one that has hardly grown since is not", func(t *testing.T) {
 		before := size()
 		fill(50)
-		if n := must[int](t)(db.System().RefreshStatistics(t.Context())); n != 0 {
-			t.Errorf("%d tables were looked at", n)
+		if must[bool](t)(db.System().RefreshStatistics(t.Context())) {
+			t.Error("a table was looked at")
 		}
 		if got := size(); got != before {
 			t.Skipf("the server has looked by itself: %v rows, before %v", got, before)
 		}
 	})
 	t.Run("ISO-1 whoever serves tenants may not ask for it", func(t *testing.T) {
-		if _, err := storetest.Connect(t, urls.App).Exec(t.Context(), `SELECT work.refresh_statistics()`); err == nil {
+		if _, err := storetest.Connect(t, urls.App).Exec(t.Context(), `SELECT work.refresh_statistic()`); err == nil {
 			t.Error("the role of tenants' transactions may refresh statistics")
 		}
 	})

@@ -192,6 +192,7 @@ type Tenant struct {
 	touched  map[touch]bool
 	enqueued map[enqueue]request
 	audits   []hub.AuditRecord
+	heads    map[hub.ClusterID]hub.LogHead // of the logs that this transaction has locked
 }
 
 // ID is the tenant that the transaction is bound to.

@@ -34,9 +34,10 @@ const (
 		       refreshed_at = CASE WHEN u.looked THEN $12 ELSE s.refreshed_at END,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
 		                          WHEN s.target_id IS NULL THEN s.sync ELSE 'OutOfSync' END,
-		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END
-		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[], $16::boolean[])
-		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks, looked)
+		       compared_at = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.compared_at END,
+		       operation_id = coalesce(nullif(u.operation, '')::uuid, s.operation_id)
+		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::text[], $10::boolean[], $11::text[], $13::bigint[], $14::bigint[], $15::text[], $16::boolean[], $17::text[])
+		       AS u (app, target, accepted, revision, revisions, source_type, resources, pin, unpin, hold, generation, project, hooks, looked, operation)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
@@ -111,7 +112,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	if len(changes) == 0 {
 		return nil
 	}
-	var apps, target, accepted, revision, revisions, sourceType, hold []string
+	var apps, target, accepted, revision, revisions, sourceType, hold, operation []string
 	var pin []*string
 	var hooks []string
 	var unpin, looked []bool
@@ -142,7 +143,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
 		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
 		project = append(project, c.Project)
-		looked = append(looked, c.Looked)
+		looked, operation = append(looked, c.Looked), append(operation, string(c.Operation))
 		of := &unseen
 		if c.Looked {
 			of = &seen
@@ -154,7 +155,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		t.appChanged(c.Application)
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation, project, hooks, looked)
+		micro(time.Now()), generation, project, hooks, looked, operation)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
 	}

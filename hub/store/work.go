@@ -22,8 +22,8 @@ type request struct {
 }
 
 const (
-	tenantEnqueue = `SELECT work.enqueue($1, $2::uuid[], $3, $4)`
-	heldLeases    = `SELECT work.good_leases($1, $2::uuid[], $3)`
+	tenantEnqueue = `SELECT work.enlist($1, $2::uuid[], $3, $4)`
+	heldLeases    = `SELECT work.still_leased($1, $2::uuid[], $3)`
 )
 
 // Held says which leases of this tenant's items are still good, by key: token
