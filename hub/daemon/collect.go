@@ -32,9 +32,13 @@ func (p *parts) addCollector(context.Context) error {
 			p.log.WarnContext(ctx, "the database's statistics were not refreshed; it does so by itself in time", "error", err)
 		}
 		return run.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
-			p.queue.first.wait(ctx) // it would take the time of a change that many wait for
-			_, err := p.db.System().RefreshStatistics(ctx)
-			return err
+			for ctx.Err() == nil {
+				p.queue.first.wait(ctx) // it would take the time of a change that many wait for
+				if more, err := p.db.System().RefreshStatistics(ctx); err != nil || !more {
+					return err
+				}
+			}
+			return nil
 		})
 	})
 	return nil

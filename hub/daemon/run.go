@@ -260,6 +260,7 @@ func (p *parts) addPipeline(context.Context) error {
 	}
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
 	p.dispatch.Elsewhere(p.replicas.Wake)
+	p.dispatch.Bursts(p.queue.first)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
@@ -284,7 +285,7 @@ func (p *parts) addAgents(ctx context.Context) error {
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
 	observed := observe.New(newObservations(p.db, p.queue, p.meter), caller, observe.Hints{
-		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
+		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) }, Wait: p.queue.first.wait,
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},

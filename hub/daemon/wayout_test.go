@@ -28,6 +28,31 @@ func TestWayOut(t *testing.T) {
 			w.add(burstSize)
 			time.AfterFunc(200*time.Millisecond, func() { w.add(-burstSize) })
 		}, 200*time.Millisecond + burstTail},
+		"B24 what can wait waits until all clusters have what they were sent": {func(_ *testing.T, w *wayOut) {
+			w.add(burstSize)
+			w.Sent(2)
+			w.add(-burstSize)
+			time.AfterFunc(3*burstTail, func() { w.Sent(-1) })
+			time.AfterFunc(5*burstTail, func() { w.Sent(-1) })
+		}, 5 * burstTail},
+		"B24 clusters that acknowledge at once do not cut the time short in which others are sent rows": {func(_ *testing.T, w *wayOut) {
+			w.add(burstSize)
+			w.Sent(1)
+			w.add(-burstSize)
+			w.Sent(-1)
+		}, burstTail},
+		"a cluster that does not answer holds up nothing after the first moments": {func(_ *testing.T, w *wayOut) {
+			w.add(burstSize)
+			w.Sent(1)
+			w.add(-burstSize)
+		}, burstHolds},
+		"rows of another burst count as well": {func(_ *testing.T, w *wayOut) {
+			w.add(1000)
+			w.add(-1000)
+			time.Sleep(burstTail / 2)
+			w.add(1000)
+			time.AfterFunc(4*burstTail, func() { w.add(-1000) })
+		}, 5 * burstTail},
 		"a burst that lasts holds up nothing after its first moments": {func(_ *testing.T, w *wayOut) {
 			w.add(1000)
 			time.Sleep(burstHolds)

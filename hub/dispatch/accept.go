@@ -51,10 +51,19 @@ func (d *Dispatcher) Looked(ctx context.Context, tenant hub.TenantID, done []hub
 
 // commit runs a transaction and then gives the hints that it earned.
 func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, error)) error {
+	return d.commitNews(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error) {
+		clusters, err := do(ctx, tx)
+		return clusters, nil, err
+	})
+}
+
+// commitNews is commit whose hints say what was added to the logs.
+func (d *Dispatcher) commitNews(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error)) error {
 	var clusters []hub.ClusterID
+	var news map[hub.ClusterID]*addition
 	err := d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
 		var err error
-		clusters, err = do(ctx, tx)
+		clusters, news, err = do(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -62,7 +71,7 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.Wake(c)
+		d.wake(c, news[c])
 	}
 	d.changed(tenant)
 	return nil
@@ -80,21 +89,17 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 			return err
 		}
 	}
-	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
+	return d.commitNews(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error) {
 		c := &change{tx: tx, now: time.Now()}
 		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
 		if err != nil || len(good) == 0 {
-			return nil, err
+			return nil, nil, err
 		}
 		if err := c.rendered(ctx, good, sealed); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return c.touched(), nil
+		return c.touched(), c.news, nil
 	})
-	if err != nil {
-		return err
-	}
-	return nil
 }
 
 // seal names and seals the bodies of new snapshots, and gives new snapshots
@@ -171,6 +176,7 @@ type change struct {
 	targets []hub.TargetChange
 	lists   []hub.SealedObject // of tombstones
 	history []hub.HistoryEntry
+	news    map[hub.ClusterID]*addition
 }
 
 // keys reads the tenant's keys when they are needed.

@@ -50,6 +50,23 @@ func (s state) body(keys func() (hub.TenantKeys, error)) ([]byte, []stoneList, e
 	return body, lists, err
 }
 
+// listed are the objects that the body lists itself, as digestsOf finds them.
+func (s state) listed() []hub.Digest {
+	out := []hub.Digest{}
+	for _, snap := range []*hub.Snapshot{s.target, s.accepted} {
+		switch {
+		case snap == nil:
+		case len(snap.Lists) > 0:
+			out = append(out, snap.Lists...)
+		default:
+			for i := range snap.Objects {
+				out = append(out, snap.Objects[i].Digest)
+			}
+		}
+	}
+	return out
+}
+
 func marshal(m proto.Message) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

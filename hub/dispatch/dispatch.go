@@ -102,6 +102,8 @@ type operations interface {
 	OperationsByID(ctx context.Context, ids []hub.OperationID) (map[hub.OperationID]hub.Operation, error)
 	OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error
+	// AddOperations leaves it to SetTargets to note them as the newest.
+	AddOperations(ctx context.Context, ops []hub.Operation) error
 	EndOperation(ctx context.Context, id hub.OperationID, phase hub.Phase, message string) error
 	GiveSnapshots(ctx context.Context, ops []hub.Operation) error
 	SetOperationRetry(ctx context.Context, id hub.OperationID, at *time.Time, options hub.OperationOptions) error
@@ -150,12 +152,13 @@ type Dispatcher struct {
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
 
 	elsewhere func(hub.ClusterID) // hint for a cluster without a stream here; may be nil
+	bursts    Bursts
 }
 
 // New makes a dispatcher. Changed is called after each commit that people may
 // want to see; it must not block.
 func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
-	d := &Dispatcher{store: store, work: work, log: log, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
+	d := &Dispatcher{store: store, work: work, log: log, bursts: noBursts{}, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
 	d.pages, d.acks, d.few = gather.New(d.read), gather.New(d.acknowledge), gather.New(d.bodies)
 	return d
 }

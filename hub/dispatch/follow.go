@@ -59,6 +59,7 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		f.bases = &bases{used: &s.d.packed}
 		defer f.bases.forget()
 	}
+	defer f.sent(false)
 	go f.receive()
 	return f.run(ctx, start)
 }
@@ -77,6 +78,9 @@ type follower struct {
 	seq      int64           // last row sent
 	seen     int64           // last row read; what lies between is held by the agent already
 	barrier  *linkv1.Barrier // last one sent
+	owed     <-chan struct{} // closed when the next one is to be sent; nil: none is due
+	out      bool            // it counts among those that were sent rows of a burst
+	stored   int64           // last row that the agent has
 	proven   bool            // it was answered with an equal root
 	replays  int             // resets in a row that brought no equal root
 	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
@@ -135,7 +139,7 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 
 // serve brings an agent whose past is the hub's up to date, and follows the
 // log from there.
-func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake <-chan struct{}) error {
+func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake *listener) error {
 	if p.noted {
 		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
 		if err != nil {
@@ -148,7 +152,7 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 			return err
 		}
 	}
-	if err := f.advance(ctx, p.verdict != follows); err != nil {
+	if err := f.advance(ctx, look{reset: p.verdict != follows}); err != nil {
 		return err
 	}
 	at, leave := f.d.heads.add(f.tenant, f.cluster)
@@ -167,24 +171,39 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 				return err
 			}
 			continue
-		case <-wake:
+		case <-wake.hint:
+		case <-f.owed:
 		}
 		at.known.Store(nil)
-		if err := f.advance(ctx, false); err != nil {
+		if err := f.advance(ctx, look{news: f.d.wakes.take(wake), calm: f.d.bursts.Calm()}); err != nil {
 			return err
 		}
 	}
 }
 
-// advance sends all rows after the last one sent, and a barrier.
-func (f *follower) advance(ctx context.Context, reset bool) error {
-	if reset {
+// A look is how a stream goes on.
+type look struct {
+	reset bool            // from the beginning
+	news  *addition       // rows that are known already; nil: none
+	calm  <-chan struct{} // closed when a barrier may be sent; nil: at once
+}
+
+// advance sends all rows after the last one sent, and a barrier. While a change
+// is on its way out to many, the barrier is owed: asking each cluster at once
+// whether it holds all would take the time of those that have nothing yet.
+func (f *follower) advance(ctx context.Context, l look) error {
+	f.owed = nil
+	if l.calm != nil {
+		f.sent(true)
+	}
+	if l.reset {
 		if err := f.again(ctx); err != nil {
 			return err
 		}
 	}
 	for {
-		want := bookmark{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.seen), Known: f.head}, barrier: -1}
+		want := bookmark{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.seen), Known: f.head}, barrier: -1, later: l.calm != nil, news: l.news}
+		l.news = nil
 		if f.barrier != nil {
 			want.barrier = int64(f.barrier.Seq)
 		}
@@ -210,6 +229,12 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 			continue
 		}
 		if p.leaves == nil {
+			if p.due {
+				f.owed = l.calm
+			}
+			if f.seq <= f.stored {
+				f.sent(false) // nothing was to be sent
+			}
 			return nil
 		}
 		if err := f.close(); err != nil {
@@ -219,6 +244,20 @@ func (f *follower) advance(ctx context.Context, reset bool) error {
 		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.known(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
+}
+
+// sent counts the stream among those that have not acknowledged rows of a
+// burst, or no longer.
+func (f *follower) sent(out bool) {
+	if out == f.out {
+		return
+	}
+	n := 1
+	if !out {
+		n = -1
+	}
+	f.out = out
+	f.d.bursts.Sent(n)
 }
 
 // hold tells the agent whether anything may be deleted at all. What it was
@@ -324,7 +363,11 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 	if row.Kind != hub.RowState {
 		return nil, 0
 	}
-	for _, digest := range digestsOf(row.Body) {
+	listed := row.Objects
+	if listed == nil {
+		listed = digestsOf(row.Body)
+	}
+	for _, digest := range listed {
 		sealed, number, ok := f.d.recent.get(f.tenant, digest)
 		if _, went := page[digest]; !ok || went || f.carried.has(number) {
 			continue
@@ -350,7 +393,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
-		return f.advance(ctx, true)
+		return f.advance(ctx, look{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
 	switch {
@@ -364,6 +407,9 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 		return err
 	}
 	f.proven = f.proven || receipt
+	if f.stored = a.Seq; f.stored >= f.seq {
+		f.sent(false)
+	}
 	return nil
 }
 

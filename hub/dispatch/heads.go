@@ -42,6 +42,9 @@ type mark struct {
 
 func markOf(h hub.LogHead) mark { return mark{h.Incarnation, h.Seq, string(h.Chain), h.Held} }
 
+// endOf is where a log ends, whatever else is known of it.
+func endOf(h hub.LogHead) mark { return mark{h.Incarnation, h.Seq, string(h.Chain), false} }
+
 func newHeads() *heads { return &heads{streams: map[*watched]struct{}{}} }
 
 // add gives the entry of a stream, and the way to take it out again.
@@ -113,7 +116,7 @@ func (d *Dispatcher) compare(ctx context.Context, tenant hub.TenantID, streams [
 	for _, w := range streams {
 		known := w.known.Load()
 		if head, there := found[w.cluster]; known != nil && (!there || markOf(head) != *known) {
-			d.wakes.wake(w.cluster)
+			d.wakes.wake(w.cluster, nil)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"slices"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -11,14 +10,17 @@ import (
 // A bookmark is where a stream goes on reading.
 type bookmark struct {
 	hub.LogPlace
-	barrier int64 // the end of the log that the last barrier was for; -1: none was sent
+	barrier int64     // the end of the log that the last barrier was for; -1: none was sent
+	later   bool      // leaves are wanted later
+	news    *addition // what follows, unless the log says otherwise; nil: it has to be read
 }
 
 // A page is what a stream sends next.
 type page struct {
 	hub.LogPage
 	more   bool                // rows may follow
-	leaves map[string][32]byte // for a barrier; nil: more rows follow, or the last one still stands
+	due    bool                // the last barrier does not stand any more, and no rows follow
+	leaves map[string][32]byte // for a barrier that is due and wanted
 }
 
 // fewestRows is what each of many streams that read together gets at least.
@@ -32,35 +34,80 @@ func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/
 func (d *Dispatcher) read(ctx context.Context, tenant string, places []bookmark) ([]page, error) {
 	out, limit := make([]page, len(places)), rowsFor(len(places))
 	err := d.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
-		want := make([]hub.LogPlace, len(places))
-		for i, p := range places {
-			want[i] = p.LogPlace
-		}
-		found, err := tx.Pages(ctx, want, limit)
+		known, err := added(ctx, tx, places)
 		if err != nil {
 			return err
 		}
-		var last []hub.ClusterID
+		var want []hub.LogPlace
+		var read []int
 		for i, p := range places {
-			got := found[i]
-			if got.Head.Incarnation == "" {
-				return fault.New(fault.Missing, "there is no such cluster")
+			if head, there := known[i]; there {
+				out[i] = page{LogPage: hub.LogPage{Rows: p.news.rows, Head: head}}
+				continue
 			}
-			out[i] = page{LogPage: got, more: len(got.Rows) == limit}
-			if !out[i].more && (len(got.Rows) > 0 || p.barrier != got.Head.Seq) {
-				last = append(last, p.Cluster)
+			want, read = append(want, p.LogPlace), append(read, i)
+		}
+		if len(want) > 0 {
+			found, err := tx.Pages(ctx, want, limit)
+			if err != nil {
+				return err
 			}
-		}
-		if len(last) == 0 {
-			return nil
-		}
-		leaves, err := tx.LeavesOf(ctx, last)
-		for i, p := range places {
-			if slices.Contains(last, p.Cluster) && !out[i].more {
-				out[i].leaves = leaves[p.Cluster]
+			for n, i := range read {
+				out[i] = page{LogPage: found[n], more: len(found[n].Rows) == limit}
 			}
 		}
-		return err
+		return barriers(ctx, tx, places, out)
 	})
 	return out, err
+}
+
+// added gives the ends of those logs that hold, after the place where a stream
+// is, what it was told and nothing else: the hash of the last row is that of
+// all before it, so no row has to be read.
+func added(ctx context.Context, tx Tx, places []bookmark) (map[int]hub.LogHead, error) {
+	var clusters []hub.ClusterID
+	for _, p := range places {
+		if p.news != nil && endOf(p.news.from) == endOf(p.Known) {
+			clusters = append(clusters, p.Cluster)
+		}
+	}
+	if len(clusters) == 0 {
+		return nil, nil
+	}
+	heads, err := tx.Heads(ctx, clusters)
+	out := make(map[int]hub.LogHead, len(clusters))
+	for i, p := range places {
+		if p.news == nil || endOf(p.news.from) != endOf(p.Known) {
+			continue
+		}
+		if head, there := heads[p.Cluster]; there && endOf(head) == endOf(p.news.to) {
+			out[i] = head
+		}
+	}
+	return out, err
+}
+
+// barriers adds the leaves for those that are due and wanted.
+func barriers(ctx context.Context, tx Tx, places []bookmark, out []page) error {
+	var last []hub.ClusterID
+	for i, p := range places {
+		got := &out[i]
+		if got.Head.Incarnation == "" {
+			return fault.New(fault.Missing, "there is no such cluster")
+		}
+		got.due = !got.more && (len(got.Rows) > 0 || p.barrier != got.Head.Seq)
+		if got.due && !p.later {
+			last = append(last, p.Cluster)
+		}
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	leaves, err := tx.LeavesOf(ctx, last)
+	for i, p := range places {
+		if out[i].due && !p.later {
+			out[i].leaves = leaves[p.Cluster]
+		}
+	}
+	return err
 }

@@ -146,7 +146,7 @@ func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past) (no
 const decideEvery = 4 * time.Second
 
 // decided sends nothing until the agent goes, or an admin has decided.
-func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake <-chan struct{}) error {
+func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake *listener) error {
 	for {
 		poll := time.NewTimer(decideEvery)
 		select {
@@ -159,7 +159,7 @@ func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake <-cha
 				return nil
 			}
 			continue
-		case <-wake:
+		case <-wake.hint:
 		case <-poll.C:
 		}
 		poll.Stop()

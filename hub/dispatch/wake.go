@@ -10,56 +10,105 @@ import (
 // hint costs a poll interval, never a row.
 type wakes struct {
 	mu      sync.Mutex
-	streams map[hub.ClusterID]map[chan struct{}]struct{}
+	streams map[hub.ClusterID]map[*listener]struct{}
+}
+
+// A listener is one stream's ear.
+type listener struct {
+	hint chan struct{} // holds at most one
+	news *addition     // rows that came with the only hint since the last look
+	more bool          // there were others
+}
+
+// An addition is what one transaction has added to a log.
+type addition struct {
+	from, to hub.LogHead
+	rows     []hub.LogRow
 }
 
 func newWakes() *wakes {
-	return &wakes{streams: map[hub.ClusterID]map[chan struct{}]struct{}{}}
+	return &wakes{streams: map[hub.ClusterID]map[*listener]struct{}{}}
 }
 
-// listen gives a channel that holds at most one hint, and the way to stop.
-func (w *wakes) listen(cluster hub.ClusterID) (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
+// listen gives an ear, and the way to stop.
+func (w *wakes) listen(cluster hub.ClusterID) (*listener, func()) {
+	l := &listener{hint: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.streams[cluster] == nil {
-		w.streams[cluster] = map[chan struct{}]struct{}{}
+		w.streams[cluster] = map[*listener]struct{}{}
 	}
-	w.streams[cluster][c] = struct{}{}
-	return c, func() {
+	w.streams[cluster][l] = struct{}{}
+	return l, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.streams[cluster], c)
+		delete(w.streams[cluster], l)
 		if len(w.streams[cluster]) == 0 {
 			delete(w.streams, cluster)
 		}
 	}
 }
 
-// wake says whether there is a stream to hear it.
-func (w *wakes) wake(cluster hub.ClusterID) bool {
+// wake says whether there is a stream to hear it. News may be nil.
+func (w *wakes) wake(cluster hub.ClusterID, news *addition) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c := range w.streams[cluster] {
+	for l := range w.streams[cluster] {
+		if l.more = l.more || l.news != nil || news == nil; l.more {
+			l.news = nil
+		} else {
+			l.news = news
+		}
 		select {
-		case c <- struct{}{}:
-		default: // a hint is waiting already
+		case l.hint <- struct{}{}:
+		default: // one is waiting already
 		}
 	}
 	return len(w.streams[cluster]) > 0
 }
 
+// take gives what has been added since the last look, if that is known; the
+// stream reads the log otherwise.
+func (w *wakes) take(l *listener) *addition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := l.news
+	l.news, l.more = nil, false
+	return news
+}
+
 // Wake hints that a cluster's log may have grown. A stream that another
 // replica serves is told by Elsewhere.
-func (d *Dispatcher) Wake(cluster hub.ClusterID) {
-	if !d.wakes.wake(cluster) && d.elsewhere != nil {
+func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wake(cluster, nil) }
+
+func (d *Dispatcher) wake(cluster hub.ClusterID, news *addition) {
+	if !d.wakes.wake(cluster, news) && d.elsewhere != nil {
 		d.elsewhere(cluster)
 	}
 }
 
 // WakeHere is Wake for the streams of this replica alone: the hint has come
 // from another one.
-func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster) }
+func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster, nil) }
+
+// Bursts knows of changes that concern many clusters while they are on their
+// way out.
+type Bursts interface {
+	// Calm gives what is closed when there is time for what can wait; nil: now.
+	Calm() <-chan struct{}
+	// Sent hears that so many more clusters were sent rows, or with a negative
+	// number that they have acknowledged them or are gone.
+	Sent(n int)
+}
+
+// Bursts sets, before Run, whom dispatch asks before it asks agents whether
+// they hold all. Without it that is done at once.
+func (d *Dispatcher) Bursts(b Bursts) { d.bursts = b }
+
+type noBursts struct{}
+
+func (noBursts) Calm() <-chan struct{} { return nil }
+func (noBursts) Sent(int)              {}
 
 // Elsewhere sets what is called, before Run, with hints for clusters that
 // have no stream here. It must not block.

@@ -48,6 +48,7 @@ func (c *change) write(ctx context.Context) error {
 				return err
 			}
 		}
+		c.tell(heads, logs)
 		if len(c.lists) > 0 {
 			if err := c.tx.PutObjects(ctx, c.lists); err != nil {
 				return err
@@ -72,7 +73,7 @@ func (c *change) write(ctx context.Context) error {
 	failpoint.Here(failpoint.HubTombstonesAfter)
 	if len(c.ops) > 0 {
 		failpoint.Here(failpoint.HubOperationsBefore)
-		if err := c.tx.PutOperations(ctx, c.ops); err != nil {
+		if err := c.putOperations(ctx); err != nil {
 			return err
 		}
 		failpoint.Here(failpoint.HubOperationsAfter)
@@ -89,6 +90,54 @@ func (c *change) write(ctx context.Context) error {
 		failpoint.Here(failpoint.HubTargetsAfter)
 	}
 	return nil
+}
+
+// putOperations stores new operations. Most come with a new target, and one
+// row says both.
+func (c *change) putOperations(ctx context.Context) error {
+	of := make(map[hub.ApplicationID]*hub.TargetChange, len(c.targets))
+	for i := range c.targets {
+		of[c.targets[i].Application] = &c.targets[i]
+	}
+	var with, without []hub.Operation
+	for _, op := range c.ops {
+		if t := of[op.Application]; t != nil {
+			t.Operation = op.ID
+			with = append(with, op)
+		} else {
+			without = append(without, op)
+		}
+	}
+	if err := c.tx.AddOperations(ctx, with); err != nil {
+		return err
+	}
+	return c.tx.PutOperations(ctx, without)
+}
+
+// tell notes what the streams may send without reading it: rows of which each
+// matters, as a stream that reads would find them.
+func (c *change) tell(heads map[hub.ClusterID]hub.LogHead, logs map[hub.ClusterID][]hub.LogRow) {
+	c.news = make(map[hub.ClusterID]*addition, len(logs))
+	for cluster, rows := range logs {
+		if len(rows) == 0 || len(rows) > fewestRows {
+			continue
+		}
+		states := map[hub.ApplicationID]bool{}
+		all := true
+		for _, r := range rows {
+			switch r.Kind {
+			case hub.RowState:
+				all = all && !states[r.Application]
+				states[r.Application] = true
+			case hub.RowOperation:
+			default:
+				all = false
+			}
+		}
+		if last := rows[len(rows)-1]; all {
+			c.news[cluster] = &addition{heads[cluster], hub.LogHead{Incarnation: heads[cluster].Incarnation, Seq: last.Seq, Chain: last.Chain}, rows}
+		}
+	}
 }
 
 // rows makes the rows of one cluster, numbered and chained from its head. All
@@ -135,7 +184,7 @@ func (c *change) appendState(ctx context.Context, log *appender, m *moved) error
 	if err != nil {
 		return err
 	}
-	row := hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body}
+	row := hub.LogRow{Kind: hub.RowState, Application: m.state.app.ID, Body: body, Objects: m.state.listed()}
 	if len(lists) > 0 {
 		keys, err := c.tx.TenantKeys(ctx)
 		if err != nil {

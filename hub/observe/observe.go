@@ -30,10 +30,12 @@ type Store interface {
 // Caller tells which cluster a stream speaks for, from its certificate.
 type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 
-// Hints are given after a report has been stored. They must not block.
+// Hints are given after a report has been stored. They must not block, but for
+// Wait.
 type Hints struct {
-	Changed func(hub.TenantID) // the tenant's feed moved
-	Over    func()             // operations wait to be settled
+	Changed func(hub.TenantID)    // the tenant's feed moved
+	Over    func()                // operations wait to be settled
+	Wait    func(context.Context) // returns when there is time for reports; nil: always
 }
 
 // A Service is the link service Observed.
@@ -64,6 +66,9 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 		return err
 	}
 	for {
+		if s.hints.Wait != nil {
+			s.hints.Wait(ctx)
+		}
 		up, err := stream.Recv()
 		if err == io.EOF {
 			return nil

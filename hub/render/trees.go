@@ -2,6 +2,8 @@ package render
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/capstan-cd/capstan/hub"
 )
@@ -23,7 +25,7 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 			if tree, err = s.sources.Tree(ctx, tenant, repo, commit); err != nil {
 				return nil, err
 			}
-			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}}
+			tree = &answeredTree{Tree: tree, inputs: map[question]hub.Input{}, stats: map[string]stat{}}
 			(*t)[key] = tree
 		}
 		out[i] = tree
@@ -36,6 +38,13 @@ func (t *treeSet) open(ctx context.Context, s *Stage, tenant hub.TenantID, j *jo
 type answeredTree struct {
 	hub.Tree
 	inputs map[question]hub.Input
+	stats  map[string]stat
+}
+
+// A stat is what stands at a name, or that nothing does.
+type stat struct {
+	info fs.FileInfo
+	err  error
 }
 
 type question struct {
@@ -45,6 +54,18 @@ type question struct {
 
 // mostAnswers bounds the memory that one tree may take.
 const mostAnswers = 4096
+
+// Stat is that of the tree.
+func (t *answeredTree) Stat(name string) (fs.FileInfo, error) {
+	if s, ok := t.stats[name]; ok {
+		return s.info, s.err
+	}
+	info, err := t.Tree.Stat(name)
+	if (err == nil || errors.Is(err, fs.ErrNotExist)) && len(t.stats) < mostAnswers {
+		t.stats[name] = stat{info, err}
+	}
+	return info, err //nolint:wrapcheck // the tree's own
+}
 
 // Input is that of the tree.
 func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error) {
