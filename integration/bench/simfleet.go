@@ -220,6 +220,7 @@ func (f *fleet) close(ctx context.Context) {
 type gauge struct {
 	at                time.Time
 	hub, pg, own      float64 // CPU seconds
+	stolen            float64 // of all cores: what the host gave to others although there was work here
 	commits           int64
 	written           int64 // rows
 	in, out           int64 // bytes that agents received and sent
@@ -232,6 +233,7 @@ const statsLag = 1500 * time.Millisecond
 
 func (f *fleet) gauge(ctx context.Context) (gauge, error) {
 	g := gauge{at: time.Now(), hub: seconds(f.hub()...), pg: seconds(append(children(f.postgres), f.postgres)...), own: seconds(os.Getpid())}
+	g.stolen = stolen()
 	for _, a := range f.agents {
 		g.in += a.in.Load()
 		g.out += a.sent.Load()
@@ -253,14 +255,31 @@ func (f *fleet) gauge(ctx context.Context) (gauge, error) {
 // since is what was used from one moment to the other.
 func (g gauge) since(b gauge) gauge {
 	return gauge{
-		hub: g.hub - b.hub, pg: g.pg - b.pg, own: g.own - b.own, commits: g.commits - b.commits, written: g.written - b.written,
+		hub: g.hub - b.hub, pg: g.pg - b.pg, own: g.own - b.own, stolen: g.stolen - b.stolen, commits: g.commits - b.commits, written: g.written - b.written,
 		in: g.in - b.in, out: g.out - b.out, renders: g.renders - b.renders, reused: g.reused - b.reused, dials: g.dials - b.dials,
 	}
 }
 
 func (g gauge) String() string {
-	return fmt.Sprintf("%d renders, %d reused; %d transactions, %d rows written; %s to agents, %s from them; CPU-s: hub %.2f, Postgres %.2f, simulators %.2f",
-		g.renders, g.reused, g.commits, g.written, bytesText(g.in), bytesText(g.out), g.hub, g.pg, g.own)
+	return fmt.Sprintf("%d renders, %d reused; %d transactions, %d rows written; %s to agents, %s from them; CPU-s: hub %.2f, Postgres %.2f, simulators %.2f, stolen %.2f",
+		g.renders, g.reused, g.commits, g.written, bytesText(g.in), bytesText(g.out), g.hub, g.pg, g.own, g.stolen)
+}
+
+// stolen is what the host of a virtual machine has given to others although
+// there was work here, in CPU seconds of all cores.
+func stolen() float64 {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(stat), "\n")
+	const steal = 8 // cpu user nice system idle iowait irq softirq steal
+	fields := strings.Fields(line)
+	if len(fields) <= steal {
+		return 0
+	}
+	v, _ := strconv.ParseFloat(fields[steal], 64)
+	return v / 100
 }
 
 func bytesText(n int64) string {
