@@ -16,6 +16,8 @@ const (
 	// statisticsEvery is how often tables that have grown much are looked for:
 	// thousands of applications may be created in a minute.
 	statisticsEvery = 3 * time.Second
+	// mostTables are looked at in one go: some may change while they are.
+	mostTables = 20
 )
 
 // addCollector removes what has outlived its use: objects of old snapshots,
@@ -32,7 +34,7 @@ func (p *parts) addCollector(context.Context) error {
 			p.log.WarnContext(ctx, "the database's statistics were not refreshed; it does so by itself in time", "error", err)
 		}
 		return run.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
-			for ctx.Err() == nil {
+			for range mostTables {
 				p.queue.first.wait(ctx) // it would take the time of a change that many wait for
 				if more, err := p.db.System().RefreshStatistics(ctx); err != nil || !more {
 					return err
