@@ -66,6 +66,11 @@ func (a *app) after(ctx context.Context, x *object, was standing) {
 	if a.closed {
 		return
 	}
+	if a.leaveSelf(x) { // it could not be given up while it was being written
+		a.tell()
+		a.nudge()
+		return
+	}
 	a.heal(ctx, x)
 	if x.unsure() {
 		a.stale = true

@@ -17,7 +17,8 @@ import (
 
 func TestApplications(t *testing.T) {
 	t.Parallel()
-	db := storetest.Open(t)
+	urls := storetest.Database(t)
+	db := storetest.OpenURLs(t, urls.Config())
 	tenant := storetest.Tenant(t, db, "acme")
 	var cluster hub.Cluster
 	var app hub.Application
@@ -90,20 +91,35 @@ func TestApplications(t *testing.T) {
 			refs    []hub.Ref
 			want    bool
 			apps    int
+			shown   int // applications in the feed before they have been looked at
 		}{
-			{"the same refs", "", []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, false, 0},
-			{"an error", "the host is away", nil, false, 1},
-			{"the same error", "the host is away", nil, false, 0},
-			{"well again", "", []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, false, 1},
-			{"a branch that is gone", "", []hub.Ref{{Name: "HEAD", Commit: "1"}}, true, 1},
-			{"a branch that moved", "", []hub.Ref{{Name: "HEAD", Commit: "2"}}, true, 1},
+			{"the same refs", "", []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, false, 0, 0},
+			{"an error", "the host is away", nil, false, 1, 1},
+			{"the same error", "the host is away", nil, false, 0, 0},
+			{"well again", "", []hub.Ref{{Name: "HEAD", Commit: "1"}, {Name: "refs/heads/main", Commit: "1"}}, false, 1, 1},
+			{"a branch that is gone", "", []hub.Ref{{Name: "HEAD", Commit: "1"}}, true, 1, 0},
+			{"a branch that moved", "", []hub.Ref{{Name: "HEAD", Commit: "2"}}, true, 1, 0},
 		}
+		// What is stored, and not what the feed gives out: that waits for
+		// transactions of others.
+		super, before := storetest.Connect(t, urls.Superuser), 0
+		shown := func() int {
+			var all int
+			check(t, super.QueryRow(t.Context(), `SELECT count(*) FROM change WHERE tenant_id = $1 AND kind = 'application'`, tenant).Scan(&all))
+			n := all - before
+			before = all
+			return n
+		}
+		shown()
 		for _, s := range steps {
 			if changed := fetched(s.failure, s.refs...); changed != s.want {
 				t.Errorf("%s: changed %v, want %v", s.what, changed, s.want)
 			}
 			if n := refreshes(); n != s.apps {
 				t.Errorf("%s: %d applications refreshed, want %d", s.what, n, s.apps)
+			}
+			if n := shown(); n != s.shown {
+				t.Errorf("%s: %d applications in the feed, want %d", s.what, n, s.shown)
 			}
 		}
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {

@@ -54,11 +54,11 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 		}
 		if before == sentence && !asked {
 			if since != nil && last != nil && last.Before(since.Add(hub.ErrorGrace)) && !at.Before(since.Add(hub.ErrorGrace)) {
-				return false, t.repositoryMoved(ctx, id, at) // its applications say so from now on
+				return false, t.repositoryMoved(ctx, id, at, true) // its applications say so from now on
 			}
 			return false, t.askedAgain(ctx, id, at)
 		}
-		return false, t.repositoryMoved(ctx, id, at)
+		return false, t.repositoryMoved(ctx, id, at, true)
 	}
 	changed, err := t.replaceRefs(ctx, id, refs)
 	if err != nil {
@@ -70,7 +70,8 @@ func (t *Tenant) Fetched(ctx context.Context, id hub.RepositoryID, refs []hub.Re
 	if !changed && before == "" && !asked {
 		return false, t.askedAgain(ctx, id, at)
 	}
-	return changed, t.repositoryMoved(ctx, id, at)
+	// Other commits show in an application once it has been looked at.
+	return changed, t.repositoryMoved(ctx, id, at, before != "" || !changed)
 }
 
 func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hub.Ref) (bool, error) {
@@ -98,15 +99,18 @@ func (t *Tenant) replaceRefs(ctx context.Context, id hub.RepositoryID, refs []hu
 	return changed > 0, results.Close()
 }
 
-// repositoryMoved refreshes the applications that use the repository.
-func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at time.Time) error {
+// repositoryMoved refreshes the applications that use the repository. Shown
+// says that there is something to be seen in them before that.
+func (t *Tenant) repositoryMoved(ctx context.Context, id hub.RepositoryID, at time.Time, shown bool) error {
 	apps, err := list(ctx, t.tx, "applications of repository", pgx.RowTo[string], selectRepositoryApps, t.id, id)
 	if err != nil {
 		return err
 	}
 	for _, app := range apps {
 		t.enqueue(hub.WorkRefresh, app, at, false)
-		t.changed(changeApplication, app)
+		if shown {
+			t.changed(changeApplication, app)
+		}
 	}
 	t.changed(changeRepository, string(id))
 	return nil
