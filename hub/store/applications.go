@@ -188,12 +188,12 @@ func (t *Tenant) ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub
 
 // ApplicationsByID gives those of the applications that there are.
 func (t *Tenant) ApplicationsByID(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
-	found, err := list(ctx, t.tx, "applications", scanApplications(), applicationsByID, t.id, false, ids(want))
-	out := make(map[hub.ApplicationID]hub.Application, len(found))
-	for _, a := range found {
-		out[a.ID] = a
+	b := &pgx.Batch{}
+	found := t.queueApplications(b, want)
+	if err := send(ctx, t.tx, "read applications", b); err != nil {
+		return nil, err
 	}
-	return out, err
+	return found(), nil
 }
 
 // Applications gives a page of the applications that a filter lets through,
