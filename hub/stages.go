@@ -6,11 +6,27 @@ import "time"
 // that the decision needs. The store loads many at once.
 type Refresh struct {
 	Application Application
+	Mark        Mark     // of Application, as it was read
 	Project     *Project // nil: there is none of that name
 	Cluster     *Cluster // nil: the destination is unresolved
 	Sources     []SourceState
 	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects
 	Forced      bool       // render even if no input changed
+}
+
+// A Mark is by what the store knows an application that has not changed since
+// it was read. The zero mark is that of none.
+type Mark struct {
+	Server                                   int64  // when the database's server began, in µs since 1970
+	Application, Status, Operation, Rendered uint32 // the transactions that wrote its rows last
+}
+
+// A Seen is an application as it was read. Who is given it changes nothing
+// behind its pointers: others read them.
+type Seen struct {
+	Application Application
+	Mark        Mark
+	Spec        ApplicationSpec // that Application.Spec means
 }
 
 // A SourceState is what is known of the repository behind one source, in the
@@ -43,6 +59,7 @@ type Rendered struct {
 	Operation   OperationID // it was rendered for this operation alone; empty: for the target
 	Trace       string      // what it continues; empty: nothing
 	Lease       int64       // of the work that it came from; 0: none guards it
+	Seen        *Seen       // when it began; nil: that is not known any more
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.

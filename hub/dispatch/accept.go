@@ -156,6 +156,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 type change struct {
 	tx       Tx
 	now      time.Time
+	seen     map[hub.ApplicationID]*hub.Seen // when they were rendered
 	apps     map[hub.ApplicationID]hub.Application
 	projects map[string]hub.ProjectSpec
 	versions map[string]int64 // of the projects
@@ -201,10 +202,10 @@ type end struct {
 
 // load locks the applications and reads all that decisions about them need.
 func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
-	var err error
-	if c.apps, err = c.tx.LockApplications(ctx, ids); err != nil {
+	if err := c.lock(ctx, ids); err != nil {
 		return err
 	}
+	var err error
 	if err = c.operations(ctx); err != nil {
 		return err
 	}
@@ -251,6 +252,23 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	return c.need(ctx, wanted)
 }
 
+func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) {
+	if len(c.seen) > 0 {
+		c.apps, err = c.tx.LockSeen(ctx, ids, c.seen)
+		return err
+	}
+	c.apps, err = c.tx.LockApplications(ctx, ids)
+	return err
+}
+
+// spec is what the spec of a locked application means.
+func (c *change) spec(app hub.Application) (hub.ApplicationSpec, error) {
+	if s := c.seen[app.ID]; s != nil && s.Application.Version == app.Version {
+		return s.Spec, nil
+	}
+	return hub.DecodeSpec(app.Spec)
+}
+
 // operations gives the newest operation of each application, and those that are
 // not over: as nobody adds one while the applications are locked, these are
 // among the newest.
@@ -295,8 +313,12 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	c.snaps = map[hub.SnapshotID]hub.Snapshot{}
 	var fresh []hub.Snapshot
 	var old []hub.SnapshotID
+	c.seen = make(map[hub.ApplicationID]*hub.Seen, len(results))
 	for i, r := range results {
 		ids[i] = r.Application
+		if r.Seen != nil {
+			c.seen[r.Application] = r.Seen
+		}
 		if r.Reused {
 			old = append(old, r.Snapshot.ID)
 			continue

@@ -26,7 +26,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		// Somebody changed it while it was rendered: look at it anew.
 		return c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false)
 	}
-	spec, err := hub.DecodeSpec(app.Spec)
+	spec, err := c.spec(app)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,9 @@ type Tx interface {
 
 type applications interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
+	// LockSeen is LockApplications that gives those which have not changed
+	// since they were seen as they were.
+	LockSeen(ctx context.Context, ids []hub.ApplicationID, seen map[hub.ApplicationID]*hub.Seen) (map[hub.ApplicationID]hub.Application, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	// ClusterPlaces gives names, servers, annotations and times of change.
 	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)

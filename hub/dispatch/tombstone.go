@@ -1,6 +1,10 @@
 package dispatch
 
-import "github.com/capstan-cd/capstan/hub"
+import (
+	"slices"
+
+	"github.com/capstan-cd/capstan/hub"
+)
 
 type stoneKey struct{ group, kind, namespace, name string }
 
@@ -8,6 +12,15 @@ type stoneKey struct{ group, kind, namespace, name string }
 // them that are new: objects of the former target or of what is enforced that
 // the complete new snapshot does not have.
 func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
+	var former []hub.SnapshotID // that list other objects, or in another order
+	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
+		if !slices.Contains(former, id) && !slices.EqualFunc(c.snaps[id].Objects, target.Objects, sameStone) {
+			former = append(former, id)
+		}
+	}
+	if len(former) == 0 && len(c.stones[app.ID]) == 0 { // as after most commits
+		return nil, nil
+	}
 	wanted := map[stoneKey]bool{}
 	for _, o := range target.Objects {
 		if o.Hook == "" {
@@ -23,7 +36,7 @@ func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []h
 		known[key] = true
 		all = append(all, t)
 	}
-	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
+	for _, id := range former {
 		for _, o := range c.snaps[id].Objects {
 			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
 			if o.Hook != "" || wanted[key] || known[key] {
@@ -37,4 +50,9 @@ func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []h
 		}
 	}
 	return append(all, opened...), opened
+}
+
+// sameStone says whether two objects of snapshots would be buried as one.
+func sameStone(a, b hub.ObjectRef) bool {
+	return a.Name == b.Name && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Group == b.Group && (a.Hook == "") == (b.Hook == "")
 }

@@ -120,16 +120,24 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 
 // repoMatches compares a pattern with a repository URL as it is written and in
 // its normal form, under which repositories are kept: another spelling of one
-// that a project denies is still denied.
+// that a project denies is still denied. Most patterns and URLs are in their
+// normal form or match as they are, so what is written is looked at first.
 func repoMatches(pattern, url string) bool {
+	if sameRepo(pattern, url) {
+		return true
+	}
 	for _, p := range spellings(pattern) {
 		for _, u := range spellings(url) {
-			if hub.Glob(p, u) || hub.Glob(strings.TrimSuffix(p, ".git"), strings.TrimSuffix(u, ".git")) {
+			if sameRepo(p, u) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+func sameRepo(pattern, url string) bool {
+	return hub.Glob(pattern, url) || hub.Glob(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
 }
 
 func spellings(url string) []string {

@@ -289,6 +289,9 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Application: app.ID, Generation: app.Generation, Revision: first(j.commits), Revisions: j.commits, Operation: j.asked,
 		Lease: r.leases[app.ID],
 	}
+	if j.asked == "" {
+		out.Seen = &hub.Seen{Application: app, Mark: j.refresh.Mark, Spec: j.spec}
+	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
 		out.Snapshot, out.Reused = *j.old, true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -18,14 +19,14 @@ const (
 	// One statement reads applications for every purpose: by name, by id, or
 	// a page of those that a filter lets through. Labels are conditions as
 	// {key, values, not}; all must hold.
-	selectApplications = `
-		SELECT a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
+	selectApplications = `SELECT` + applicationColumns + applicationTables
+	applicationColumns = `
+		       a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
 		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
-		       CASE WHEN EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
-		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id) THEN
+		       CASE WHEN ` + isFailing + ` THEN
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
 		        FROM   (SELECT c.type, c.message, c.since FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id
 		                UNION
@@ -37,17 +38,21 @@ const (
 		               ) c) END,
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
 		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline,
-		       coalesce(up.namespace, ''), coalesce(up.name, '')
+		       coalesce(up.namespace, ''), coalesce(up.name, '')`
+	applicationTables = `
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
 		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
 		LEFT   JOIN application up ON up.tenant_id = r.tenant_id AND up.id = r.parent_id
 		WHERE  a.tenant_id = $1`
+	isFailing = `EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
+		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id)`
 
-	applicationByName = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
-	applicationsByID  = selectApplications + ` AND a.id = ANY ($3::uuid[])`
-	applicationPage   = selectApplications + applicationFilter + `
+	applicationByName  = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
+	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
+	applicationsMarked = `SELECT` + applicationColumns + `,` + markColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
+	applicationPage    = selectApplications + applicationFilter + `
 		  AND  (a.name, a.namespace) > ($12, $13)
 		ORDER  BY a.name, a.namespace
 		LIMIT  $14`
@@ -96,6 +101,15 @@ const (
 		SET    labels = $3, annotations = $4, finalizers = $5, project = $6, spec = $7, cluster_id = nullif($8, '')::uuid,
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
+	// What makes conditions is in other tables, whose changes leave no mark here.
+	markColumns = ` pg_postmaster_start_time(), a.xmin, s.xmin, o.xmin, r.xmin, ` + isFailing
+	selectMarks = `
+		SELECT a.id,` + markColumns + `
+		FROM   application a
+		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
+		LEFT   JOIN rendered r ON r.tenant_id = a.tenant_id AND r.object_id = a.id
+		WHERE  a.tenant_id = $1 AND a.id = ANY ($2::uuid[])`
 	raiseGeneration = `UPDATE application_status SET generation = generation + 1 WHERE tenant_id = $1 AND application_id = $2`
 	lockStatus      = `
 		SELECT application_id FROM application_status
@@ -133,7 +147,8 @@ func scanApplications() pgx.RowToFunc[hub.Application] {
 	return func(row pgx.CollectableRow) (hub.Application, error) { return w.application(row) }
 }
 
-func (w *wording) application(row pgx.CollectableRow) (a hub.Application, err error) {
+// application reads a row of the columns of applications, and more after them.
+func (w *wording) application(row pgx.CollectableRow, more ...any) (a hub.Application, err error) {
 	var cluster, target, accepted string
 	var pin, conditions []byte
 	var op nullOperation
@@ -146,7 +161,7 @@ func (w *wording) application(row pgx.CollectableRow) (a hub.Application, err er
 		&target, &accepted, &s.Sync, &s.Health, &s.HealthCause, &s.HealthSince,
 		&s.Resources, &s.ComparedAt, &s.RefreshedAt, &s.Hold, &s.DeletionHooks, &conditions,
 	}
-	dest = append(append(dest, op.dest()...), &parent.Namespace, &parent.Name)
+	dest = append(append(append(dest, op.dest()...), &parent.Namespace, &parent.Name), more...)
 	if err := row.Scan(dest...); err != nil {
 		return a, err
 	}
@@ -282,6 +297,44 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 		return nil, err
 	}
 	return found(), nil
+}
+
+// LockSeen is LockApplications that reads those again that have changed since
+// they were seen, and gives the others as they were.
+func (t *Tenant) LockSeen(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.Seen) (map[hub.ApplicationID]hub.Application, error) {
+	type marked struct {
+		id hub.ApplicationID
+		by hub.Mark
+	}
+	var locked []string
+	now := make([]marked, 0, len(want))
+	b := &pgx.Batch{}
+	b.Queue(planOnce)
+	queueList(b, "application locks", pgx.RowTo[string], &locked, lockStatus, t.id, ids(want))
+	queueList(b, "marks of applications", func(row pgx.CollectableRow) (m marked, err error) {
+		var mark nullMark
+		err = row.Scan(append([]any{&m.id}, mark.dest()...)...)
+		m.by = mark.mark()
+		return m, err
+	}, &now, selectMarks, t.id, ids(want))
+	if err := send(ctx, t.tx, "lock applications", b); err != nil {
+		return nil, err
+	}
+	out := make(map[hub.ApplicationID]hub.Application, len(now))
+	var again []hub.ApplicationID
+	for _, m := range now {
+		if s := seen[m.id]; s != nil && m.by != (hub.Mark{}) && s.Mark == m.by {
+			out[m.id] = s.Application
+			continue
+		}
+		again = append(again, m.id)
+	}
+	if len(again) == 0 {
+		return out, nil
+	}
+	changed, err := t.ApplicationsByID(ctx, again)
+	maps.Copy(out, changed)
+	return out, err
 }
 
 // queueApplications asks for applications in a batch. The function gives them

@@ -47,12 +47,18 @@ const (
 	selectClustersByID = `SELECT` + someClusters + ` AND c.id = ANY ($2::uuid[]) ORDER BY c.name`
 	// What planning and rendering need to know of clusters, for very many
 	// applications at once.
-	selectClusterPlaces    = `SELECT id, name, server, annotations, updated_at` + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
-	selectClusterPlatforms = `SELECT id, name, server, annotations, updated_at` + inCluster + `, kube_version, api_versions FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
-	inCluster              = `, coalesce((` + selectInCluster + `), '')`
-	selectInCluster        = `SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL`
-	selectClusterNames     = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
-	insertCluster          = `
+	selectClusterPlaces = `SELECT id, name, server, annotations, updated_at` + inCluster + ` FROM cluster WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
+	// The APIs that many clusters serve alike come with the first of them.
+	selectClusterPlatforms = `
+		SELECT id, name, server, annotations, updated_at` + inCluster + `, kube_version,
+		       CASE WHEN row_number() OVER (PARTITION BY api_sum ORDER BY id) = 1 THEN api_versions END
+		FROM   cluster
+		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])
+		ORDER  BY api_sum, id`
+	inCluster          = `, coalesce((` + selectInCluster + `), '')`
+	selectInCluster    = `SELECT value FROM setting WHERE tenant_id = $1 AND map = '` + hub.SettingsMap + `' AND key = '` + hub.InClusterKey + `' AND sealed IS NULL`
+	selectClusterNames = `SELECT id, name, server FROM cluster WHERE tenant_id = $1 ORDER BY name`
+	insertCluster      = `
 		INSERT INTO cluster (tenant_id, id, namespace, name, labels, annotations, finalizers, server, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)`
 	insertLogHead  = `INSERT INTO log_head (tenant_id, cluster_id, incarnation, chain) VALUES ($1, $2, $3, $4)`
@@ -162,13 +168,20 @@ func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[h
 	return out, err
 }
 
-// clusterPlatforms gives places with what templates may ask for.
+// clusterPlatforms gives places with what templates may ask for. Clusters that
+// serve the same APIs share the list.
 func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
+	var served []string // by all clusters that follow, until one brings a list of its own
 	_, err := list(ctx, t.tx, "platforms of clusters", func(row pgx.CollectableRow) (none struct{}, err error) {
 		c := hub.Cluster{Tenant: t.id}
 		var enabled string
-		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled, &c.KubeVersion, &c.APIVersions)
+		var first []string
+		err = row.Scan(&c.ID, &c.Name, &c.Server, &c.Annotations, &c.UpdatedAt, &enabled, &c.KubeVersion, &first)
+		if first != nil {
+			served = first
+		}
+		c.APIVersions = served
 		c.InClusterOff = hub.InClusterOff(enabled)
 		out[c.ID] = c
 		return none, err

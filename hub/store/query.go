@@ -57,10 +57,11 @@ func exec(ctx context.Context, q querier, what, sql string, args ...any) (int64,
 	return tag.RowsAffected(), nil
 }
 
-// queueList has a batch run a query and read all its rows into out.
+// queueList has a batch run a query and read all its rows into out, whose room
+// is used.
 func queueList[T any](b *pgx.Batch, what string, scan pgx.RowToFunc[T], out *[]T, sql string, args ...any) {
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
-		if *out, err = pgx.CollectRows(rows, scan); err != nil {
+		if *out, err = pgx.AppendRows((*out)[:0], rows, scan); err != nil {
 			return fmt.Errorf("read %s: %w", what, err)
 		}
 		return nil

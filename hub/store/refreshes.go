@@ -2,7 +2,8 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,12 +13,15 @@ import (
 
 const (
 	selectAppSources = `
-		SELECT s.application_id, s.idx, r.id, r.tenant_id, r.url, r.type, r.name, r.project, r.username, r.credential IS NOT NULL,
-		       r.insecure, r.registered, r.fetched_at, r.error, r.error_at, r.error_since, r.version, r.created_at
-		FROM   app_source s
-		JOIN   repository r ON r.tenant_id = s.tenant_id AND r.id = s.repository_id
-		WHERE  s.tenant_id = $1 AND s.application_id = ANY ($2::uuid[])
-		ORDER  BY s.application_id, s.idx`
+		SELECT application_id, idx, repository_id
+		FROM   app_source
+		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
+		ORDER  BY application_id, idx`
+	selectUsedRepositories = `
+		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL,
+		       insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		FROM   repository
+		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`
 	selectManyRefs = `
 		SELECT repository_id, name, commit
 		FROM   ref
@@ -30,25 +34,29 @@ const (
 // applications that there are, with their newest recent snapshots: one
 // statement for each table, not for each application.
 func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent int) ([]hub.Refresh, error) {
+	out := make([]hub.Refresh, 0, len(want))
+	w := &wording{}
 	b := &pgx.Batch{}
 	b.Queue(planOnce)
-	found := t.queueApplications(b, want)
-	if err := send(ctx, t.tx, "read applications", b); err != nil {
+	queueList(b, "applications", func(row pgx.CollectableRow) (r hub.Refresh, err error) {
+		var mark nullMark
+		r.Application, err = w.application(row, mark.dest()...)
+		r.Mark = mark.mark()
+		return r, err
+	}, &out, applicationsMarked, t.id, false, ids(want))
+	if err := send(ctx, t.tx, "read applications", b); err != nil || len(out) == 0 {
 		return nil, err
 	}
-	apps := found()
-	if len(apps) == 0 {
-		return nil, nil
-	}
-	var names []string
+	names := map[string]bool{}
 	var clusters []hub.ClusterID
-	for _, a := range apps {
-		names = append(names, a.Project)
+	for i := range out {
+		a := &out[i].Application
+		names[a.Project] = true
 		if a.Cluster != "" {
 			clusters = append(clusters, a.Cluster)
 		}
 	}
-	projects, err := t.ProjectSpecs(ctx, names)
+	projects, err := t.ProjectSpecs(ctx, slices.Collect(maps.Keys(names)))
 	if err != nil {
 		return nil, err
 	}
@@ -64,74 +72,83 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	if err != nil {
 		return nil, err
 	}
-	out := make([]hub.Refresh, 0, len(apps))
-	for id, a := range apps {
-		r := hub.Refresh{Application: a, Sources: sources[id], Recent: snapshots[id]}
-		if p, ok := projects[a.Project]; ok {
+	for i := range out {
+		r := &out[i]
+		r.Sources, r.Recent = sources[r.Application.ID], snapshots[r.Application.ID]
+		if p, ok := projects[r.Application.Project]; ok {
 			r.Project = &p
 		}
-		if c, ok := platforms[a.Cluster]; ok {
+		if c, ok := platforms[r.Application.Cluster]; ok {
 			r.Cluster = &c
 		}
-		out = append(out, r)
 	}
 	return out, nil
 }
 
 // sourceStates gives the repositories of each application by the index of its
-// sources, with their refs.
+// sources, with their refs. Each repository is read once, and its refs are one
+// list for all that use it.
 func (t *Tenant) sourceStates(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.SourceState, error) {
-	out := make(map[hub.ApplicationID][]hub.SourceState, len(apps))
-	used := map[hub.RepositoryID][]hub.Ref{}
-	_, err := list(ctx, t.tx, "sources", func(row pgx.CollectableRow) (none struct{}, err error) {
-		var app hub.ApplicationID
-		var idx int
-		var r hub.Repository
-		err = row.Scan(&app, &idx, &r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential,
-			&r.Insecure, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
-		for len(out[app]) < idx {
-			out[app] = append(out[app], hub.SourceState{})
-		}
-		out[app] = append(out[app], hub.SourceState{Repository: r})
-		used[r.ID] = nil
-		return none, err
+	type source struct {
+		app  hub.ApplicationID
+		idx  int
+		repo hub.RepositoryID
+	}
+	sources, err := list(ctx, t.tx, "sources", func(row pgx.CollectableRow) (s source, err error) {
+		err = row.Scan(&s.app, &s.idx, &s.repo)
+		return s, err
 	}, selectAppSources, t.id, ids(apps))
 	if err != nil {
 		return nil, err
 	}
-	if err := t.readRefs(ctx, used); err != nil {
+	used := map[hub.RepositoryID]hub.SourceState{}
+	for _, s := range sources {
+		used[s.repo] = hub.SourceState{}
+	}
+	if err := t.readRepositories(ctx, used); err != nil {
 		return nil, err
 	}
-	for _, states := range out {
-		for i := range states {
-			states[i].Refs = used[states[i].Repository.ID]
+	out := make(map[hub.ApplicationID][]hub.SourceState, len(apps))
+	for _, s := range sources {
+		for len(out[s.app]) < s.idx {
+			out[s.app] = append(out[s.app], hub.SourceState{})
 		}
+		out[s.app] = append(out[s.app], used[s.repo])
 	}
 	return out, nil
 }
 
-// readRefs fills in the refs of repositories. Applications of one repository
-// share the list.
-func (t *Tenant) readRefs(ctx context.Context, into map[hub.RepositoryID][]hub.Ref) error {
-	var want []string
-	for id := range into {
-		want = append(want, string(id))
-	}
-	if len(want) == 0 {
+// readRepositories fills in repositories and their refs.
+func (t *Tenant) readRepositories(ctx context.Context, into map[hub.RepositoryID]hub.SourceState) error {
+	if len(into) == 0 {
 		return nil
 	}
-	rows, err := t.tx.Query(ctx, selectManyRefs, t.id, want)
-	if err != nil {
-		return fmt.Errorf("query refs: %w", err)
+	type ref struct {
+		of hub.RepositoryID
+		hub.Ref
 	}
-	var id hub.RepositoryID
-	var ref hub.Ref
-	_, err = pgx.ForEachRow(rows, []any{&id, &ref.Name, &ref.Commit}, func() error {
-		into[id] = append(into[id], ref)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read refs: %w", err)
+	var repos []hub.Repository
+	var refs []ref
+	want := ids(slices.Collect(maps.Keys(into)))
+	b := &pgx.Batch{}
+	queueList(b, "repositories", func(row pgx.CollectableRow) (r hub.Repository, err error) {
+		err = row.Scan(&r.ID, &r.Tenant, &r.URL, &r.Type, &r.Name, &r.Project, &r.Username, &r.HasCredential,
+			&r.Insecure, &r.Registered, &r.FetchedAt, &r.Error, &r.ErrorAt, &r.ErrorSince, &r.Version, &r.CreatedAt)
+		return r, err
+	}, &repos, selectUsedRepositories, t.id, want)
+	queueList(b, "refs", func(row pgx.CollectableRow) (r ref, err error) {
+		err = row.Scan(&r.of, &r.Name, &r.Commit)
+		return r, err
+	}, &refs, selectManyRefs, t.id, want)
+	if err := send(ctx, t.tx, "read repositories", b); err != nil {
+		return err
+	}
+	byRepo := make(map[hub.RepositoryID][]hub.Ref, len(into))
+	for _, r := range refs {
+		byRepo[r.of] = append(byRepo[r.of], r.Ref)
+	}
+	for _, r := range repos {
+		into[r.ID] = hub.SourceState{Repository: r, Refs: byRepo[r.ID]}
 	}
 	return nil
 }
