@@ -21,7 +21,7 @@ const (
 		)
 		INSERT INTO history (tenant_id, application_id, id, operation_id, snapshot_id, revision, revisions, source, initiator, reason, started_at, deployed_at)
 		SELECT $1, u.app, n.history_id, nullif(u.operation, '')::uuid, nullif(u.snapshot, '')::uuid, u.revision,
-		       ARRAY(SELECT json_array_elements_text(u.revisions::json)), u.source::json, u.initiator::json, u.reason, u.started_at, u.deployed_at
+		       u.revisions::text[], u.source::json, u.initiator::json, u.reason, u.started_at, u.deployed_at
 		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[])
 		       AS u (app, operation, snapshot, revision, revisions, source, initiator, reason, started_at, deployed_at)
 		JOIN   numbered n ON n.application_id = u.app`
@@ -71,10 +71,6 @@ func (t *Tenant) AppendHistory(ctx context.Context, entries []hub.HistoryEntry) 
 	var source []*string
 	var started, deployed []time.Time
 	for _, e := range fresh {
-		all, err := jsonText(nonNil(e.Revisions))
-		if err != nil {
-			return err
-		}
 		who, err := jsonText(e.Initiator)
 		if err != nil {
 			return err
@@ -85,7 +81,7 @@ func (t *Tenant) AppendHistory(ctx context.Context, entries []hub.HistoryEntry) 
 			text = &s
 		}
 		app, operation, snapshot = append(app, string(e.Application)), append(operation, string(e.Operation)), append(snapshot, string(e.Snapshot))
-		revision, revisions, source = append(revision, e.Revision), append(revisions, all), append(source, text)
+		revision, revisions, source = append(revision, e.Revision), append(revisions, arrayText(e.Revisions)), append(source, text)
 		initiator, reason = append(initiator, who), append(reason, e.Reason)
 		started, deployed = append(started, micro(e.StartedAt)), append(deployed, micro(e.DeployedAt))
 		t.appChanged(e.Application)

@@ -134,6 +134,37 @@ func jsonText(v any) (string, error) {
 	return string(b), nil
 }
 
+// cleaned is clean for a list, which is never nil.
+func cleaned(in []string) []string {
+	out := make([]string, len(in))
+	for i, s := range in {
+		out[i] = clean(s)
+	}
+	return out
+}
+
+// arrayText is a list as the database reads an array of texts: lists of
+// different length are no column.
+func arrayText(in []string) string {
+	if len(in) == 0 {
+		return "{}"
+	}
+	var b strings.Builder
+	for i, s := range in {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteByte('"')
+		for _, c := range []byte(clean(s)) {
+			if c == '"' || c == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(c)
+		}
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
 // micro cuts a time to what the database keeps, so that what was written is
 // equal to what is read.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

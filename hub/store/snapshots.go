@@ -47,8 +47,8 @@ const (
 	insertSnapshot = `
 		INSERT INTO snapshot (tenant_id, id, application_id, revision, revisions, params_hash, objects, object_count, digests, lists,
 		                      inputs, source_type, impure, warnings, commit, created_at)
-		SELECT $1, u.id, u.app, u.revision, ARRAY(SELECT json_array_elements_text(u.revisions::json)), u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
-		       u.inputs, u.source_type, u.impure, ARRAY(SELECT json_array_elements_text(u.warnings::json)), u.commit::json, u.created_at
+		SELECT $1, u.id, u.app, u.revision, u.revisions::text[], u.params, u.objects, u.count, u.digests::bytea[], u.lists::bytea[],
+		       u.inputs, u.source_type, u.impure, u.warnings::text[], u.commit::json, u.created_at
 		FROM   unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::integer[], $9::text[], $10::text[],
 		              $11::bytea[], $12::text[], $13::boolean[], $14::text[], $15::text[], $16::timestamptz[])
 		       AS u (id, app, revision, revisions, params, objects, count, digests, lists, inputs, source_type, impure, warnings, commit, created_at)`
@@ -165,14 +165,6 @@ type snapshotColumns struct {
 }
 
 func (c *snapshotColumns) add(s *hub.Snapshot) error {
-	revisions, err := jsonText(nonNil(s.Revisions))
-	if err != nil {
-		return err
-	}
-	warnings, err := jsonText(nonNil(s.Warnings))
-	if err != nil {
-		return err
-	}
 	commit, err := jsonText(s.Commit)
 	if err != nil {
 		return err
@@ -198,9 +190,9 @@ func (c *snapshotColumns) add(s *hub.Snapshot) error {
 		}
 		c.objects, c.digests = append(c.objects, objects), append(c.digests, bytesText(each))
 	}
-	c.id, c.app, c.revision, c.revisions = append(c.id, string(s.ID)), append(c.app, string(s.Application)), append(c.revision, s.Revision), append(c.revisions, revisions)
+	c.id, c.app, c.revision, c.revisions = append(c.id, string(s.ID)), append(c.app, string(s.Application)), append(c.revision, s.Revision), append(c.revisions, arrayText(s.Revisions))
 	c.params, c.count, c.lists = append(c.params, s.ParamsHash[:]), append(c.count, int32(len(s.Objects))), append(c.lists, bytesText(s.Lists))
-	c.sourceType, c.impure, c.warnings = append(c.sourceType, string(s.SourceType)), append(c.impure, s.Impure), append(c.warnings, warnings)
+	c.sourceType, c.impure, c.warnings = append(c.sourceType, string(s.SourceType)), append(c.impure, s.Impure), append(c.warnings, arrayText(s.Warnings))
 	c.commit, c.created = append(c.commit, commit), append(c.created, micro(s.CreatedAt))
 	c.last = s
 	return nil
@@ -243,7 +235,7 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	}
 	for _, s := range snapshots { // the next commit asks for them
 		s.Tenant = t.id
-		s.Revisions, s.Warnings, s.CreatedAt = nonNil(s.Revisions), nonNil(s.Warnings), micro(s.CreatedAt)
+		s.Revisions, s.Warnings, s.CreatedAt = cleaned(s.Revisions), cleaned(s.Warnings), micro(s.CreatedAt)
 		t.keepInputs(s)
 		t.keepObjects(s)
 	}

@@ -26,10 +26,10 @@ const (
 		UPDATE application_status s
 		SET    target_id   = nullif(u.target, '')::uuid,
 		       accepted_id = coalesce(nullif(u.accepted, '')::uuid, s.accepted_id),
-		       revision = u.revision, revisions = ARRAY(SELECT json_array_elements_text(u.revisions::json)),
+		       revision = u.revision, revisions = u.revisions::text[],
 		       source_type = u.source_type, resources = u.resources,
 		       pin  = CASE WHEN u.unpin THEN NULL ELSE coalesce(u.pin::json, s.pin) END,
-		       hold = u.hold, deletion_hooks = ARRAY(SELECT json_array_elements_text(u.hooks::json)),
+		       hold = u.hold, deletion_hooks = u.hooks::text[],
 		       generation = u.generation, planned_generation = u.generation, planned_project = u.project,
 		       refreshed_at = CASE WHEN u.looked THEN $12 ELSE s.refreshed_at END,
 		       sync        = CASE WHEN s.target_id IS NOT DISTINCT FROM nullif(u.target, '')::uuid THEN s.sync
@@ -41,7 +41,7 @@ const (
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation <= u.generation`
 	setUnchanged = `
 		UPDATE application_status s
-		SET    revision = u.revision, revisions = ARRAY(SELECT json_array_elements_text(u.revisions::json)), refreshed_at = u.at
+		SET    revision = u.revision, revisions = u.revisions::text[], refreshed_at = u.at
 		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS u (app, revision, revisions, at)
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app
 		RETURNING s.application_id`
@@ -121,15 +121,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	var seen, unseen judged
 	for i := range changes {
 		c := &changes[i]
-		list, err := jsonText(nonNil(c.Revisions))
-		if err != nil {
-			return err
-		}
-		deletion, err := jsonText(nonNil(c.DeletionHooks))
-		if err != nil {
-			return err
-		}
-		hooks = append(hooks, deletion)
+		hooks = append(hooks, arrayText(c.DeletionHooks))
 		var p *string
 		if c.Pin != nil {
 			text, err := jsonText(c.Pin)
@@ -139,7 +131,7 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 			p = &text
 		}
 		apps, target, accepted = append(apps, string(c.Application)), append(target, string(c.Target)), append(accepted, string(c.Accepted))
-		revision, revisions, sourceType = append(revision, c.Revision), append(revisions, list), append(sourceType, c.SourceType)
+		revision, revisions, sourceType = append(revision, c.Revision), append(revisions, arrayText(c.Revisions)), append(sourceType, c.SourceType)
 		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
 		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
 		project = append(project, c.Project)
@@ -193,11 +185,7 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 	var at []time.Time
 	var all []hub.ApplicationID
 	for _, u := range apps {
-		list, err := jsonText(nonNil(u.Revisions))
-		if err != nil {
-			return err
-		}
-		id, revision, revisions, at = append(id, string(u.Application)), append(revision, u.Revision), append(revisions, list), append(at, micro(u.RefreshedAt))
+		id, revision, revisions, at = append(id, string(u.Application)), append(revision, u.Revision), append(revisions, arrayText(u.Revisions)), append(at, micro(u.RefreshedAt))
 		all = append(all, u.Application)
 	}
 	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowTo[string], setUnchanged, t.id, id, revision, revisions, at)
