@@ -29,8 +29,6 @@ const (
 	workStep     = 50
 	workRoom     = 512 << 20 // bytes between two collections that are worth having then
 	densePercent = 25        // while agents come: what stays of them lies close together
-	staying      = 100       // one part in so many of what is made stays: agents come
-	settled      = 4         // collections in a row that show none coming
 	leastPercent = 10
 	ownMemory    = 0.7             // of what the control group may use; renderers are processes of their own
 	leastGrowth  = 4 << 20         // bytes between two collections, whatever is made
@@ -66,6 +64,7 @@ type thrift struct {
 	set     func(percent int)
 	giveUp  func() // returns free memory to the system
 	collect func()
+	agents  func() int // that are connected
 
 	mu       sync.Mutex
 	held     uint64      // what the newest look found that collections look through
@@ -77,33 +76,46 @@ type thrift struct {
 	made     uint64    // bytes made up to the last look
 	given    uint64    // the same when memory was returned last
 	looked   time.Time
-	lived    uint64 // bytes that the newest collection left
-	before   uint64 // bytes made up to it
-	alone    int    // collections in a row after which nothing had stayed
+	before   uint64    // bytes made up to the newest collection
+	had      int       // agents that were there at counted
+	counted  time.Time // a moment ago
+	came     time.Time // newest collection that found more of them
 	finished bool
 }
 
-// collected hears of each collection. Two close to each other mean that the
-// hub works: room is made at once. While much of what is made stays, as when
-// many agents connect, there is less of it: what stays would be spread over all
-// the room, and keep it for as long as it lives.
+// collected hears of each collection. Some close to each other mean that the
+// hub works: room is made at once. While agents come there is less of it: what
+// the hub holds for each would be spread over all the room, and keep it for as
+// long as it lives. How much is in use does not tell that they come: it goes up
+// and down by more than what stays.
 func (t *thrift) collected(now time.Time, made, live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stays := live > t.lived && made > t.before && (live-t.lived) > (made-t.before)/staying
-	t.lived, t.before = live, made
-	if t.alone++; stays {
-		t.alone = 0
-	}
-	switch hurried := now.Sub(t.last) < hasty; {
-	case t.bursts: // what stays now stays until it is through
-	case hurried && stays:
+	t.count(now, t.agents())
+	t.before = made
+	coming, hurried := now.Sub(t.came) < hasty, now.Sub(t.last) < hasty
+	switch {
+	case t.bursts: // there is room until it is through
+	case coming && (hurried || t.percent > densePercent),
+		hurried && t.percent < workPercent && t.percent != densePercent: // those who knock may be agents
 		t.calm = 0
 		t.room(densePercent)
-	case hurried && (t.percent != densePercent || t.alone >= settled):
+	case hurried:
 		t.work(live)
 	}
 	t.last = now
+}
+
+// count notes whether agents come: more than a few of those that are there
+// come and go.
+func (t *thrift) count(now time.Time, agents int) {
+	more := agents > t.had+t.had/100
+	if more {
+		t.came = now
+	}
+	if more || agents < t.had || now.Sub(t.counted) >= hasty {
+		t.had, t.counted = agents, now
+	}
 }
 
 // work gives the heap the room of a hub that works.
@@ -176,8 +188,8 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 	percent := restPercent(float64(bytes)/since, held)
 	if percent >= workPercent {
 		t.calm = 0
-		if t.percent != densePercent { // the next collection shows whether agents still come
-			t.work(held)
+		if t.percent < workPercent { // collections show whether agents come
+			t.room(densePercent)
 		}
 		t.mu.Unlock()
 		return
@@ -233,6 +245,7 @@ func (p *parts) addThrift(context.Context) error {
 	}
 	t := &thrift{
 		percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory, collect: runtime.GC,
+		agents: p.fleet.Len,
 	}
 	p.queue.first.burst = func() { go t.burst() } // a collection that is under way is waited for
 	p.add("memory", func(ctx context.Context) error {

@@ -17,7 +17,9 @@ func TestThrift(t *testing.T) {
 	fresh := func() (*thrift, *[]int, *int) {
 		var set []int
 		returned := 0
-		return &thrift{percent: workPercent, set: func(p int) { set = append(set, p) }, giveUp: func() { returned++ }}, &set, &returned
+		return &thrift{
+			percent: workPercent, set: func(p int) { set = append(set, p) }, giveUp: func() { returned++ }, agents: func() int { return 0 },
+		}, &set, &returned
 	}
 	t.Run("the heap of a hub that rests may grow as far as it does in a while", func(t *testing.T) {
 		t.Parallel()
@@ -49,7 +51,7 @@ func TestThrift(t *testing.T) {
 		}
 		h, set, _ := fresh()
 		at := begin
-		for i := range uint64(settled) {
+		for i := range uint64(4) {
 			at = at.Add(time.Second)
 			h.collected(at, i*50*mb, 20*mb)
 		}
@@ -81,7 +83,7 @@ func TestThrift(t *testing.T) {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
 		}
 	})
-	t.Run("two collections close to each other make room at once", func(t *testing.T) {
+	t.Run("collections close to each other make room", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		for i := range 4 {
@@ -93,32 +95,56 @@ func TestThrift(t *testing.T) {
 			t.Fatalf("set to %v after one collection", *set)
 		}
 		h.collected(at.Add(time.Second), 0, 0)
-		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {
+		h.collected(at.Add(2*time.Second), 0, 0)
+		if want := []int{leastPercent, densePercent, workPercent}; !slices.Equal(*set, want) {
 			t.Errorf("set to %v, want %v", *set, want)
 		}
 		h.look(at.Add(2*time.Second), 0, 200*mb)
-		if len(*set) != 2 {
+		if len(*set) != 3 {
 			t.Error("one calm look made the room small")
 		}
 	})
-	t.Run("while agents come there is less room, and as much as ever once they are there", func(t *testing.T) {
+	t.Run("B14 while agents come there is less room, whatever is in use, and as much as ever once they are there", func(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
-		at := begin
-		collected := func(made, live uint64) {
-			at = at.Add(time.Second)
-			h.collected(at, made, live)
+		at, agents, live := begin, 0, uint64(50*mb)
+		h.agents = func() int { return agents }
+		collected := func(came int) {
+			at, agents = at.Add(time.Second), agents+came
+			h.collected(at, 0, live)
 		}
-		for i := range uint64(5) {
-			collected(i*50*mb, i*2*mb)
+		for i := range uint64(60) {
+			live = (50 + i%3*20) * mb // up and down
+			collected(50)
+			collected(0) // the next ones are slow
 		}
-		for i := range uint64(settled) {
-			if len(*set) != 1 {
-				t.Fatalf("set to %v while agents may come", *set)
-			}
-			collected((5+i)*50*mb, 3*mb)
+		if want := []int{densePercent}; !slices.Equal(*set, want) {
+			t.Fatalf("set to %v while agents come", *set)
 		}
-		if want := []int{densePercent, mostPercent}; !slices.Equal(*set, want) {
+		for range hasty / time.Second {
+			collected(0)
+		}
+		if want := []int{densePercent, roomPercent(live, mostPercent)}; !slices.Equal(*set, want) {
+			t.Errorf("set to %v, want %v", *set, want)
+		}
+		collected(agents / 200) // some are restarted
+		collected(-agents / 200)
+		collected(agents / 200)
+		if len(*set) != 2 {
+			t.Errorf("set to %v when some of many come and go", *set)
+		}
+	})
+	t.Run("agents that come to a hub with much room find less of it", func(t *testing.T) {
+		t.Parallel()
+		h, set, _ := fresh()
+		agents := 0
+		h.agents = func() int { return agents }
+		h.percent = mostPercent
+		for i := range 3 { // far from each other
+			agents += 10
+			h.collected(begin.Add(time.Duration(i)*2*hasty), 0, 20*mb)
+		}
+		if want := []int{densePercent}; !slices.Equal(*set, want) {
 			t.Errorf("set to %v, want %v", *set, want)
 		}
 	})

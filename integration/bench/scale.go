@@ -146,8 +146,8 @@ func (x *scale) idle(ctx context.Context, id string) error {
 	x.at = append(x.at, p)
 	x.add(id, fmt.Sprintf("%d agents connected and idle", len(x.f.agents)),
 		fmt.Sprintf("%.0f KiB of PSS each, hub %.0f MiB", p.memory, x.f.memory()),
-		fmt.Sprintf("%.1f goroutines each; hub %.2f%% of a core, Postgres %.2f%%; each agent %.1f B/s in, %.1f B/s out; %.1f transactions/s, %.1f rows/s",
-			(float64(after.goroutines)-x.f.still)/n, 100*t.hub/d, 100*t.pg/d, float64(t.in)/d/n, float64(t.out)/d/n, float64(t.commits)/d, float64(t.written)/d))
+		fmt.Sprintf("%.1f goroutines each; hub %.2f%% of a core, Postgres %.2f%%; each agent %.1f B/s in, %.1f B/s out; %.1f transactions/s, %.1f rows/s; %s",
+			(float64(after.goroutines)-x.f.still)/n, 100*t.hub/d, 100*t.pg/d, float64(t.in)/d/n, float64(t.out)/d/n, float64(t.commits)/d, float64(t.written)/d, after.heap))
 	return nil
 }
 

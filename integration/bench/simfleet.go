@@ -226,6 +226,24 @@ type gauge struct {
 	in, out           int64 // bytes that agents received and sent
 	renders, reused   int
 	goroutines, dials int
+	heap              heap
+}
+
+// A heap is what the hub's memory is for, in MiB.
+type heap struct {
+	objects, spans, kept, stacks float64 // made and not collected; the spans they lie in; free and not returned; of goroutines
+}
+
+func (h heap) String() string {
+	return fmt.Sprintf("objects %.0f MiB in spans of %.0f, %.0f free, stacks %.0f", h.objects, h.spans, h.kept, h.stacks)
+}
+
+// heap is what the Go runtime of the hub says.
+func (c counts) heap() heap {
+	mib := func(name string) float64 { return c["go_memstats_"+name] / (1 << 20) }
+	return heap{
+		objects: mib("heap_alloc_bytes"), spans: mib("heap_inuse_bytes"), kept: mib("heap_idle_bytes") - mib("heap_released_bytes"), stacks: mib("stack_inuse_bytes"),
+	}
 }
 
 // statsLag is how long Postgres may keep a backend's counts to itself.
@@ -244,6 +262,7 @@ func (f *fleet) gauge(ctx context.Context) (gauge, error) {
 		return g, err
 	}
 	g.renders, g.reused, g.goroutines = int(c["capstan_renders_total"]), int(c["capstan_renders_reused_total"]), int(c.goroutines())
+	g.heap = c.heap()
 	if err := pause(ctx, statsLag); err != nil {
 		return g, err
 	}
