@@ -83,7 +83,7 @@ type thrift struct {
 	finished bool
 }
 
-// collected hears of each collection. Some close to each other mean that the
+// collected hears of each collection. Two close to each other mean that the
 // hub works: room is made at once. While agents come there is less of it: what
 // the hub holds for each would be spread over all the room, and keep it for as
 // long as it lives. How much is in use does not tell that they come: it goes up
@@ -96,8 +96,7 @@ func (t *thrift) collected(now time.Time, made, live uint64) {
 	coming, hurried := now.Sub(t.came) < hasty, now.Sub(t.last) < hasty
 	switch {
 	case t.bursts: // there is room until it is through
-	case coming && (hurried || t.percent > densePercent),
-		hurried && t.percent < workPercent && t.percent != densePercent: // those who knock may be agents
+	case coming && (hurried || t.percent > densePercent):
 		t.calm = 0
 		t.room(densePercent)
 	case hurried:
@@ -188,8 +187,8 @@ func (t *thrift) look(now time.Time, made, held uint64) {
 	percent := restPercent(float64(bytes)/since, held)
 	if percent >= workPercent {
 		t.calm = 0
-		if t.percent < workPercent { // collections show whether agents come
-			t.room(densePercent)
+		if now.Sub(t.came) >= hasty {
+			t.work(held)
 		}
 		t.mu.Unlock()
 		return
