@@ -49,6 +49,21 @@ const (
 	isFailing = `EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
 		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id)`
 
+	// What a user is shown instead of s.sync and s.health: the same as
+	// hub.ApplicationStatus.Show, for filters and counts.
+	shownSync   = `CASE WHEN ` + isBroken + ` OR ` + isExpired + ` THEN 'Unknown' ELSE s.sync END`
+	shownHealth = `CASE WHEN ` + isExpired + ` THEN 'Unknown' ELSE s.health END`
+	isBroken    = `(EXISTS (SELECT FROM condition b WHERE b.tenant_id = a.tenant_id AND b.application_id = a.id AND b.type IN ('ComparisonError', 'InvalidSpecError'))
+		              OR EXISTS (SELECT FROM app_source u
+		                         JOIN   repository b ON b.tenant_id = u.tenant_id AND b.id = u.repository_id
+		                         WHERE  u.tenant_id = a.tenant_id AND u.application_id = a.id AND ` + isRepositoryAway + `))`
+	isRepositoryAway = `b.error <> '' AND b.fetched_at IS NOT NULL AND b.error_since <= now() - interval '180 seconds'` // hub.ErrorGrace
+	// hub.StaleAfter
+	isExpired = `(a.cluster_id IS NOT NULL AND NOT EXISTS (
+		              SELECT FROM directory.my_presence p
+		              WHERE  p.cluster_id = a.cluster_id
+		                AND  CASE WHEN p.connected THEN p.lag_ms < 60000 ELSE p.seen_at - p.lag_ms * interval '1 millisecond' >= now() - interval '60 seconds' END))`
+
 	applicationByName  = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
 	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
 	applicationsMarked = `SELECT` + applicationColumns + `,` + markColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
@@ -61,8 +76,8 @@ const (
 		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
 		  AND  (cardinality($6::text[]) = 0 OR a.namespace = ANY ($6))
 		  AND  (cardinality($7::uuid[]) = 0 OR a.cluster_id = ANY ($7))
-		  AND  (cardinality($8::text[]) = 0 OR s.sync = ANY ($8))
-		  AND  (cardinality($9::text[]) = 0 OR s.health = ANY ($9))
+		  AND  (cardinality($8::text[]) = 0 OR ` + shownSync + ` = ANY ($8))
+		  AND  (cardinality($9::text[]) = 0 OR ` + shownHealth + ` = ANY ($9))
 		  AND  ($10 = '' OR position(lower($10) IN lower(a.name)) > 0)
 		  AND  NOT EXISTS (
 		         SELECT FROM jsonb_to_recordset($11::jsonb) AS l (key text, vals jsonb, neg boolean)
@@ -79,11 +94,11 @@ const (
 		        OR a.cluster_id IS NULL AND (d.name = '` + hub.InClusterName + `' OR d.server = '` + hub.InCluster + `'))
 		ORDER  BY a.id`
 	countApplications = `
-		SELECT s.sync, s.health, count(*)
+		SELECT ` + shownSync + `, ` + shownHealth + `, count(*)
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `
-		GROUP  BY s.sync, s.health`
+		GROUP  BY 1, 2`
 
 	// The project is kept from being deleted before the application is there.
 	insertApplication = `
