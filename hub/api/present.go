@@ -68,6 +68,9 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	st := v.Status
 	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v)}
 	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(st.Sync), st.Revision, st.Revisions
+	if v.Pin != nil { // the status is against Git, not against what is deployed
+		_, out.Sync.Revision, out.Sync.Revisions = v.Pin.Git()
+	}
 	if out.Sync.Status == "" {
 		out.Sync.Status = gen.SyncStatusCode(hub.SyncUnknown)
 	}
@@ -104,7 +107,7 @@ func awaitingCluster(v catalog.View) string {
 func presentHub(v catalog.View) gen.HubStatus {
 	st := v.Status
 	out := gen.HubStatus{
-		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.Manual,
+		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.HubStatusAutomationManual,
 		Target: string(st.Target), Accepted: string(st.Accepted), RefreshedAt: at(st.RefreshedAt), Deleting: v.DeletingAt != nil,
 		Connection: gen.HubStatusConnectionNoCluster,
 	}
@@ -112,9 +115,9 @@ func presentHub(v catalog.View) gen.HubStatus {
 		out.FollowsRevision, out.KeepsLive = v.Follows(spec), v.KeepsLive(spec)
 	}
 	if out.FollowsRevision {
-		out.Automation = gen.Auto
-		if st.Hold != "" || v.Pin != nil {
-			out.Automation = gen.Held
+		out.Automation = gen.HubStatusAutomationAuto
+		if st.Hold != "" {
+			out.Automation = gen.HubStatusAutomationWaiting
 		}
 	}
 	if op := st.Operation; op != nil {
@@ -128,7 +131,10 @@ func presentHub(v catalog.View) gen.HubStatus {
 		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}
 	if p := v.Pin; p != nil {
-		out.Pin = gen.Pin{Snapshot: string(p.Snapshot), Skipped: p.Skipped, Reason: p.Reason, By: p.By, At: p.At.UTC()}
+		out.Automation, out.Hold = gen.HubStatusAutomationPaused, ""
+		out.Paused = gen.Paused{
+			Since: p.At.UTC(), By: p.By, Reason: p.Reason, Revision: st.Revision, HistoryId: p.History, Skipped: p.Skipped, Message: p.Sentence(st.Revision),
+		}
 	}
 	return out
 }

@@ -24,7 +24,7 @@ const (
 		       a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
-		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
+		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), ` + shownSync + `, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
 		       CASE WHEN ` + isFailing + ` THEN
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
@@ -49,6 +49,12 @@ const (
 	isFailing = `EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
 		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id)`
 
+	// The agent compares with what an application is paused at. What is shown is
+	// its state against the newest rendered revision of Git. Rows that were
+	// written before that was noted are behind if they skip anything.
+	shownSync = `CASE WHEN s.sync = 'Synced' AND coalesce((s.pin ->> 'behind')::boolean, s.pin ->> 'bad' <> s.pin ->> 'snapshot')
+		            THEN 'OutOfSync' ELSE s.sync END`
+
 	applicationByName  = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
 	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
 	applicationsMarked = `SELECT` + applicationColumns + `,` + markColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
@@ -61,7 +67,7 @@ const (
 		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
 		  AND  (cardinality($6::text[]) = 0 OR a.namespace = ANY ($6))
 		  AND  (cardinality($7::uuid[]) = 0 OR a.cluster_id = ANY ($7))
-		  AND  (cardinality($8::text[]) = 0 OR s.sync = ANY ($8))
+		  AND  (cardinality($8::text[]) = 0 OR ` + shownSync + ` = ANY ($8))
 		  AND  (cardinality($9::text[]) = 0 OR s.health = ANY ($9))
 		  AND  ($10 = '' OR position(lower($10) IN lower(a.name)) > 0)
 		  AND  NOT EXISTS (
@@ -79,11 +85,11 @@ const (
 		        OR a.cluster_id IS NULL AND (d.name = '` + hub.InClusterName + `' OR d.server = '` + hub.InCluster + `'))
 		ORDER  BY a.id`
 	countApplications = `
-		SELECT s.sync, s.health, count(*)
+		SELECT ` + shownSync + `, s.health, count(*)
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `
-		GROUP  BY s.sync, s.health`
+		GROUP  BY 1, 2`
 
 	// The project is kept from being deleted before the application is there.
 	insertApplication = `
