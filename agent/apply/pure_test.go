@@ -32,20 +32,20 @@ func TestPermit(t *testing.T) {
 		namespaced bool
 		want       bool
 	}{
-		"NoLimits":              {"a hub that sends none has checked all", nil, role, false, true},
-		"ClusterNotListed":      {"cluster-scoped kinds need a list that has them", &linkv1.Limits{}, role, false, false},
-		"ClusterListed":         {"", &linkv1.Limits{ClusterAllow: all}, role, false, true},
-		"ClusterByName":         {"a rule may name one object", &linkv1.Limits{ClusterAllow: []*linkv1.KindRule{{Group: "*", Kind: "ClusterRole", Name: "y*"}}}, role, false, false},
-		"ClusterDenied":         {"a denial wins", &linkv1.Limits{ClusterAllow: all, ClusterDeny: []*linkv1.KindRule{{Group: "rbac.authorization.k8s.io", Kind: "*"}}}, role, false, false},
-		"NamespacedByDefault":   {"without a list every kind is permitted", &linkv1.Limits{}, secret, true, true},
-		"EmptyList":             {"a list that is there and empty permits none", &linkv1.Limits{NamespacedAllowSet: true}, secret, true, false},
-		"Denied":                {"", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Kind: "Secret"}}}, secret, true, false},
-		"OtherGroup":            {"a kind is more than its name", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Group: "example.com", Kind: "Secret"}}}, secret, true, true},
-		"Namespace":             {"", &linkv1.Limits{Namespaces: []string{"sh*"}}, secret, true, true},
-		"OtherNamespace":        {"", &linkv1.Limits{Namespaces: []string{"pay-*"}}, secret, true, false},
-		"DeniedNamespace":       {"a denial wins wherever it stands", &linkv1.Limits{Namespaces: []string{"!shop", "*"}}, secret, true, false},
-		"DeniedNamespaceIsLast": {"", &linkv1.Limits{Namespaces: []string{"*", "!sh?p"}}, secret, true, false},
-		"BadGlob":               {"a glob that cannot be read permits nothing", &linkv1.Limits{Namespaces: []string{"[shop"}}, secret, true, false},
+		"NoLimits":                      {"a hub that sends none has checked all", nil, role, false, true},
+		"PROJ-06 ClusterNotListed":      {"cluster-scoped kinds need a list that has them", &linkv1.Limits{}, role, false, false},
+		"PROJ-06 ClusterListed":         {"", &linkv1.Limits{ClusterAllow: all}, role, false, true},
+		"PROJ-06 ClusterByName":         {"a rule may name one object", &linkv1.Limits{ClusterAllow: []*linkv1.KindRule{{Group: "*", Kind: "ClusterRole", Name: "y*"}}}, role, false, false},
+		"PROJ-07 ClusterDenied":         {"a denial wins", &linkv1.Limits{ClusterAllow: all, ClusterDeny: []*linkv1.KindRule{{Group: "rbac.authorization.k8s.io", Kind: "*"}}}, role, false, false},
+		"PROJ-08 NamespacedByDefault":   {"without a list every kind is permitted", &linkv1.Limits{}, secret, true, true},
+		"PROJ-08 EmptyList":             {"a list that is there and empty permits none", &linkv1.Limits{NamespacedAllowSet: true}, secret, true, false},
+		"PROJ-09 Denied":                {"", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Kind: "Secret"}}}, secret, true, false},
+		"PROJ-09 OtherGroup":            {"a kind is more than its name", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Group: "example.com", Kind: "Secret"}}}, secret, true, true},
+		"PROJ-03 Namespace":             {"", &linkv1.Limits{Namespaces: []string{"sh*"}}, secret, true, true},
+		"PROJ-03 OtherNamespace":        {"", &linkv1.Limits{Namespaces: []string{"pay-*"}}, secret, true, false},
+		"PROJ-03 DeniedNamespace":       {"a denial wins wherever it stands", &linkv1.Limits{Namespaces: []string{"!shop", "*"}}, secret, true, false},
+		"PROJ-03 DeniedNamespaceIsLast": {"", &linkv1.Limits{Namespaces: []string{"*", "!sh?p"}}, secret, true, false},
+		"BadGlob":                       {"a glob that cannot be read permits nothing", &linkv1.Limits{Namespaces: []string{"[shop"}}, secret, true, false},
 	}
 	for name, c := range cases {
 		t.Run("ENG-16 "+name, func(t *testing.T) {
