@@ -174,7 +174,7 @@ func (a Application) Headline(on *Cluster, now time.Time) Headline {
 	case st.Health == MissingHealth, st.Health == Healthy && strings.Contains(st.HealthCause, MissingCause):
 		return Headline{StateMissing, st.HealthCause, st.HealthSince}
 	case a.Pin != nil:
-		return Headline{StatePaused, st.Hold, &a.Pin.At}
+		return Headline{State: StatePaused, Message: a.Pin.Sentence(st.Revision), Since: &a.Pin.At}
 	case st.Health == Progressing:
 		return Headline{StateProgressing, st.HealthCause, st.HealthSince}
 	case shown.Sync == OutOfSync:

@@ -113,8 +113,8 @@ func TestHeadline(t *testing.T) {
 			want: hub.StateDegraded, why: "Deployment web",
 		},
 		"a rollback": {
-			app: hub.Application{Pin: &hub.Pin{At: at}, Status: hub.ApplicationStatus{Sync: hub.Synced, Health: hub.Healthy, Hold: "rolled back"}}, on: there,
-			want: hub.StatePaused, why: "rolled back",
+			app: hub.Application{Pin: &hub.Pin{At: at, By: "ann"}, Status: hub.ApplicationStatus{Sync: hub.Synced, Health: hub.Healthy, Revision: "c0ffee1234"}}, on: there,
+			want: hub.StatePaused, why: "paused at c0ffee12 since " + at.UTC().Format(time.RFC3339) + ", rolled back by ann",
 		},
 		"a broken source": {
 			app: hub.Application{Status: hub.ApplicationStatus{Sync: hub.Synced, Health: hub.Healthy, Conditions: []hub.Condition{{Type: hub.ComparisonError, Message: "no path x"}}}},

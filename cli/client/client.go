@@ -216,19 +216,22 @@ func (e HealthStatusCode) Valid() bool {
 
 // Defines values for HubStatusAutomation.
 const (
-	Auto   HubStatusAutomation = "Auto"
-	Held   HubStatusAutomation = "Held"
-	Manual HubStatusAutomation = "Manual"
+	HubStatusAutomationAuto    HubStatusAutomation = "Auto"
+	HubStatusAutomationManual  HubStatusAutomation = "Manual"
+	HubStatusAutomationPaused  HubStatusAutomation = "Paused"
+	HubStatusAutomationWaiting HubStatusAutomation = "Waiting"
 )
 
 // Valid indicates whether the value is a known member of the HubStatusAutomation enum.
 func (e HubStatusAutomation) Valid() bool {
 	switch e {
-	case Auto:
+	case HubStatusAutomationAuto:
 		return true
-	case Held:
+	case HubStatusAutomationManual:
 		return true
-	case Manual:
+	case HubStatusAutomationPaused:
+		return true
+	case HubStatusAutomationWaiting:
 		return true
 	default:
 		return false
@@ -913,7 +916,7 @@ type GroupKind struct {
 // which counts neither a failed operation nor a single missing object;
 // this does.
 type Headline struct {
-	// Message Which object
+	// Message Which object, and why.
 	Message *string    `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 
@@ -951,7 +954,9 @@ type HubStatus struct {
 	Accepted *string `json:"accepted,omitempty"`
 
 	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
-	AsOf       *time.Time          `json:"asOf,omitempty"`
+	AsOf *time.Time `json:"asOf,omitempty"`
+
+	// Automation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 	Automation HubStatusAutomation `json:"automation"`
 
 	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
@@ -971,7 +976,7 @@ type HubStatus struct {
 	// this does.
 	Headline *Headline `json:"headline,omitempty"`
 
-	// Hold Why automation waits.
+	// Hold Why automation waits, as a sentence; absent while the application is paused.
 	Hold *string `json:"hold,omitempty"`
 	Id   *string `json:"id,omitempty"`
 
@@ -981,8 +986,8 @@ type HubStatus struct {
 	// Parent The application that renders this one (app of apps).
 	Parent *ParentApplication `json:"parent,omitempty"`
 
-	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-	Pin *Pin `json:"pin,omitempty"`
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused *Paused `json:"paused,omitempty"`
 
 	// RefreshedAt When the sources were last looked at.
 	RefreshedAt *time.Time `json:"refreshedAt,omitempty"`
@@ -996,11 +1001,11 @@ type HubStatus struct {
 	// rendered sync is Unknown, and health goes on.
 	Stale *Stale `json:"stale,omitempty"`
 
-	// Target Snapshot that is compared with the cluster.
+	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
 	Target *string `json:"target,omitempty"`
 }
 
-// HubStatusAutomation defines model for HubStatus.Automation.
+// HubStatusAutomation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 type HubStatusAutomation string
 
 // HubStatusConnection defines model for HubStatus.Connection.
@@ -1243,6 +1248,26 @@ type ParentApplication struct {
 	Namespace string `json:"namespace"`
 }
 
+// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+type Paused struct {
+	// By Who rolled back.
+	By string `json:"by"`
+
+	// HistoryId The entry of the history that was gone back to; absent where it is not known.
+	HistoryId *int64 `json:"historyId,omitempty"`
+
+	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
+	Message string  `json:"message"`
+	Reason  *string `json:"reason,omitempty"`
+
+	// Revision The revision that is deployed.
+	Revision string    `json:"revision"`
+	Since    time.Time `json:"since"`
+
+	// Skipped The revision that was rolled back from.
+	Skipped string `json:"skipped"`
+}
+
 // Permission That the caller may do an action on a resource, at least in some projects.
 type Permission struct {
 	Action string `json:"action"`
@@ -1253,15 +1278,6 @@ type Permission struct {
 	// Projects In these projects, if not in all.
 	Projects []string `json:"projects"`
 	Resource string   `json:"resource"`
-}
-
-// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-type Pin struct {
-	At       time.Time `json:"at"`
-	By       string    `json:"by"`
-	Reason   *string   `json:"reason,omitempty"`
-	Skipped  string    `json:"skipped"`
-	Snapshot string    `json:"snapshot"`
 }
 
 // Propagation defines model for Propagation.
@@ -1708,10 +1724,7 @@ type SignedInAnswer struct {
 }
 
 // WebhookAnswer defines model for WebhookAnswer.
-type WebhookAnswer struct {
-	// Repositories How many repositories are looked at because of it.
-	Repositories int `json:"repositories"`
-}
+type WebhookAnswer = map[string]interface{}
 
 // WebhookEvent defines model for WebhookEvent.
 type WebhookEvent = interface{}
@@ -1832,8 +1845,20 @@ type RunResourceActionParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ResumeApplicationParams defines parameters for ResumeApplication.
+type ResumeApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
 type RollbackApplicationJSONBody struct {
+	// DryRun Ask the cluster what would happen; change nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Hooks Whether the hooks of that entry run as well. Absent: only if the application carries the annotation capstan.dev/rollback-hooks: "true".
+	Hooks *bool `json:"hooks,omitempty"`
+
 	// Id Of an entry of the history.
 	Id int64 `json:"id"`
 
@@ -2122,6 +2147,9 @@ type RunResourceActionJSONRequestBody = ResourceActionRun
 
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
+
+// ResumeApplicationJSONRequestBody defines body for ResumeApplication for application/json ContentType.
+type ResumeApplicationJSONRequestBody = Reason
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2796,14 +2824,36 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
 	DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplicationWithBody Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeApplication Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplication(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 	RollbackApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3664,7 +3714,47 @@ func (c *Client) DeleteLiveResource(ctx context.Context, namespace PathNamespace
 	return c.Client.Do(req)
 }
 
-// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
+// ResumeApplicationWithBody Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *Client) ResumeApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeApplicationRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeApplication Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3681,7 +3771,9 @@ func (c *Client) RollbackApplicationWithBody(ctx context.Context, namespace Path
 	return c.Client.Do(req)
 }
 
-// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6262,6 +6354,75 @@ func NewDeleteLiveResourceRequestWithBody(server string, namespace PathNamespace
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResumeApplicationRequest calls the generic ResumeApplication builder with application/json body
+func NewResumeApplicationRequest(server string, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeApplicationRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewResumeApplicationRequestWithBody constructs an http.Request for the ResumeApplication method, with any body, and a specified content type
+func NewResumeApplicationRequestWithBody(server string, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resume", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -8970,14 +9131,36 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
 	DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
 
-	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplicationWithBodyWithResponse Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error)
+
+	// ResumeApplicationWithResponse Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error)
+
+	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 	RollbackApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollbackApplicationResponse, error)
 
-	// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and holds automation there
+	// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10359,6 +10542,61 @@ func (r DeleteLiveResourceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeleteLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeApplicationResponse200Headers the declared response headers of an HTTP 200 response for ResumeApplication
+type ResumeApplicationResponse200Headers struct {
+	ETag *string
+}
+
+type ResumeApplicationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeApplicationResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeApplicationResponse) GetJSON200() *ApplicationAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ResumeApplicationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeApplicationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeApplicationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeApplicationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeApplicationResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13616,7 +13854,39 @@ func (c *ClientWithResponses) DeleteLiveResourceWithResponse(ctx context.Context
 	return ParseDeleteLiveResourceResponse(rsp)
 }
 
-// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
+// ResumeApplicationWithBodyWithResponse Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *ClientWithResponses) ResumeApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error) {
+	rsp, err := c.ResumeApplicationWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeApplicationResponse(rsp)
+}
+
+// ResumeApplicationWithResponse Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *ClientWithResponses) ResumeApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error) {
+	rsp, err := c.ResumeApplication(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeApplicationResponse(rsp)
+}
+
+// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13629,7 +13899,9 @@ func (c *ClientWithResponses) RollbackApplicationWithBodyWithResponse(ctx contex
 	return ParseRollbackApplicationResponse(rsp)
 }
 
-// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and holds automation there
+// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -15271,6 +15543,52 @@ func ParseDeleteLiveResourceResponse(rsp *http.Response) (*DeleteLiveResourceRes
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseResumeApplicationResponse parses an HTTP response from a ResumeApplicationWithResponse call
+func ParseResumeApplicationResponse(rsp *http.Response) (*ResumeApplicationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeApplicationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeApplicationResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

@@ -73,6 +73,9 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	if shown.Health != st.Health && shown.Stale != nil {
 		out.Health.Message = shown.Stale.Message
 	}
+	if v.Pin != nil { // the status is against Git, not against what is deployed
+		_, out.Sync.Revision, out.Sync.Revisions = v.Pin.Git()
+	}
 	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
 		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: c.Message, LastTransitionTime: c.Since.UTC()})
@@ -117,7 +120,7 @@ func presentStale(st hub.ApplicationStatus, shown hub.Shown) gen.Stale {
 func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 	st := v.Status
 	out := gen.HubStatus{
-		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.Manual,
+		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.HubStatusAutomationManual,
 		Target: string(st.Target), Accepted: string(st.Accepted), RefreshedAt: at(st.RefreshedAt), Deleting: v.DeletingAt != nil,
 		Connection: gen.HubStatusConnectionNoCluster,
 	}
@@ -125,9 +128,9 @@ func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 		out.FollowsRevision, out.KeepsLive = v.Follows(spec), v.KeepsLive(spec)
 	}
 	if out.FollowsRevision {
-		out.Automation = gen.Auto
-		if st.Hold != "" || v.Pin != nil {
-			out.Automation = gen.Held
+		out.Automation = gen.HubStatusAutomationAuto
+		if st.Hold != "" {
+			out.Automation = gen.HubStatusAutomationWaiting
 		}
 	}
 	if op := st.Operation; op != nil {
@@ -143,7 +146,10 @@ func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}
 	if p := v.Pin; p != nil {
-		out.Pin = gen.Pin{Snapshot: string(p.Snapshot), Skipped: p.Skipped, Reason: p.Reason, By: p.By, At: p.At.UTC()}
+		out.Automation, out.Hold = gen.HubStatusAutomationPaused, ""
+		out.Paused = gen.Paused{
+			Since: p.At.UTC(), By: p.By, Reason: p.Reason, Revision: st.Revision, HistoryId: p.History, Skipped: p.Skipped, Message: p.Sentence(st.Revision),
+		}
 	}
 	return out
 }

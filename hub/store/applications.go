@@ -24,7 +24,7 @@ const (
 		       a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
-		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), s.sync, s.health, s.health_cause, s.health_since,
+		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), ` + gitSync + `, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
 		       CASE WHEN ` + isFailing + ` THEN
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
@@ -49,9 +49,14 @@ const (
 	isFailing = `EXISTS (SELECT FROM repository f WHERE f.tenant_id = $1 AND f.error <> '')
 		              OR EXISTS (SELECT FROM condition c WHERE c.tenant_id = a.tenant_id AND c.application_id = a.id)`
 
+	// The agent compares with what an application is paused at. What is shown is
+	// its state against the newest rendered revision of Git. Rows that were
+	// written before that was noted are behind if they skip anything.
+	gitSync = `CASE WHEN s.sync = 'Synced' AND coalesce((s.pin ->> 'behind')::boolean, s.pin ->> 'bad' <> s.pin ->> 'snapshot')
+		            THEN 'OutOfSync' ELSE s.sync END`
 	// What a user is shown instead of s.sync and s.health: the same as
 	// hub.ApplicationStatus.Show, for filters and counts.
-	shownSync   = `CASE WHEN ` + isBroken + ` OR ` + isExpired + ` THEN 'Unknown' ELSE s.sync END`
+	shownSync   = `CASE WHEN ` + isBroken + ` OR ` + isExpired + ` THEN 'Unknown' ELSE ` + gitSync + ` END`
 	shownHealth = `CASE WHEN ` + isExpired + ` THEN 'Unknown' ELSE s.health END`
 	isBroken    = `(EXISTS (SELECT FROM condition b WHERE b.tenant_id = a.tenant_id AND b.application_id = a.id AND b.type IN ('ComparisonError', 'InvalidSpecError'))
 		              OR EXISTS (SELECT FROM app_source u

@@ -231,7 +231,7 @@ function Facts({ app }: { app: Application }) {
           </Text>
         </Fact>
         <Fact label="Automation">
-          <Badge variant="light" color={hub?.automation === 'Held' ? 'yellow' : 'gray'}>
+          <Badge variant="light" color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}>
             {hub?.automation ?? 'Manual'}
           </Badge>
         </Fact>
