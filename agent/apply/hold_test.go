@@ -38,7 +38,7 @@ func TestHealthOfApplications(t *testing.T) {
 		"HLT-01 Suspended is worse than Healthy":          {[]c{{"", "Pod", "b", "Healthy", ""}, {"batch", "CronJob", "a", "Suspended", "held"}}, "Suspended", "CronJob n/a: held"},
 		"HLT-01 Unknown is worst":                         {[]c{{"", "Pod", "b", "Degraded", ""}, {"x.io", "Thing", "a", "Unknown", "script"}}, "Unknown", "Thing n/a: script"},
 		"HLT-05 what has no rule counts for nothing":      {[]c{{"", "ConfigMap", "b", "", ""}}, "Healthy", ""},
-		"HLT-04 one missing object alone, which is named": {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Healthy", "ConfigMap n/b: missing"}}, "Healthy", ""},
+		"HLT-04 one missing object alone, which is named": {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", "ConfigMap n/b: missing"},
 		"HLT-04 all missing is Missing":                   {[]c{{"", "ConfigMap", "b", "Missing", ""}, {"", "Pod", "a", "Missing", ""}}, "Missing", "nothing of the application is in the cluster"},
 		"HLT-03 a child application that is Unknown":      {[]c{{"argoproj.io", "Application", "b", "Unknown", ""}, {"", "Pod", "a", "Healthy", ""}}, "Healthy", ""},
 		"HLT-03 a child application that is Missing":      {[]c{{"argoproj.io", "Application", "b", "Missing", ""}}, "Healthy", ""},
