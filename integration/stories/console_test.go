@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,12 +24,14 @@ var consoleSteps = []struct{ id, name string }{
 	{"UX-A11-7", "a wrong password is answered with one sentence"},
 	{"UX-NAV-10", "a page behind the sign-in is where the sign-in leads"},
 	{"UX-NAV-1", "the list shows the applications and follows changes"},
+	{"UX-A11-6", "a hub that hangs is noticed, and so is that it goes on"},
 	{"UX-NAV-10", "the filter is in the address, and an empty result says so"},
 	{"UX-A11-4", "a phone shows the list without sideways scrolling of the page"},
 	{"UI-05", "the application page shows the tree with what Kubernetes made"},
 	{"UX-APP-1", "a push appears as the new revision, live"},
 	{"UI-10", "the last operation lists its objects"},
-	{"UX-OP-7", "rollback goes back and automation waits"},
+	{"UX-A11-2", "the focus goes to the heading, and back to what opened a drawer"},
+	{"UX-OP-7", "a rollback pauses the application, says so everywhere, and can be resumed"},
 	{"UI-08", "the diff of a manual application shows the field"},
 	{"UI-09", "the sync dialog brings it in sync, with the keyboard alone"},
 	{"UX-APP-1", "an application whose repository cannot be read says why"},
@@ -178,6 +181,10 @@ func (c *console) answer(t *testing.T, question string) (string, error) {
 	case "create":
 		deploy(t, "console-new", c.live.URL(), "app", "")
 		return "console-new", nil
+	case "hang":
+		return "", s.Hub.Signal(syscall.SIGSTOP)
+	case "go on":
+		return "", s.Hub.Signal(syscall.SIGCONT)
 	case "push":
 		return c.live.Commit(t.Context(), "three", map[string]string{"app/more.yaml": configMap("more", "two")})
 	case "freeze":

@@ -159,6 +159,15 @@ async function list(page) {
     if (!(await page.evaluate('window.notReloaded'))) throw new Error('the page was loaded again');
     await look(page, 'list');
   });
+  await step('a hub that hangs is noticed, and so is that it goes on', async () => {
+    expected = ['Failed to load resource', 'net::'];
+    await ask('hang');
+    await page.getByRole('alert').getByText('Reconnecting to the hub').waitFor();
+    await page.screenshot({ path: join(shots, 'hanging.png') });
+    await ask('go on');
+    await page.getByRole('status').getByText('Live').waitFor();
+    expected = [];
+  });
   await step('the filter is in the address, and an empty result says so', async () => {
     await page.getByRole('textbox', { name: 'Search applications' }).fill(app);
     await page.waitForURL(/q=/);
@@ -187,6 +196,18 @@ async function automated(page) {
       await tree.getByText(kind, { exact: false }).first().waitFor();
     await look(page, 'tree');
   });
+  await step('the focus goes to the heading, and back to what opened a drawer', async () => {
+    await place(page, 'Applications');
+    await row(page, app).getByRole('link', { name: app, exact: true }).click();
+    await page.waitForFunction((name) => document.activeElement?.textContent?.trim() === name, app);
+    const box = page.getByRole('region', { name: 'Resource tree' }).getByRole('button', { name: /^Deployment / });
+    await box.focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.waitForFunction(() => /^Deployment /.test(document.activeElement?.getAttribute('aria-label') ?? ''));
+  });
   await step('a push appears as the new revision, live', async () => {
     await page.evaluate('window.notReloaded = true');
     const revision = (await ask('push')).slice(0, 8);
@@ -202,15 +223,27 @@ async function automated(page) {
     await page.getByRole('tabpanel', { name: 'Last operation' }).getByText('Succeeded').first().waitFor();
     await look(page, 'operation');
   });
-  await step('rollback goes back and automation waits', async () => {
+  await step('a rollback pauses the application, says so everywhere, and can be resumed', async () => {
     await openTab(page, 'History');
     await page.getByRole('button', { name: 'Roll back to this' }).last().click();
     await page.getByRole('dialog').getByRole('textbox', { name: 'Reason' }).fill('the console story');
     await look(page, 'rollback');
     await page.getByRole('dialog').getByRole('button', { name: 'Roll back' }).click();
-    await page.getByText('Automation waits').waitFor();
+    await page.getByRole('status').getByText('rolled back by browser because the console story').waitFor();
     await page.getByRole('row').filter({ hasText: 'the console story' }).first().waitFor();
+    await fact(page, 'State').getByText('Paused').waitFor();
+    await fact(page, 'Drift').getByText('Drifted').waitFor();
     await look(page, 'history');
+    await openTab(page, 'Diff');
+    await page.getByText('at which the application is paused').waitFor();
+    await place(page, 'Applications');
+    await row(page, app).getByText('Paused').waitFor();
+    await row(page, app).getByText('Drifted').waitFor();
+    await look(page, 'list-paused');
+    await row(page, app).getByRole('link', { name: app, exact: true }).click();
+    await page.getByRole('button', { name: 'Resume auto-sync' }).click();
+    await fact(page, 'Drift').getByText('In sync').waitFor();
+    await page.getByRole('button', { name: 'Resume auto-sync' }).waitFor({ state: 'detached' });
   });
 }
 

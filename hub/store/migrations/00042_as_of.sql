@@ -13,6 +13,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION directory.keep_as_of FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION directory.keep_as_of TO capstan_app;
 CREATE TRIGGER keep_as_of BEFORE UPDATE ON directory.presence
     FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.session_id IS DISTINCT FROM OLD.session_id)
     EXECUTE FUNCTION directory.keep_as_of();

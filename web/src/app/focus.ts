@@ -20,14 +20,17 @@ export function useHeadingFocus(path: string) {
       seen.disconnect();
       clearTimeout(timer);
     };
+    // The heading of the page that is being left may still be there: the one
+    // that takes its place gets the focus, too.
+    let given: Element | null = null;
     const focus = () => {
       const now = document.activeElement;
-      if (now !== from && now !== document.body && now !== null) return stop();
+      if (now !== from && now !== given && now !== document.body && now !== null) return stop();
       const heading = main.querySelector<HTMLElement>('h2');
-      if (!heading) return;
+      if (!heading || heading === now) return;
       heading.tabIndex = -1;
       heading.focus({ preventScroll: true });
-      stop();
+      given = heading;
     };
     const seen = new MutationObserver(focus);
     const timer = setTimeout(stop, patience);

@@ -294,8 +294,7 @@ function PausedNotice({ app }: { app: Application }) {
         <Tooltip label="You may not sync applications of this project." disabled={allowed}>
           <Button
             size="xs"
-            variant="light"
-            color="violet"
+            variant="default"
             leftSection={<IconPlayerPlay size={14} aria-hidden />}
             data-disabled={!allowed}
             aria-disabled={!allowed}
@@ -314,7 +313,7 @@ function Notices({ app }: { app: Application }) {
   const hub = app.status?.capstan;
   const conditions = app.status?.conditions ?? [];
   const headline = headlineOf(app);
-  const alarming = ['SyncFailed', 'Missing', 'Stale', 'Degraded'].includes(headline.state) && headline.message !== '';
+  const alarming = ['SyncFailed', 'Missing', 'Stale'].includes(headline.state) && headline.message !== '';
   if (!hub?.hold && !hub?.paused && !alarming && conditions.length === 0) return null;
   return (
     <Stack gap="xs">

@@ -21,21 +21,23 @@ import { NodeLinks } from './links';
 import { isChildApplication } from './model';
 
 type Box = FlowNode<{ node: Node; root: boolean }, 'object'>;
-type GroupBox = FlowNode<{ item: Item & { group: object } }, 'group'>;
+type GroupBox = FlowNode<{ item: Item & { group: object } }, 'siblings'>;
 type Drawn = Box | GroupBox;
 
 interface Acts {
   /** Shows what one can do with an object. */
   open: (node: Node) => void;
+  /** What is shown is not current. */
+  stale: boolean;
   /** Opens or closes a group. */
   toggle: (id: string) => void;
 }
 
-const Act = createContext<Acts>({ open: () => {}, toggle: () => {} });
+const Act = createContext<Acts>({ open: () => {}, stale: false, toggle: () => {} });
 
 function ObjectNode({ data }: NodeProps<Box>) {
   const { node, root } = data;
-  const { open } = useContext(Act);
+  const { open, stale } = useContext(Act);
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
   const label = `${node.kind} ${where}, ${node.health ?? 'no health rule'}`;
   const opens = !root && !node.orphaned;
@@ -94,8 +96,8 @@ function ObjectNode({ data }: NodeProps<Box>) {
         )}
       </Group>
       <Group gap={4}>
-        {node.health && <HealthBadge status={node.health} cause={node.message} />}
-        {node.managed && node.status && <DriftBadge status={node.status} />}
+        {node.health && <HealthBadge status={node.health} cause={node.message} stale={stale} />}
+        {node.managed && node.status && <DriftBadge status={node.status} stale={stale} />}
         <NodeLinks node={node} />
       </Group>
       <Handle type="source" position={Position.Right} isConnectable={false} />
@@ -128,7 +130,7 @@ function GroupNode({ data }: NodeProps<GroupBox>) {
   );
 }
 
-const nodeTypes = { object: ObjectNode, group: GroupNode };
+const nodeTypes = { object: ObjectNode, siblings: GroupNode };
 
 /** Above so many boxes a small map helps to find one's way. */
 const mapAbove = 60;
@@ -142,12 +144,14 @@ export default function ResourceTree({
   name,
   find,
   problems,
+  stale,
   open,
 }: {
   nodes: Node[];
   name: string;
   find: string;
   problems: boolean;
+  stale: boolean;
   open: (node: Node) => void;
 }) {
   const { colorScheme } = useMantineColorScheme();
@@ -155,6 +159,7 @@ export default function ResourceTree({
   const acts = useMemo<Acts>(
     () => ({
       open,
+      stale,
       toggle: (id) =>
         setOpened((held) => {
           const next = new Set(held);
@@ -162,7 +167,7 @@ export default function ResourceTree({
           return next;
         }),
     }),
-    [open],
+    [open, stale],
   );
   const drawn = useMemo(() => {
     const rootId = `application ${name}`;
@@ -182,7 +187,7 @@ export default function ResourceTree({
         p.data.group
           ? {
               id: p.id,
-              type: 'group',
+              type: 'siblings',
               position: p,
               data: { item: p.data },
               initialWidth: size.width,
@@ -199,7 +204,13 @@ export default function ResourceTree({
     );
     const edges: Edge[] = placed
       .filter((p) => p.parent)
-      .map((p) => ({ id: `${p.parent}>${p.id}`, source: p.parent, target: p.id, focusable: false }));
+      .map((p) => ({
+        id: `${p.parent}>${p.id}`,
+        source: p.parent,
+        target: p.id,
+        type: 'smoothstep',
+        focusable: false,
+      }));
     return { boxes, edges };
   }, [nodes, name, find, problems, opened]);
   return (
@@ -219,7 +230,7 @@ export default function ResourceTree({
           panOnScroll
           onlyRenderVisibleElements
           onNodeClick={(_, box) => {
-            if (box.type === 'group') return;
+            if (box.type === 'siblings') return;
             const { node, root } = box.data;
             if (!root && !node.orphaned && !isChildApplication(node)) open(node);
           }}

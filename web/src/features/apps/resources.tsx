@@ -14,7 +14,7 @@ import { useDebouncedValue, useMediaQuery } from '@mantine/hooks';
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { lazy, useCallback, useRef, useState } from 'react';
+import { createContext, lazy, useCallback, useContext, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
 import { useOpener } from '../../app/focus';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
@@ -32,7 +32,7 @@ import {
 import { type AppKey, treeQuery } from './api';
 import { isProblem, matching } from './grouping';
 import { NodeLinks } from './links';
-import { nodeId } from './model';
+import { isStale, nodeId } from './model';
 import { ObjectActions } from './object-actions';
 
 // The graph is large; it is loaded when it is looked at.
@@ -64,6 +64,7 @@ export function Resources({
   const [problems, setProblems] = useState(false);
   const [orphans, setOrphans] = useState(false);
   const [object, setObject] = useState<Node>();
+  const stale = isStale(app);
   const opener = useOpener();
   const open = useCallback(
     (node: Node) => {
@@ -111,9 +112,11 @@ export function Resources({
             return <Nothing title={problems && !find ? 'No object has a problem.' : 'No object matches.'} />;
           }
           return shown === 'tree' ? (
-            <Tree nodes={all} name={app.metadata.name} find={find} problems={problems} open={open} />
+            <Tree nodes={all} name={app.metadata.name} find={find} problems={problems} stale={stale} open={open} />
           ) : (
-            <Tables nodes={left} app={app} view={shown} open={open} />
+            <Stale value={stale}>
+              <Tables nodes={left} app={app} view={shown} open={open} />
+            </Stale>
           );
         }}
       </Screen>
@@ -140,6 +143,9 @@ function Orphans({ nodes, on, set }: { nodes: Node[]; on: boolean; set: (on: boo
 }
 
 type Open = (node: Node) => void;
+
+/** Whether what is shown is not current. */
+const Stale = createContext(false);
 
 function Tables({ nodes, app, view, open }: { nodes: Node[]; app: Application; view: View; open: Open }) {
   const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
@@ -223,6 +229,7 @@ function Window({ nodes, label, open }: { nodes: Node[]; label: string; open: Op
 
 function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?: number; after?: number }) {
   const { nodes, label, open, before = 0, after = 0 } = props;
+  const stale = useContext(Stale);
   return (
     <Table aria-label={label} stickyHeader={before + after > 0}>
       <Table.Thead>
@@ -246,8 +253,8 @@ function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?:
               {n.requiresPruning ? ' · to be pruned' : ''}
               {n.requiresDeletionConfirmation ? ' · deletion needs approval' : ''}
             </Table.Td>
-            <Table.Td>{n.managed && n.status && <DriftBadge status={n.status} />}</Table.Td>
-            <Table.Td>{n.health && <HealthBadge status={n.health} cause={n.message} />}</Table.Td>
+            <Table.Td>{n.managed && n.status && <DriftBadge status={n.status} stale={stale} />}</Table.Td>
+            <Table.Td>{n.health && <HealthBadge status={n.health} cause={n.message} stale={stale} />}</Table.Td>
             <Table.Td>{n.syncWave ?? 0}</Table.Td>
             <Table.Td>{n.info?.map((i) => i.value).join(' · ')}</Table.Td>
             <Table.Td>
