@@ -1,7 +1,7 @@
 import { MantineProvider } from '@mantine/core';
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
-import { cleanup, fireEvent, render, screen } from '@testing-library/react';
+import { cleanup, fireEvent, render, screen, waitFor } from '@testing-library/react';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { makeRouter } from './router';
 import { theme } from './theme';
@@ -164,4 +164,90 @@ test('FT-A5 the list of clusters says how upgrades of agents stand, and why one 
   expect(failed.title).toContain('registry.example.com/agent:v1.2.3, ordered by ann');
   screen.getByText('Upgrade is under way');
   expect(screen.getAllByText(/^Upgrade/)).toHaveLength(2);
+});
+
+test('UI-18 a setup link says what it is for, and suggests no name that may be taken', async () => {
+  const found = { tenant: 'shop', roles: ['tenant-admin'], expiresAt: '2026-01-01T00:00:00Z' };
+  answers = { 'POST /api/v1/setup/check': { status: 200, body: { ...found, first: false } } };
+  show('/setup#token');
+  await screen.findByText(/one more account of the tenant/);
+  expect(screen.getByLabelText<HTMLInputElement>(/User name/).value).toBe('');
+  cleanup();
+  answers = { 'POST /api/v1/setup/check': { status: 200, body: { ...found, first: true } } };
+  show('/setup#other');
+  await screen.findByText(/the first account of the tenant/);
+  expect(screen.getByLabelText<HTMLInputElement>(/User name/).value).toBe('admin');
+});
+
+const shop = (capstan: object, status: object = {}) => ({
+  metadata: { name: 'shop', namespace: 'argocd', resourceVersion: '1' },
+  spec: { project: 'web', source: { repoURL: 'https://git.example.com/shop.git', path: 'deploy' }, destination: {} },
+  status: {
+    sync: { status: 'OutOfSync', revision: 'bad0000000' },
+    health: { status: 'Healthy' },
+    ...status,
+    capstan: { generation: 1, resources: 1, automation: 'Auto', connection: 'Connected', cluster: 'prod', ...capstan },
+  },
+});
+
+const paused = {
+  automation: 'Paused',
+  paused: {
+    since: '2026-01-01T00:00:00Z',
+    by: 'ann',
+    reason: 'checkout is broken',
+    revision: 'good000000',
+    skipped: 'bad0000000',
+    message: 'paused at good0000 since 2026-01-01T00:00:00Z, rolled back by ann because checkout is broken',
+  },
+  headline: { state: 'Paused' },
+};
+
+const page = (app: object, permissions: object[] = [{ resource: '*', action: '*', all: true, projects: [] }]) => ({
+  'GET /api/v1/me': { status: 200, body: { ...me, permissions } },
+  'GET /api/v1/applications': { status: 200, body: { items: [app], cursor: '1', metadata: {} } },
+  'GET /api/v1/applications/argocd/shop': { status: 200, body: app },
+  'GET /api/v1/applications/argocd/shop/history': { status: 200, body: { items: [] } },
+  'GET /api/v1/applications/argocd/shop/tree': { status: 200, body: { nodes: [], cursor: '1' } },
+});
+
+test('ROLL-03 a paused application says where, by whom and why, and can be resumed', async () => {
+  answers = { ...page(shop(paused)), 'POST /api/v1/applications/argocd/shop/resume': { status: 200, body: shop({}) } };
+  show('/applications/argocd/shop?tab=history');
+  await screen.findByText(/rolled back by ann because checkout is broken/);
+  expect(screen.queryByText('In sync')).toBeNull();
+  fireEvent.click(screen.getByRole('button', { name: 'Resume auto-sync' }));
+  await waitFor(() => expect(sent.some((s) => s.path === 'POST /api/v1/applications/argocd/shop/resume')).toBe(true));
+});
+
+test('ROLL-03 who may not sync may not resume', async () => {
+  answers = page(shop(paused), [{ resource: 'applications', action: 'get', all: true, projects: [] }]);
+  show('/applications/argocd/shop?tab=history');
+  const button = await screen.findByRole('button', { name: 'Resume auto-sync' });
+  expect(button.getAttribute('aria-disabled')).toBe('true');
+  fireEvent.click(button);
+  expect(sent.some((s) => s.path.endsWith('/resume'))).toBe(false);
+});
+
+test('HLT-04 an application with a failed sync does not read as healthy', async () => {
+  answers = page(
+    shop(
+      { headline: { state: 'SyncFailed', message: 'Service shop/web: port is out of range' } },
+      {
+        operationState: { id: '1', kind: 'sync', phase: 'Failed', startedAt: '2026-01-01T00:00:00Z', message: 'x' },
+      },
+    ),
+  );
+  show('/applications/argocd/shop?tab=history');
+  await screen.findByText('Service shop/web: port is out of range.');
+  expect(screen.getAllByText('Sync failed').length).toBeGreaterThan(0);
+  expect(screen.getByText('Healthy').closest('[data-stale]')?.getAttribute('data-stale')).toBe('true');
+});
+
+test('UX-NAV-10 the focus goes to the heading of the page that was opened', async () => {
+  answers = { ...page(shop({})), 'GET /api/v1/clusters': { status: 200, body: { items: [] } } };
+  show('/applications');
+  fireEvent.click(await screen.findByRole('link', { name: 'Clusters' }));
+  await waitFor(() => expect(document.activeElement?.textContent).toBe('Clusters'));
+  expect(document.activeElement?.tagName).toBe('H2');
 });

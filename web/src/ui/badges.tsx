@@ -58,6 +58,7 @@ export function DriftBadge({
         variant={stale ? 'outline' : 'light'}
         color={stale ? 'gray' : word.color}
         data-status={status ?? 'Unknown'}
+        data-stale={stale ?? false}
         leftSection={<word.Icon size={12} aria-hidden />}
       >
         {word.label}
@@ -116,6 +117,7 @@ export function HealthBadge({
       <Badge
         variant={stale ? 'outline' : 'light'}
         color={stale ? 'gray' : color}
+        data-stale={stale ?? false}
         leftSection={<Icon size={12} aria-hidden />}
       >
         {shown}
