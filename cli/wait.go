@@ -132,16 +132,17 @@ func (a *app) await(ctx context.Context, api *client.Client, namespace, name str
 			return over, err
 		}
 		if !over {
-			return false, absent.note(a, awayReason(x), x)
+			return false, absent.note(a, time.Now(), awayReason(x), x)
 		}
 		if w.definite(x) {
 			return true, a.print(raw, appTable([]client.Application{x}))
 		}
 		// What the hub has may be older than this command. The agent confirms it.
+		asked := time.Now()
 		now, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, &client.GetApplicationParams{Confirm: ref(true)}))
 		switch {
 		case unavailable(err):
-			return false, absent.note(a, answerText(err), x)
+			return false, absent.note(a, asked, answerText(err), x)
 		case err != nil:
 			return false, err
 		}
@@ -169,16 +170,16 @@ type absence struct {
 	known string // what the hub knew last
 }
 
-// note takes up why the state cannot be confirmed now, empty: it can. The error
-// is errAway once that has lasted too long.
-func (b *absence) note(a *app, why string, x client.Application) error {
+// note takes up why the state could not be confirmed at a time, empty: it could.
+// The error is errAway once that has lasted too long.
+func (b *absence) note(a *app, at time.Time, why string, x client.Application) error {
 	if why == "" {
 		b.since = time.Time{}
 		return nil
 	}
 	b.why, b.known = why, lastKnown(x)
 	if b.since.IsZero() {
-		b.since = time.Now()
+		b.since = at
 		a.note("capstan: application %s: %s; waiting %s for it", b.app, why, b.most)
 	}
 	if time.Since(b.since) < b.most {

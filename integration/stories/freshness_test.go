@@ -81,7 +81,7 @@ func TestFreshness(t *testing.T) {
 			t.Errorf("sync ends with %v", err)
 		}
 	})
-	t.Run("INV-6 a change that was made while the agent was away is seen before a wait passes", func(t *testing.T) {
+	t.Run("INV-6 a wait passes once the agent is back and has confirmed the state", func(t *testing.T) {
 		if err := agent.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
