@@ -1598,10 +1598,7 @@ type SignedInAnswer struct {
 }
 
 // WebhookAnswer defines model for WebhookAnswer.
-type WebhookAnswer struct {
-	// Repositories How many repositories are looked at because of it.
-	Repositories int `json:"repositories"`
-}
+type WebhookAnswer = map[string]interface{}
 
 // WebhookEvent defines model for WebhookEvent.
 type WebhookEvent = interface{}

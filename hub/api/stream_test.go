@@ -92,7 +92,7 @@ func TestStream(t *testing.T) {
 	var list struct{ Cursor string }
 	w.call(admin, "GET", "/api/v1/applications", nil).ok(200).into(&list)
 	var resume string
-	t.Run("UX-API-4 what happens after a list arrives with the object", func(t *testing.T) {
+	t.Run("UX-API-4 API-07 what happens after a list arrives with the object", func(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+list.Cursor)
 		w.call(admin, "POST", "/api/v1/applications", application("second")).ok(201)
 		e := until(t, events, "application second", func(e event) bool { return e.Name == "application" && e.Data.Name == "second" })

@@ -44,9 +44,9 @@ func Catalogue() []Known {
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
 		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
-		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, false, (*set).readHealth),
-		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", false, (*set).readOpenLibs),
-		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, false, (*set).readActions),
+		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, true, (*set).readHealth),
+		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", true, (*set).readOpenLibs),
+		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, true, (*set).readActions),
 		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, true, (*set).readIgnore),
 		moot(prefix+"ignoreResourceUpdates.", "Fields of a kind whose changes cause no comparison.", sampleIgnore, noUpdates, (*set).readIgnoreUpdates),
 		moot(prefix+"knownTypeFields.", "Fields of a custom kind that hold a type of Kubernetes.", sampleTypes,
@@ -66,6 +66,10 @@ func Catalogue() []Known {
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
+		},
+		{
+			Map: hub.SecretMap, Key: hub.WebhookSecretKey, About: "What GitHub, and hosts that sign as it does, sign the push events of this tenant's repositories with.",
+			Sample: "a long random text", Used: true, read: (*set).readSecret,
 		},
 	}, timers()...)
 }

@@ -1594,10 +1594,7 @@ type SignedInAnswer struct {
 }
 
 // WebhookAnswer defines model for WebhookAnswer.
-type WebhookAnswer struct {
-	// Repositories How many repositories are looked at because of it.
-	Repositories int `json:"repositories"`
-}
+type WebhookAnswer = map[string]interface{}
 
 // WebhookEvent defines model for WebhookEvent.
 type WebhookEvent = interface{}
@@ -4543,10 +4540,7 @@ type SignedInAnswerJSONResponse struct {
 	Headers SignedInAnswerResponseHeaders
 }
 
-type WebhookAnswerJSONResponse struct {
-	// Repositories How many repositories are looked at because of it.
-	Repositories int `json:"repositories"`
-}
+type WebhookAnswerJSONResponse map[string]interface{}
 
 type ListApplicationsRequestObject struct {
 	Params ListApplicationsParams

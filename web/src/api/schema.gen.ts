@@ -2052,16 +2052,13 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The event is taken. */
+        /** @description The event is accepted. The answer is the same whether or not a repository is fetched because of it. */
         WebhookAnswer: {
             headers: {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": {
-                    /** @description How many repositories are looked at because of it. */
-                    repositories: number;
-                };
+                "application/json": Record<string, never>;
             };
         };
         /** @description The caller is signed in. In cookie mode the session is in a cookie. */
