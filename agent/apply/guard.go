@@ -1,11 +1,11 @@
 package apply
 
 import (
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -52,8 +52,8 @@ func (r GuardRules) Validate() error {
 		globs = append(globs, k.Group, k.Kind, k.Namespace, k.Name)
 	}
 	for _, g := range globs {
-		if _, err := path.Match(strings.TrimPrefix(g, "!"), ""); err != nil {
-			return fault.New(fault.Invalid, "%q is no glob", g)
+		if err := glob.Check(strings.TrimPrefix(g, "!")); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ func (k GuardKind) matches(key manifest.Key) bool {
 	for _, p := range [...]struct{ pattern, value string }{
 		{k.Group, key.Group}, {k.Kind, key.Kind}, {k.Namespace, key.Namespace}, {k.Name, key.Name},
 	} {
-		if p.pattern != "" && !glob(p.pattern, p.value) {
+		if p.pattern != "" && !glob.Match(p.pattern, p.value) {
 			return false
 		}
 	}

@@ -163,7 +163,7 @@ func TestFrontDoor(t *testing.T) {
 			t.Errorf("the answer is not packed: %v", a.header)
 		}
 	})
-	t.Run("API-19 a database that is away is one clear sentence", func(t *testing.T) {
+	t.Run("a database that is away is one clear sentence", func(t *testing.T) {
 		away := newWorld(t)
 		secret := away.Admin("acme")
 		back := away.breakDatabase(t)

@@ -123,7 +123,8 @@ func TestRightsMatrix(t *testing.T) {
 	}
 	table := rights()
 	var ids map[string]string
-	stale := true // something that the rows need may be gone
+	stale := true             // something that the rows need may be gone
+	var own, foreign []string // what went wrong, by whose things were asked for
 	for _, m := range methods(t) {
 		allowed, listed := table[m.id]
 		if !listed {
@@ -148,13 +149,28 @@ func TestRightsMatrix(t *testing.T) {
 			a := w.call(c.secret, m.verb, path, bodies()[m.id])
 			stale = m.verb != "GET" && a.status < 300
 			if problem := judge(allowed, c.role, m, a); problem != "" {
-				t.Errorf("SEC-D1 %s (%s %s) for %s: %s: %s", m.id, m.verb, path, c.name, problem, a.body)
+				problem = fmt.Sprintf("%s (%s %s) for %s: %s: %s", m.id, m.verb, path, c.name, problem, a.body)
+				if c.role == "stranger" {
+					foreign = append(foreign, problem)
+				} else {
+					own = append(own, problem)
+				}
 			}
 		}
 	}
 	for id := range table {
 		t.Errorf("the table of rights has a row for %s, which is no operation", id)
 	}
+	t.Run("SEC-D1 every operation allows whom its row names and refuses all others", func(t *testing.T) {
+		for _, problem := range own {
+			t.Error(problem)
+		}
+	})
+	t.Run("SEC-D1 API-19 what belongs to another tenant answers as what does not exist", func(t *testing.T) {
+		for _, problem := range foreign {
+			t.Error(problem)
+		}
+	})
 }
 
 // judge says what is wrong with an answer, or nothing.

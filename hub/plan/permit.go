@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // Permits judges an application before anything of it is rendered: its
@@ -56,7 +57,7 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	for _, p := range project.Destinations {
 		server, cluster, namespace := p.Server, p.Name, p.Namespace
 		deny := strings.HasPrefix(server, "!") || strings.HasPrefix(cluster, "!") || strings.HasPrefix(namespace, "!")
-		if !SameCluster(p, whole) || !hub.Glob(strings.TrimPrefix(namespace, "!"), whole.Namespace) {
+		if !SameCluster(p, whole) || !glob.Match(strings.TrimPrefix(namespace, "!"), whole.Namespace) {
 			continue
 		}
 		if deny {
@@ -78,10 +79,10 @@ func SameCluster(entry, cluster hub.Destination) bool {
 	if server == "" && name == "" {
 		return false
 	}
-	if server != "" && !hub.Glob(server, cluster.Server) {
+	if server != "" && !glob.Match(server, cluster.Server) {
 		return false
 	}
-	return name == "" || hub.Glob(name, cluster.Name)
+	return name == "" || glob.Match(name, cluster.Name)
 }
 
 func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
@@ -137,7 +138,7 @@ func repoMatches(pattern, url string) bool {
 }
 
 func sameRepo(pattern, url string) bool {
-	return hub.Glob(pattern, url) || hub.Glob(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
+	return glob.MatchPath(pattern, url) || glob.MatchPath(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
 }
 
 func spellings(url string) []string {

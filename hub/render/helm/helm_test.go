@@ -207,7 +207,7 @@ func TestBadCharts(t *testing.T) {
 		"HELM-06 a pattern without a match": {
 			helm: hub.HelmSource{ValueFiles: []string{"/none/*.yaml"}}, says: []string{"/none/*.yaml"},
 		},
-		"HELM-08 a remote value file": {
+		"HELM-08(refused) a remote value file": {
 			helm: hub.HelmSource{ValueFiles: []string{"https://example.com/values.yaml"}}, says: []string{"remote value files are not served yet"},
 		},
 		"SEC-A3 a value file with another scheme": {
