@@ -293,7 +293,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
-	if c.skipped(app) != "" {
+	if c.skipped(app) != "" || c.restricted(app) != nil {
 		at := c.now.Add(time.Minute)
 		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
 			return err
