@@ -273,6 +273,9 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		if err != nil {
 			return err
 		}
+		if err := enforced(there.Project, stored, outcome); err != nil {
+			return err
+		}
 		if err := w.lookedAt(ctx, stored); err != nil {
 			return err
 		}
@@ -290,6 +293,22 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		return nil
 	})
 	return v, out, append(warnings, judged...), err
+}
+
+// enforced refuses to make or change an application whose project restricts it
+// with what this release does not enforce.
+func enforced(p *hub.Project, a hub.Application, outcome Outcome) error {
+	if p == nil || outcome == Unchanged {
+		return nil
+	}
+	spec, err := hub.DecodeProject(p.Spec)
+	if err != nil {
+		return err
+	}
+	if err := spec.Refusal(p.Name); err != nil {
+		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
+	}
+	return nil
 }
 
 func (w *writer) putApplication(ctx context.Context, there hub.Surroundings, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {

@@ -101,7 +101,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	if names(changes, hub.InClusterKey) {
+	if names(changes, hub.InClusterKey, hub.GlobalProjectsKey) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
 		}
