@@ -34,8 +34,10 @@ type conn struct {
 	seq      atomic.Uint64
 	lag      atomic.Uint32 // ms
 	leader   atomic.Bool
-	told     atomic.Int64 // version of the revocations that the agent was told of
-	written  time.Time    // last byte that presence was told of; the presence loop's own
+	// incomplete holds until a beat says that the hub has everything.
+	incomplete atomic.Bool
+	told       atomic.Int64 // version of the revocations that the agent was told of
+	written    time.Time    // last byte that presence was told of; the presence loop's own
 
 	id, epoch string   // of the attachment; set before attached
 	features  []string // that the agent knows; set before attached

@@ -131,6 +131,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 		return nil, fmt.Errorf("record the connection of cluster %q: %w", c.cluster(), err)
 	}
 	c.leader.Store(req.GetLeader())
+	c.incomplete.Store(true)
 	if err := v.replace(ctx, c); err != nil {
 		return nil, err
 	}
@@ -292,6 +293,7 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		c.seq.Store(beat.GetAppliedSeq())
 		c.lag.Store(beat.GetLagMs())
 		c.leader.Store(beat.GetLeader())
+		c.incomplete.Store(beat.GetIncomplete())
 		reply := &linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()}
 		if revoked, version := v.s.toTell(c.tenant()); c.told.Swap(version) != version {
 			reply.Revoked = revoked
