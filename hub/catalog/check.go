@@ -215,7 +215,11 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
-	return spec, append(unknown(p.Spec, spec), windowWarnings(spec)...), nil
+	warnings := append(unknown(p.Spec, spec, prefixed("spec.", spec.Unknown)...), windowWarnings(spec)...)
+	if err := spec.Refusal(p.Name); err != nil {
+		warnings = append([]string{fault.Sentence(err)}, warnings...)
+	}
+	return spec, warnings, nil
 }
 
 // checkPatterns refuses patterns of a project that match nothing because they
@@ -260,6 +264,14 @@ func checkPatterns(spec hub.ProjectSpec) error {
 		}
 	}
 	return nil
+}
+
+func prefixed(prefix string, names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = prefix + name
+	}
+	return out
 }
 
 // checkOrphans validates what a project's monitor of orphaned objects leaves out.

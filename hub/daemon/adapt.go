@@ -90,10 +90,27 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	var out []hub.Refresh
 	err := w.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		var err error
-		out, err = t.Refreshes(ctx, ids, recentSnapshots)
-		return err
+		if out, err = t.Refreshes(ctx, ids, recentSnapshots); err != nil {
+			return err
+		}
+		return inherit(ctx, t, out)
 	})
 	return out, err
+}
+
+// inherit notes which projects inherit restrictions by a setting that an
+// earlier release has stored.
+func inherit(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, []string{hub.GlobalProjectsKey})
+	if err != nil || values[hub.GlobalProjectsKey] == "" {
+		return err
+	}
+	for i := range all {
+		if p := all[i].Project; p != nil {
+			all[i].Inherits = settings.Inherited(values[hub.GlobalProjectsKey], p.Name, p.Labels)
+		}
+	}
+	return nil
 }
 
 // observations is the store as observe sees it. Reports that come at the same

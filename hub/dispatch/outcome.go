@@ -305,7 +305,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
-	if c.skipped(app) != "" {
+	if c.skipped(app) != "" || c.restricted(app) != nil {
 		return c.later(ctx, op, c.now.Add(time.Minute))
 	}
 	if err := c.need(ctx, []hub.SnapshotID{op.Snapshot, app.Status.Target}); err != nil {

@@ -25,6 +25,9 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	target, revision, revisions := a.Status.Target, a.Status.Revision, a.Status.Revisions
 	if a.Pin != nil { // what stands in the status is what it is paused at
 		target, revision, revisions = a.Pin.Git()
+		if o := req.Override; o != nil && o.Revision != "" && target == a.Pin.Bad && stands(target, a.Pin.Skipped, *o) {
+			revision, revisions = a.Pin.Skipped, a.Pin.SkippedRevisions // other commits with the same objects came since
+		}
 	}
 	if req.Present && req.Override == nil && (target == "" || a.Status.PlannedGeneration != a.Generation) {
 		req.Override = &hub.Override{Fresh: true}

@@ -24,9 +24,11 @@ type conn struct {
 	until   time.Time   // end of the certificate
 	opened  time.Time
 
-	attached atomic.Bool // Hello went well
-	beating  atomic.Bool // a heartbeat stream is open
-	asked    atomic.Bool // to attach anew
+	attached atomic.Bool  // Hello went well
+	greeted  atomic.Bool  // a Hello is under way
+	refused  atomic.Int32 // Hellos that were refused
+	beating  atomic.Bool  // a heartbeat stream is open
+	asked    atomic.Bool  // to attach anew
 	life     time.Duration
 	backlog  atomic.Uint32
 	seq      atomic.Uint64

@@ -21,6 +21,17 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	if err != nil {
 		return err
 	}
+	if err := project.Refusal(name); err != nil {
+		return err
+	}
+	if r.Inherits != "" {
+		return fault.With(fault.New(fault.Invalid, "project %q inherits restrictions of project %q by globalProjects of argocd-cm, which is not enforced; so nothing new is deployed", name, r.Inherits), "",
+			"write the restrictions into the project, and unset globalProjects")
+	}
+	if !project.AdmitsNamespace(r.Application.Namespace) {
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit applications in namespace %q", name, r.Application.Namespace), "",
+			"add the namespace to the project's sourceNamespaces, or move the application")
+	}
 	if err := destination(r, spec, project); err != nil {
 		return err
 	}
@@ -31,6 +42,17 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	for i, s := range sources {
 		if err := source(s, i, project, name); err != nil {
 			return err
+		}
+	}
+	return scoped(r)
+}
+
+// scoped refuses a repository whose credential belongs to another project.
+func scoped(r hub.Refresh) error {
+	for _, s := range r.Sources {
+		if p := s.Repository.Project; p != "" && p != r.Application.Project && s.Repository.HasCredential {
+			return fault.With(fault.New(fault.Invalid, "the repository %s belongs to project %q, and the application to project %q", s.Repository.URL, p, r.Application.Project), "",
+				"move the application to that project, or register the repository without a project")
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ type set struct {
 	exclusions []filter
 	inclusions []filter
 	noReplace  bool // people may not sync with Replace or Force
+	strict     bool // a person sets the value now
 }
 
 // A kind is what a customisation is about; both are globs.

@@ -62,6 +62,7 @@ func Catalogue() []Known {
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
+		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
 		moot("application.sync.impersonation.enforced", "Whether a sync fails for which the project names no account.", "true", noImpersonation, (*set).readSwitch),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
@@ -131,7 +132,9 @@ func Check(name, key, value string) error {
 	if !ok {
 		return nil
 	}
-	return fault.With(known.read(newSet(), strings.TrimPrefix(key, known.Key), text{value, 0}), object, "")
+	set := newSet()
+	set.strict = true
+	return fault.With(known.read(set, strings.TrimPrefix(key, known.Key), text{value, 0}), object, "")
 }
 
 // Title names a key for people.
