@@ -477,20 +477,20 @@ func TestOverridesAreTriedOut(t *testing.T) {
 		want int
 		says string
 	}{
-		"ACT-12 built-in actions are listed":     {[]string{"list-actions", deployment}, exitOK, "restart"},
-		"ACT-12 users' actions replace them":     {[]string{"list-actions", rollout, "--argocd-cm-path", cm, "-o", "name"}, exitOK, "resume\n"},
-		"ACT-12 the older map is read":           {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exitOK, "replicas: 2"},
-		"ACT-12 an action shows its patch":       {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exitOK, "pauseConditions: null"},
-		"ACT-12 parameters are given":            {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exitOK, `"replicas": 4`},
-		"ACT-12 a wrong parameter is told":       {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitFailed, "invalid number: many"},
-		"ACT-12 an unknown action is told":       {[]string{"run-action", deployment, "fly"}, exitMissing, `no action "fly"`},
-		"SEC-B9 a script that loops is stopped":  {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exitFailed, "stopped after"},
-		"ACT-02 a misspelt key is told":          {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitFailed, "discovry.lua"},
-		"ACT-12 a file that is not there":        {[]string{"list-actions", filepath.Join(dir, "none")}, exitFailed, "cannot be read"},
-		"ACT-12 a file without an object":        {[]string{"list-actions", cm}, exitFailed, "no object with a kind"},
-		"ACT-12 a ConfigMap that is not YAML":    {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitFailed, "not YAML"},
-		"ACT-12 nothing to run":                  {[]string{"run-action", deployment}, exitUsage, "name of an action"},
-		"ACT-12 a built-in action makes objects": {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exitOK, "kind: Job"},
+		"ACT-12 CLI-12(part) built-in actions are listed": {[]string{"list-actions", deployment}, exitOK, "restart"},
+		"ACT-12 users' actions replace them":              {[]string{"list-actions", rollout, "--argocd-cm-path", cm, "-o", "name"}, exitOK, "resume\n"},
+		"ACT-12 the older map is read":                    {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exitOK, "replicas: 2"},
+		"ACT-12 an action shows its patch":                {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exitOK, "pauseConditions: null"},
+		"ACT-12 parameters are given":                     {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exitOK, `"replicas": 4`},
+		"ACT-12 a wrong parameter is told":                {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitFailed, "invalid number: many"},
+		"ACT-12 an unknown action is told":                {[]string{"run-action", deployment, "fly"}, exitMissing, `no action "fly"`},
+		"SEC-B9 a script that loops is stopped":           {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exitFailed, "stopped after"},
+		"ACT-02 a misspelt key is told":                   {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitFailed, "discovry.lua"},
+		"ACT-12 a file that is not there":                 {[]string{"list-actions", filepath.Join(dir, "none")}, exitFailed, "cannot be read"},
+		"ACT-12 a file without an object":                 {[]string{"list-actions", cm}, exitFailed, "no object with a kind"},
+		"ACT-12 a ConfigMap that is not YAML":             {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitFailed, "not YAML"},
+		"ACT-12 nothing to run":                           {[]string{"run-action", deployment}, exitUsage, "name of an action"},
+		"ACT-12 a built-in action makes objects":          {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exitOK, "kind: Job"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -75,7 +76,7 @@ func (p ProjectSpec) Holds(project string, key manifest.Key) error {
 
 func listed(kinds []GroupKind, key manifest.Key) bool {
 	return slices.ContainsFunc(kinds, func(k GroupKind) bool {
-		return Glob(k.Group, key.Group) && Glob(k.Kind, key.Kind) && (k.Name == "" || Glob(k.Name, key.Name))
+		return glob.Match(k.Group, key.Group) && glob.Match(k.Kind, key.Kind) && (k.Name == "" || glob.Match(k.Name, key.Name))
 	})
 }
 
@@ -87,9 +88,9 @@ func (p ProjectSpec) reaches(cluster Destination, namespace string) bool {
 		server, name := strings.TrimPrefix(d.Server, "!"), strings.TrimPrefix(d.Name, "!")
 		switch {
 		case server == "" && name == "",
-			server != "" && !Glob(strings.TrimRight(server, "/"), cluster.Server),
-			name != "" && !Glob(name, cluster.Name),
-			!Glob(strings.TrimPrefix(d.Namespace, "!"), namespace):
+			server != "" && !glob.Match(strings.TrimRight(server, "/"), cluster.Server),
+			name != "" && !glob.Match(name, cluster.Name),
+			!glob.Match(strings.TrimPrefix(d.Namespace, "!"), namespace):
 			continue
 		case strings.HasPrefix(d.Server, "!"), strings.HasPrefix(d.Name, "!"), strings.HasPrefix(d.Namespace, "!"):
 			return false
@@ -109,7 +110,7 @@ func (p ProjectSpec) Rules(project, namespace string) bool {
 		return false
 	}
 	named := slices.ContainsFunc(p.NamespaceResourceWhitelist, func(k GroupKind) bool {
-		return k.Group == manifest.HubGroup && k.Name == "" && Glob(k.Kind, key.Kind)
+		return k.Group == manifest.HubGroup && k.Name == "" && glob.Match(k.Kind, key.Kind)
 	})
 	return named || p.unrestricted()
 }

@@ -27,7 +27,7 @@ func TestNormalizeRepoURL(t *testing.T) {
 		"CRED-16 default port with zeros":     {"ssh://host:0022/a", "ssh://host/a"},
 		"CRED-16 ending in capitals":          {"https://github.com/Org/Repo.GIT", "https://github.com/org/repo"},
 		"CRED-16 repeated endings":            {"http://host/a.git/.git.git//", "http://host/a.git/.git"},
-		"SRC-03 OCI":                          {"oci://Registry.example.com/charts/app", "oci://registry.example.com/charts/app"},
+		"OCI":                                 {"oci://Registry.example.com/charts/app", "oci://registry.example.com/charts/app"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

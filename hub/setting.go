@@ -27,6 +27,10 @@ const (
 	SecretMap   = "argocd-secret"
 )
 
+// WebhookSecretKey of SecretMap is what the push events of GitHub, and of hosts
+// that sign as it does, are signed with for this tenant (HOOKW-03).
+const WebhookSecretKey = "webhook.github.secret" //nolint:gosec // the name of a key
+
 // SettingsRow is what rows with settings carry in place of an application.
 // Their newest one counts among the states of a cluster under this id, which
 // no application can have.

@@ -278,6 +278,8 @@ type ProjectSpec struct {
 	Roles                      []ProjectRole    `json:"roles,omitempty"`
 	SyncWindows                []window.Window  `json:"syncWindows,omitempty"`
 	OrphanedResources          *OrphanedMonitor `json:"orphanedResources,omitempty"`
+	SourceNamespaces           []string         `json:"sourceNamespaces,omitempty"`
+	Unenforced
 	// Prunes is what one operation of an application may delete without
 	// approval; it comes from an annotation of the project.
 	Prunes PruneLimit `json:"-"`

@@ -112,7 +112,7 @@ func TestOverride(t *testing.T) {
 		"SYNC-01 revision of the one source":    {one, hub.Override{Revision: "v1"}, []string{"v1"}},
 		"SYNC-01 revisions by position":         {two, hub.Override{Revisions: []string{"v2"}, Positions: []int{2}}, []string{"main", "v2"}},
 		"SYNC-01 revisions in order":            {two, hub.Override{Revisions: []string{"v1", "v2"}}, []string{"v1", "v2"}},
-		"ROLL-05 SYNC-01 several sources":       {two, hub.Override{Sources: []hub.Source{{RepoURL: "https://git/x", TargetRevision: "a"}, {RepoURL: "https://git/y", TargetRevision: "b"}}}, []string{"a", "b"}},
+		"SYNC-01 several sources":               {two, hub.Override{Sources: []hub.Source{{RepoURL: "https://git/x", TargetRevision: "a"}, {RepoURL: "https://git/y", TargetRevision: "b"}}}, []string{"a", "b"}},
 		"SYNC-01 source with another path":      {one, hub.Override{Source: &hub.Source{RepoURL: "https://git/x", Path: "b", TargetRevision: "v1"}}, []string{"v1"}},
 		"SYNC-01 revision wins over the source": {one, hub.Override{Revision: "v2", Source: &hub.Source{RepoURL: "https://git/x", TargetRevision: "v1"}}, []string{"v2"}},
 	} {

@@ -3,6 +3,7 @@ package hub
 import (
 	"slices"
 
+	"github.com/capstan-cd/capstan/shared/glob"
 	"github.com/capstan-cd/capstan/shared/window"
 )
 
@@ -23,7 +24,7 @@ func (s ProjectSpec) WindowsOf(app string, d Destination) []window.Window {
 func concerns(w window.Window, app string, d Destination) bool {
 	named := func(patterns []string, values ...string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool {
-			return slices.ContainsFunc(values, func(v string) bool { return v != "" && Glob(p, v) })
+			return slices.ContainsFunc(values, func(v string) bool { return v != "" && glob.Match(p, v) })
 		})
 	}
 	matched := false

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 
 	"shared/failpoint": {},
 
-	"hub":          {"shared/fault", "shared/manifest", "shared/health", "shared/window"},
+	"hub":          {"shared/fault", "shared/glob", "shared/manifest", "shared/health", "shared/window"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},

@@ -1,11 +1,11 @@
 package apply
 
 import (
-	"path"
 	"strings"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -47,7 +47,7 @@ func kindName(key manifest.Key) string {
 
 func matchesKind(rules []*linkv1.KindRule, key manifest.Key) bool {
 	for _, r := range rules {
-		if glob(r.GetGroup(), key.Group) && glob(r.GetKind(), key.Kind) && (r.GetName() == "" || glob(r.GetName(), key.Name)) {
+		if glob.Match(r.GetGroup(), key.Group) && glob.Match(r.GetKind(), key.Kind) && (r.GetName() == "" || glob.Match(r.GetName(), key.Name)) {
 			return true
 		}
 	}
@@ -63,21 +63,12 @@ func matchesNamespace(globs []string, namespace string) bool {
 	ok := false
 	for _, g := range globs {
 		if rest, deny := strings.CutPrefix(g, "!"); deny {
-			if glob(rest, namespace) {
+			if glob.Match(rest, namespace) {
 				return false
 			}
 			continue
 		}
-		ok = ok || glob(g, namespace)
+		ok = ok || glob.Match(g, namespace)
 	}
 	return ok
-}
-
-// glob matches * and ? within one word.
-func glob(pattern, s string) bool {
-	if pattern == "*" || pattern == s {
-		return true
-	}
-	ok, err := path.Match(pattern, s)
-	return err == nil && ok
 }

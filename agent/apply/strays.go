@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/glob"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tracking"
@@ -296,8 +297,8 @@ func (e *Engine) mine(key manifest.Key) bool {
 }
 
 func ignoresOrphan(rules []*linkv1.OrphanRule, key manifest.Key) bool {
-	like := func(pattern, s string) bool { return pattern == "" || glob(pattern, s) }
+	like := func(pattern, s string) bool { return pattern == "" || glob.Match(pattern, s) }
 	return slices.ContainsFunc(rules, func(r *linkv1.OrphanRule) bool {
-		return glob(r.GetGroup(), key.Group) && like(r.GetKind(), key.Kind) && like(r.GetName(), key.Name)
+		return glob.Match(r.GetGroup(), key.Group) && like(r.GetKind(), key.Kind) && like(r.GetName(), key.Name)
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // An Index answers for one subject at one version of the policy, in well
@@ -123,7 +123,7 @@ func (ix *Index) of(resource string) []Rule {
 }
 
 func (r Rule) matches(resource, action, object string) bool {
-	return hub.Glob(r.Resource, resource) && hub.Glob(r.Action, action) && hub.Glob(r.Object, object)
+	return glob.Match(r.Resource, resource) && glob.Match(r.Action, action) && glob.Match(r.Object, object)
 }
 
 func (ix *Index) answers(resource, action string) *answers {
@@ -136,7 +136,7 @@ func (ix *Index) answers(resource, action string) *answers {
 	}
 	a = &answers{}
 	for _, r := range ix.of(resource) {
-		if !hub.Glob(r.Resource, resource) || !hub.Glob(r.Action, action) {
+		if !glob.Match(r.Resource, resource) || !glob.Match(r.Action, action) {
 			continue
 		}
 		if r.Deny {
@@ -160,7 +160,7 @@ func (p *patterns) add(pattern string) {
 		return
 	}
 	project, _, slash := strings.Cut(pattern, "/")
-	if slash && !strings.ContainsAny(project, "*?") {
+	if slash && glob.Literal(project) {
 		if p.project == nil {
 			p.project = map[string][]string{}
 		}
@@ -177,14 +177,14 @@ func (p *patterns) match(object string) bool {
 	if len(p.project) > 0 {
 		if project, _, slash := strings.Cut(object, "/"); slash {
 			for _, pattern := range p.project[project] {
-				if hub.Glob(pattern, object) {
+				if glob.Match(pattern, object) {
 					return true
 				}
 			}
 		}
 	}
 	for _, pattern := range p.rest {
-		if hub.Glob(pattern, object) {
+		if glob.Match(pattern, object) {
 			return true
 		}
 	}
@@ -193,7 +193,9 @@ func (p *patterns) match(object string) bool {
 
 // everywhere says whether some pattern reaches into every project.
 func (p *patterns) everywhere() bool {
-	return p.all || slices.ContainsFunc(p.rest, func(s string) bool { return strings.HasPrefix(s, "*/") || strings.HasPrefix(s, "**") })
+	return p.all || slices.ContainsFunc(p.rest, func(s string) bool {
+		return strings.HasPrefix(s, "*/") || strings.HasPrefix(s, "**") || strings.ContainsAny(s, `[{\`)
+	})
 }
 
 // touches says whether some pattern could match an object of the project, or
@@ -202,7 +204,7 @@ func (p *patterns) touches(project string) bool {
 	if p.all || len(p.project[project]) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(p.rest, func(s string) bool { return hub.Glob(s, project) || reaches(s, project+"/") })
+	return slices.ContainsFunc(p.rest, func(s string) bool { return glob.Match(s, project) || reaches(s, project+"/") })
 }
 
 // covers says whether some pattern matches all objects of the project.
@@ -219,8 +221,8 @@ func reaches(pattern, prefix string) bool {
 		return false
 	}
 	switch pattern[0] {
-	case '*':
-		return true // the star may take the rest of the prefix
+	case '*', '[', '{', '\\':
+		return true // the star may take the rest of the prefix; the others are not worked out
 	case '?', prefix[0]:
 		return reaches(pattern[1:], prefix[1:])
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // Resources that rights are given on.
@@ -156,6 +157,11 @@ func parseRule(fields []string) (Rule, error) {
 			return Rule{}, fault.New(fault.Invalid, "its %s is empty", what)
 		}
 	}
+	for _, pattern := range fields[2:5] {
+		if err := glob.Check(pattern); err != nil {
+			return Rule{}, err
+		}
+	}
 	if fields[5] != "allow" && fields[5] != "deny" {
 		return Rule{}, fault.New(fault.Invalid, "its effect is %q, which is neither allow nor deny", fields[5])
 	}
@@ -243,7 +249,7 @@ func enforcer(rules []Rule, bindings []domainBinding) (*casbin.Enforcer, error) 
 	e.AddFunction("glob", func(args ...any) (any, error) {
 		value, _ := args[0].(string)
 		pattern, _ := args[1].(string)
-		return hub.Glob(pattern, value), nil
+		return glob.Match(pattern, value), nil
 	})
 	lines := make([][]string, 0, len(rules))
 	for _, r := range rules {

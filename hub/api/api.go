@@ -76,11 +76,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Webhook takes push events of Git hosts: it checks the signature, finds the
-// repositories that are meant, and has them fetched. The error is
-// fault.Unknown for a signature that does not fit.
+// Webhook receives push events of Git hosts: it checks the signature, and has
+// the repositories fetched that are meant. Nothing that it returns may depend
+// on repositories of tenants whose secret has not signed the event.
 type Webhook interface {
-	Receive(ctx context.Context, header http.Header, body []byte) (repositories int, err error)
+	Receive(ctx context.Context, header http.Header, body []byte) error
 }
 
 // Parts are what the face works with. All are required.

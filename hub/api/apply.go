@@ -60,9 +60,8 @@ func (s *Server) webhook(c echo.Context) error {
 	if err != nil {
 		return badRequest(err)
 	}
-	n, err := s.Webhook.Receive(r.Context(), r.Header, body)
-	if err != nil {
+	if err := s.Webhook.Receive(r.Context(), r.Header, body); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusAccepted, gen.WebhookAnswer{Repositories: n})
+	return c.JSON(http.StatusAccepted, gen.WebhookAnswer{})
 }

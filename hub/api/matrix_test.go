@@ -37,7 +37,7 @@ func rights() map[string]string {
 		"listApplications": reads, "getApplication": reads, "getApplicationTree": reads, "getLiveResource": reads, "diffApplication": reads,
 		"getManifests": reads, "getHistory": reads, "getApplicationWindows": reads, "listOperations": reads, "refreshApplication": reads,
 		"createApplication": writes, "updateApplication": writes, "deleteApplication": writes, "syncApplication": writes,
-		"rollbackApplication": writes, "terminateOperation": writes,
+		"rollbackApplication": writes, "resumeApplication": writes, "terminateOperation": writes,
 		"listResourceActions": reads, "runResourceAction": writes,
 		"approveOperation": writes, "abandonApplication": writes, "deleteLiveResource": writes,
 		"listAudit": writes, "verifyAudit": writes,
@@ -58,7 +58,7 @@ func bodies() map[string]any {
 		"patchSettings":   map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"url": "https://cd.example.com"}}},
 		"enrollCluster":   map[string]any{"name": "prod"}, "updateCluster": map[string]any{"server": "https://prod.example.com"}, "keepCluster": map[string]any{"fingerprint": "x"}, "upgradeAgent": map[string]any{"image": "registry.example.com/capstan-agent:v2"},
 		"createApplication": application("made"), "updateApplication": application("web"), "syncApplication": map[string]any{},
-		"rollbackApplication": map[string]any{"id": 1}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
+		"rollbackApplication": map[string]any{"id": 1}, "resumeApplication": map[string]any{}, "apply": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 		"runResourceAction": map[string]any{"version": "v1", "kind": "ConfigMap", "resourceName": "x", "action": "restart"},
 		"receiveWebhook":    map[string]any{}, "receiveWebhookArgo": map[string]any{},
 		"approveOperation": map[string]any{}, "abandonApplication": map[string]any{},
@@ -123,7 +123,8 @@ func TestRightsMatrix(t *testing.T) {
 	}
 	table := rights()
 	var ids map[string]string
-	stale := true // something that the rows need may be gone
+	stale := true             // something that the rows need may be gone
+	var own, foreign []string // what went wrong, by whose things were asked for
 	for _, m := range methods(t) {
 		allowed, listed := table[m.id]
 		if !listed {
@@ -148,13 +149,28 @@ func TestRightsMatrix(t *testing.T) {
 			a := w.call(c.secret, m.verb, path, bodies()[m.id])
 			stale = m.verb != "GET" && a.status < 300
 			if problem := judge(allowed, c.role, m, a); problem != "" {
-				t.Errorf("SEC-D1 %s (%s %s) for %s: %s: %s", m.id, m.verb, path, c.name, problem, a.body)
+				problem = fmt.Sprintf("%s (%s %s) for %s: %s: %s", m.id, m.verb, path, c.name, problem, a.body)
+				if c.role == "stranger" {
+					foreign = append(foreign, problem)
+				} else {
+					own = append(own, problem)
+				}
 			}
 		}
 	}
 	for id := range table {
 		t.Errorf("the table of rights has a row for %s, which is no operation", id)
 	}
+	t.Run("SEC-D1 every operation allows whom its row names and refuses all others", func(t *testing.T) {
+		for _, problem := range own {
+			t.Error(problem)
+		}
+	})
+	t.Run("SEC-D1 API-19 what belongs to another tenant answers as what does not exist", func(t *testing.T) {
+		for _, problem := range foreign {
+			t.Error(problem)
+		}
+	})
 }
 
 // judge says what is wrong with an answer, or nothing.

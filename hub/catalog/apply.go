@@ -291,6 +291,9 @@ func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.O
 	delete(cl.Labels, secretType)
 	cl.Annotations = maps.Clone(o.GetAnnotations())
 	delete(cl.Annotations, manifest.LastApplied)
+	if err := unscoped(v); err != nil {
+		return "", nil, err
+	}
 	var warnings []string
 	if dropped := clusterSecrets(take(v, "config")); len(dropped) > 0 {
 		warnings = append(warnings, strings.Join(dropped, " and ")+" were not stored: the hub holds no credential of any cluster")
@@ -303,6 +306,16 @@ func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.O
 		warnings = append(warnings, fmt.Sprintf("no agent speaks for it yet: run `capstan cluster enroll %s` and install the agent that it prints", cl.Name))
 	}
 	return outcome, warnings, err
+}
+
+// unscoped refuses a cluster of which Argo CD would manage some namespaces
+// alone: the hub does not bound an agent, its chart does.
+func unscoped(v map[string]string) error {
+	if strings.Trim(v["namespaces"], ", ") == "" {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "its key namespaces restricts the cluster to some namespaces, which the hub does not enforce"), "",
+		"install the agent with rights on these namespaces alone, and leave the keys namespaces and clusterResources out")
 }
 
 // clusterSecrets names the keys of a cluster's config.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // checkApplication validates what a person wrote of an application and fills
@@ -202,6 +203,9 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 			return spec, nil, fault.New(fault.Invalid, "spec.destinations[%d] is there twice", i)
 		}
 	}
+	if err := checkPatterns(spec); err != nil {
+		return spec, nil, err
+	}
 	if err := checkOrphans(spec.OrphanedResources); err != nil {
 		return spec, nil, err
 	}
@@ -211,7 +215,63 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	if err := rules(p.Name, spec); err != nil {
 		return spec, nil, err
 	}
-	return spec, append(unknown(p.Spec, spec), windowWarnings(spec)...), nil
+	warnings := append(unknown(p.Spec, spec, prefixed("spec.", spec.Unknown)...), windowWarnings(spec)...)
+	if err := spec.Refusal(p.Name); err != nil {
+		warnings = append([]string{fault.Sentence(err)}, warnings...)
+	}
+	return spec, warnings, nil
+}
+
+// checkPatterns refuses patterns of a project that match nothing because they
+// are malformed: a denial that matches nothing would permit.
+func checkPatterns(spec hub.ProjectSpec) error {
+	check := func(where string, patterns ...string) error {
+		for _, p := range patterns {
+			if err := glob.Check(strings.TrimPrefix(p, "!")); err != nil {
+				return prefix(err, where)
+			}
+		}
+		return nil
+	}
+	for i, r := range spec.SourceRepos {
+		if err := check(fmt.Sprintf("spec.sourceRepos[%d]", i), r); err != nil {
+			return err
+		}
+	}
+	for i, d := range spec.Destinations {
+		if err := check(fmt.Sprintf("spec.destinations[%d]", i), d.Server, d.Name, d.Namespace); err != nil {
+			return err
+		}
+	}
+	for _, list := range []struct {
+		name  string
+		rules []hub.GroupKind
+	}{
+		{"clusterResourceWhitelist", spec.ClusterResourceWhitelist},
+		{"clusterResourceBlacklist", spec.ClusterResourceBlacklist},
+		{"namespaceResourceWhitelist", spec.NamespaceResourceWhitelist},
+		{"namespaceResourceBlacklist", spec.NamespaceResourceBlacklist},
+	} {
+		for i, r := range list.rules {
+			if err := check(fmt.Sprintf("spec.%s[%d]", list.name, i), r.Group, r.Kind, r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for i, w := range spec.SyncWindows {
+		if err := check(fmt.Sprintf("spec.syncWindows[%d]", i), slices.Concat(w.Applications, w.Namespaces, w.Clusters)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixed(prefix string, names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = prefix + name
+	}
+	return out
 }
 
 // checkOrphans validates what a project's monitor of orphaned objects leaves out.
@@ -223,9 +283,9 @@ func checkOrphans(m *hub.OrphanedMonitor) error {
 		if r == (hub.OrphanedRule{}) {
 			return fault.With(fault.New(fault.Invalid, "spec.orphanedResources.ignore[%d] names nothing", i), "", "set kind, and group for kinds that have one")
 		}
-		for _, glob := range [...]string{r.Group, r.Kind, r.Name} {
-			if _, err := path.Match(glob, ""); err != nil {
-				return fault.New(fault.Invalid, "spec.orphanedResources.ignore[%d]: %q is no pattern", i, short(glob))
+		for _, pattern := range [...]string{r.Group, r.Kind, r.Name} {
+			if err := glob.Check(pattern); err != nil {
+				return prefix(err, fmt.Sprintf("spec.orphanedResources.ignore[%d]", i))
 			}
 		}
 	}

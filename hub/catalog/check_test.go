@@ -104,6 +104,10 @@ func TestCheckProject(t *testing.T) {
 		"ForeignRole":    `{"roles":[{"name":"a","policies":["p, proj:other:a, applications, get, other/*, allow"]}]}`,
 		"NoRule":         `{"roles":[{"name":"a","policies":["hello"]}]}`,
 		"Type":           `{"sourceRepos":"*"}`,
+		"PatternRepo":    `{"sourceRepos":["*","!https://git.example.com/{a,b"]}`,
+		"PatternPlace":   `{"destinations":[{"server":"*","namespace":"*"},{"server":"*","namespace":"![kube"}]}`,
+		"PatternKind":    `{"namespaceResourceBlacklist":[{"group":"","kind":"{Secret,ConfigMap"}]}`,
+		"PatternWindow":  `{"syncWindows":[{"kind":"deny","schedule":"* * * * *","duration":"1h","applications":["{a"]}]}`,
 	} {
 		p := &hub.Project{Meta: hub.Meta{Name: "shop"}, Spec: json.RawMessage(spec)}
 		if _, _, err := checkProject(p, roles); fault.KindOf(err) != fault.Invalid {

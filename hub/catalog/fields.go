@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -120,6 +121,10 @@ func walk(v any, t reflect.Type, path string, out *[]string) {
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for f := range fieldsOf(t) {
+		if f.Anonymous {
+			maps.Copy(out, jsonFields(f.Type))
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		out[name] = f.Type
 	}

@@ -90,10 +90,27 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 	var out []hub.Refresh
 	err := w.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		var err error
-		out, err = t.Refreshes(ctx, ids, recentSnapshots)
-		return err
+		if out, err = t.Refreshes(ctx, ids, recentSnapshots); err != nil {
+			return err
+		}
+		return inherit(ctx, t, out)
 	})
 	return out, err
+}
+
+// inherit notes which projects inherit restrictions by a setting that an
+// earlier release has stored.
+func inherit(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, []string{hub.GlobalProjectsKey})
+	if err != nil || values[hub.GlobalProjectsKey] == "" {
+		return err
+	}
+	for i := range all {
+		if p := all[i].Project; p != nil {
+			all[i].Inherits = settings.Inherited(values[hub.GlobalProjectsKey], p.Name, p.Labels)
+		}
+	}
+	return nil
 }
 
 // observations is the store as observe sees it. Reports that come at the same
@@ -281,12 +298,20 @@ func (deployer) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, 
 	return dispatch.Sync(ctx, t, app, r)
 }
 
-func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
+func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
 	t, err := tenantOf(tx)
 	if err != nil {
 		return hub.Operation{}, err
 	}
-	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
+	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, options, r.Initiator)
+}
+
+func (deployer) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Resume(ctx, t, app)
 }
 
 func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {

@@ -196,9 +196,16 @@ func (l Log) level() slog.Level {
 	return level
 }
 
-// Webhook holds the secret that Git hosts sign with.
+// Webhook says which push events of Git hosts count. Each tenant sets a secret
+// of its own in its settings, webhook.github.secret of argocd-secret.
 type Webhook struct {
+	// GitHubSecretFile holds the secret for the first tenant of the
+	// installation, as long as that has none of its own.
 	GitHubSecretFile string `json:"githubSecretFile"`
+	// AllowUnsigned takes events without checking a signature, for tenants that
+	// have no secret. Whoever reaches the hub can then make it list their
+	// repositories' refs.
+	AllowUnsigned bool `json:"allowUnsigned"`
 }
 
 // RateLimits bounds requests of one session or token, where those of an

@@ -15,8 +15,6 @@ import (
 	"github.com/capstan-cd/capstan/hub/objects"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/relay"
-	"github.com/capstan-cd/capstan/hub/source/webhook"
-	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/web"
 )
@@ -52,7 +50,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 		return err
 	}
 	cat := p.catalog()
-	secret, err := p.cfg.webhookSecret()
+	hooks, err := p.newHooks()
 	if err != nil {
 		return err
 	}
@@ -65,7 +63,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
-		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks{p, secret}, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
+		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
 		Meter: face{p.meter, p.monitor},
 	})
 	if err != nil {
@@ -117,33 +115,4 @@ func (p *parts) front() http.Handler {
 		}
 		p.api.ServeHTTP(w, r)
 	})
-}
-
-// hooks takes webhooks. A webhook names a repository; every tenant that uses
-// it fetches with its own credential and finds out itself what changed.
-type hooks struct {
-	p      *parts
-	secret string
-}
-
-func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) (int, error) {
-	push, err := webhook.Parse(header, body, h.secret)
-	if err != nil {
-		return 0, err
-	}
-	if len(push.URLs) == 0 {
-		return 0, nil
-	}
-	places := make([]string, len(push.URLs))
-	for i, u := range push.URLs {
-		places[i] = hub.RepoPlace(u)
-	}
-	parent := trace.Parent(ctx)
-	found, err := h.p.db.System().FetchAt(ctx, places, func(tenant hub.TenantID, id hub.RepositoryID) {
-		h.p.queue.follow(parent, hub.WorkFetch, tenant, string(id))
-	})
-	if found > 0 {
-		h.p.due(hub.WorkFetch)
-	}
-	return found, err
 }

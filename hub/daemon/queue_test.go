@@ -2,19 +2,13 @@ package daemon
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -75,58 +69,6 @@ func TestQueue(t *testing.T) {
 		cancel()
 		if items, err := q.Claim(ctx, hub.WorkFetch, 1); len(items) != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, %v", items, err)
-		}
-	})
-}
-
-func TestWebhookReceiver(t *testing.T) {
-	t.Parallel()
-	db := storetest.Open(t)
-	const url = "https://git.example.com/team/shop"
-	for _, name := range []string{"acme", "globex", "initech"} {
-		tenant := storetest.Tenant(t, db, name)
-		if name == "initech" {
-			continue // does not use the repository
-		}
-		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-			_, err := tx.PutRepository(ctx, hub.Repository{ID: hub.NewID[hub.RepositoryID](), URL: url, Type: "git"}, nil)
-			return err
-		})
-	}
-	drain(t, db)
-	h := hooks{&parts{db: db, queue: newQueue(db.System(), "replica"), replicas: replicas.New(replicas.Config{})}, "s3cret"}
-	body := []byte(`{"ref":"refs/heads/main","repository":{"clone_url":"https://git.example.com/team/shop.git","html_url":"https://git.example.com/team/shop","ssh_url":"git@git.example.com:team/shop.git"}}`)
-	header := func(secret string, body []byte) http.Header {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write(body)
-		return http.Header{"X-Github-Event": {"push"}, "Content-Type": {"application/json"}, "X-Hub-Signature-256": {"sha256=" + hex.EncodeToString(mac.Sum(nil))}}
-	}
-	t.Run("HOOKW-03 an event without the right signature fetches nothing", func(t *testing.T) {
-		for _, bad := range []http.Header{header("other", body), header("s3cret", []byte("{}")), {"X-Github-Event": {"push"}, "Content-Type": {"application/json"}}} {
-			if n, err := h.Receive(t.Context(), bad, body); n != 0 || fault.KindOf(err) != fault.Denied {
-				t.Errorf("%d, %v", n, err)
-			}
-		}
-		if items := drain(t, db); len(items) != 0 {
-			t.Errorf("due: %v", items)
-		}
-	})
-	t.Run("HOOKW-02 every tenant that uses the repository fetches it, once", func(t *testing.T) {
-		n, err := h.Receive(t.Context(), header("s3cret", body), body)
-		if items := drain(t, db); err != nil || n != 2 || len(items) != 2 || items[0].Tenant == items[1].Tenant {
-			t.Errorf("%d, %v, due %v", n, err, items)
-		}
-	})
-	t.Run("HOOKW-02 a repository that nobody uses is nobody's work", func(t *testing.T) {
-		other := []byte(`{"repository":{"clone_url":"https://git.example.com/team/other.git"}}`)
-		if n, err := h.Receive(t.Context(), header("s3cret", other), other); n != 0 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-	})
-	t.Run("HOOKW-02 an event that cannot be read is refused", func(t *testing.T) {
-		bad := []byte(`{`)
-		if n, err := h.Receive(t.Context(), header("s3cret", bad), bad); n != 0 || fault.KindOf(err) != fault.Invalid {
-			t.Errorf("%d, %v", n, err)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -341,23 +340,6 @@ func hostsOf(addresses []string) []string {
 		}
 	}
 	return out
-}
-
-// webhookSecret reads the secret that Git hosts sign with; none means that
-// signatures cannot be checked.
-func (c Config) webhookSecret() (string, error) {
-	if c.Webhook.GitHubSecretFile == "" {
-		return "", nil
-	}
-	b, err := os.ReadFile(c.Webhook.GitHubSecretFile)
-	if err != nil {
-		return "", fault.Wrap(fault.Invalid, err, "webhook.githubSecretFile cannot be read")
-	}
-	s := strings.TrimSpace(string(b))
-	if s == "" {
-		return "", errors.New("webhook.githubSecretFile is empty")
-	}
-	return s, nil
 }
 
 // presence tells the feed when an agent comes or goes.

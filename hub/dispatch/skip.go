@@ -34,10 +34,18 @@ func (c *change) admitted(a hub.Application) error {
 	return on.Admits(spec.Destination)
 }
 
+// restricted says why nothing new may be deployed for the application's project.
+func (c *change) restricted(a hub.Application) error {
+	return c.projects[a.Project].Refusal(a.Project)
+}
+
 // mayAct refuses what a person asks for while the application is left as it is.
 func (c *change) mayAct(a hub.Application) error {
 	why := c.skipped(a)
 	if why == "" {
+		if err, no := fault.As(c.restricted(a)); no {
+			return fault.With(fault.New(fault.Conflict, "%s", err.Cause), "application "+a.Name, err.Fix)
+		}
 		return nil
 	}
 	if err, off := fault.As(c.admitted(a)); off {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // Permits judges an application before anything of it is rendered: its
@@ -20,6 +21,17 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	if err != nil {
 		return err
 	}
+	if err := project.Refusal(name); err != nil {
+		return err
+	}
+	if r.Inherits != "" {
+		return fault.With(fault.New(fault.Invalid, "project %q inherits restrictions of project %q by globalProjects of argocd-cm, which is not enforced; so nothing new is deployed", name, r.Inherits), "",
+			"write the restrictions into the project, and unset globalProjects")
+	}
+	if !project.AdmitsNamespace(r.Application.Namespace) {
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit applications in namespace %q", name, r.Application.Namespace), "",
+			"add the namespace to the project's sourceNamespaces, or move the application")
+	}
 	if err := destination(r, spec, project); err != nil {
 		return err
 	}
@@ -30,6 +42,17 @@ func Permits(r hub.Refresh, spec hub.ApplicationSpec) error {
 	for i, s := range sources {
 		if err := source(s, i, project, name); err != nil {
 			return err
+		}
+	}
+	return scoped(r)
+}
+
+// scoped refuses a repository whose credential belongs to another project.
+func scoped(r hub.Refresh) error {
+	for _, s := range r.Sources {
+		if p := s.Repository.Project; p != "" && p != r.Application.Project && s.Repository.HasCredential {
+			return fault.With(fault.New(fault.Invalid, "the repository %s belongs to project %q, and the application to project %q", s.Repository.URL, p, r.Application.Project), "",
+				"move the application to that project, or register the repository without a project")
 		}
 	}
 	return nil
@@ -56,7 +79,7 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	for _, p := range project.Destinations {
 		server, cluster, namespace := p.Server, p.Name, p.Namespace
 		deny := strings.HasPrefix(server, "!") || strings.HasPrefix(cluster, "!") || strings.HasPrefix(namespace, "!")
-		if !SameCluster(p, whole) || !hub.Glob(strings.TrimPrefix(namespace, "!"), whole.Namespace) {
+		if !SameCluster(p, whole) || !glob.Match(strings.TrimPrefix(namespace, "!"), whole.Namespace) {
 			continue
 		}
 		if deny {
@@ -78,10 +101,10 @@ func SameCluster(entry, cluster hub.Destination) bool {
 	if server == "" && name == "" {
 		return false
 	}
-	if server != "" && !hub.Glob(server, cluster.Server) {
+	if server != "" && !glob.Match(server, cluster.Server) {
 		return false
 	}
-	return name == "" || hub.Glob(name, cluster.Name)
+	return name == "" || glob.Match(name, cluster.Name)
 }
 
 func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
@@ -137,7 +160,7 @@ func repoMatches(pattern, url string) bool {
 }
 
 func sameRepo(pattern, url string) bool {
-	return hub.Glob(pattern, url) || hub.Glob(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
+	return glob.MatchPath(pattern, url) || glob.MatchPath(strings.TrimSuffix(pattern, ".git"), strings.TrimSuffix(url, ".git"))
 }
 
 func spellings(url string) []string {

@@ -28,46 +28,55 @@ func TestPermits(t *testing.T) {
 	prod := hub.Destination{Name: "prod", Namespace: "shop"}
 	server := hub.Destination{Server: "https://prod.k8s.example.com", Namespace: "shop"}
 	cases := map[string]permit{
-		"anything": {"stars allow all", all, everywhere, shop, prod, true},
-		"nothing":  {"a project without lists permits nothing", nil, nil, shop, prod, false},
-		"entry without cluster": {"an entry that names no cluster is none",
+		"PROJ-01 PROJ-03 anything": {"stars allow all", all, everywhere, shop, prod, true},
+		"PROJ-01 PROJ-03 nothing":  {"a project without lists permits nothing", nil, nil, shop, prod, false},
+		"PROJ-03 entry without cluster": {"an entry that names no cluster is none",
 			all, []hub.Destination{{Namespace: "*"}}, shop, prod, false},
-		"by name for an entry by server": {"both are the same cluster",
+		"PROJ-03 by name for an entry by server": {"both are the same cluster",
 			all, []hub.Destination{{Server: "https://prod.k8s.example.com", Namespace: "*"}}, shop, prod, true},
-		"by server for an entry by name": {"both are the same cluster",
+		"PROJ-03 by server for an entry by name": {"both are the same cluster",
 			all, []hub.Destination{{Name: "prod", Namespace: "*"}}, shop, server, true},
-		"entry with both, one wrong": {"both parts must hold",
+		"PROJ-03 entry with both, one wrong": {"both parts must hold",
 			all, []hub.Destination{{Server: "https://other", Name: "prod", Namespace: "*"}}, shop, prod, false},
-		"namespace glob": {"a run of characters", all, []hub.Destination{{Name: "prod", Namespace: "shop*"}}, shop, prod, true},
-		"other namespace": {"outside the glob",
+		"PROJ-03 namespace glob": {"a run of characters", all, []hub.Destination{{Name: "prod", Namespace: "shop*"}}, shop, prod, true},
+		"PROJ-03 other namespace": {"outside the glob",
 			all, []hub.Destination{{Name: "prod", Namespace: "kube-*"}}, shop, prod, false},
-		"denied namespace": {"a denial wins over a permit, in any order",
+		"PROJ-03 denied namespace": {"a denial wins over a permit, in any order",
 			all, []hub.Destination{{Name: "*", Namespace: "!shop"}, {Name: "*", Namespace: "*"}}, shop, prod, false},
-		"denied namespace last": {"a denial wins over a permit, in any order",
+		"PROJ-03 denied namespace last": {"a denial wins over a permit, in any order",
 			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "*", Namespace: "!sh?p"}}, shop, prod, false},
-		"denied cluster": {"a denial by name holds for the server's URL too",
+		"PROJ-03 denied cluster": {"a denial by name holds for the server's URL too",
 			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "!prod", Namespace: "*"}}, shop, server, false},
-		"denied server": {"a denial by server holds for the name too",
+		"PROJ-03 denied server": {"a denial by server holds for the name too",
 			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Server: "!https://prod.*", Namespace: "*"}}, shop, prod, false},
-		"denial of another cluster": {"it says nothing of this one",
+		"PROJ-03 denial of another cluster": {"it says nothing of this one",
 			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "!test", Namespace: "*"}}, shop, prod, true},
-		"only denials": {"what is not denied is not permitted by that",
+		"PROJ-03 only denials": {"what is not denied is not permitted by that",
 			all, []hub.Destination{{Name: "!test", Namespace: "*"}}, shop, prod, false},
 		"both server and name": {"APP-03 exactly one", all, everywhere, shop,
 			hub.Destination{Name: "prod", Server: "https://prod.k8s.example.com"}, false},
-		"repository without .git": {"one repository, two spellings",
+		"PROJ-01 repository without .git": {"one repository, two spellings",
 			[]string{"https://git.example.com/team/shop"}, everywhere, shop, prod, true},
-		"repository glob": {"slashes are matched too", []string{"https://git.example.com/*"}, everywhere, shop, prod, true},
-		"other repository": {"not in the list",
+		"PROJ-01 repository glob":         {"a star within one element", []string{"https://git.example.com/*/shop"}, everywhere, shop, prod, true},
+		"PROJ-01 a star stops at a slash": {"team/shop are two elements", []string{"https://git.example.com/*"}, everywhere, shop, prod, false},
+		"PROJ-01 two stars":               {"they match slashes too", []string{"https://git.example.com/**"}, everywhere, shop, prod, true},
+		"PROJ-01 alternatives":            {"one of them", []string{"https://git.example.com/{team,other}/*"}, everywhere, shop, prod, true},
+		"PROJ-01 denied alternatives": {"one of them is enough",
+			[]string{"*", "!https://git.example.com/{team,other}/**"}, everywhere, shop, prod, false},
+		"PROJ-03 denied alternatives": {"one of them is enough",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "*", Namespace: "!{kube-*,shop}"}}, shop, prod, false},
+		"PROJ-03 denied class": {"a class is no text",
+			all, []hub.Destination{{Name: "*", Namespace: "*"}, {Name: "*", Namespace: "!s[a-z]op"}}, shop, prod, false},
+		"PROJ-01 other repository": {"not in the list",
 			[]string{"https://git.example.com/other/*"}, everywhere, shop, prod, false},
-		"denied repository": {"a denial wins",
+		"PROJ-01 denied repository": {"a denial wins",
 			[]string{"*", "!https://git.example.com/team/*"}, everywhere, shop, prod, false},
-		"denied repository, other spelling": {"upper case, a port and a slash name the same repository",
+		"PROJ-01 denied repository, other spelling": {"upper case, a port and a slash name the same repository",
 			[]string{"*", "!https://git.example.com/team/shop"}, everywhere,
 			hub.Source{RepoURL: "HTTPS://Git.Example.com:443/team/shop.git/", Path: "."}, prod, false},
-		"no repository": {"a source must say where", all, everywhere, hub.Source{Path: "."}, prod, false},
-		"no path":       {"neither path nor chart", all, everywhere, hub.Source{RepoURL: shop.RepoURL}, prod, false},
-		"ref only":      {"values of a chart elsewhere", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Ref: "values"}, prod, true},
+		"PROJ-01 no repository": {"a source must say where", all, everywhere, hub.Source{Path: "."}, prod, false},
+		"no path":               {"neither path nor chart", all, everywhere, hub.Source{RepoURL: shop.RepoURL}, prod, false},
+		"ref only":              {"values of a chart elsewhere", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Ref: "values"}, prod, true},
 		"path and chart": {"one of them", all, everywhere,
 			hub.Source{RepoURL: shop.RepoURL, Path: ".", Chart: "shop"}, prod, false},
 		"chart":        {"chart repositories are not served", all, everywhere, hub.Source{RepoURL: shop.RepoURL, Chart: "shop"}, prod, false},
@@ -121,6 +130,41 @@ func TestPermitsWithoutItsParts(t *testing.T) {
 			c.change(&r, &s)
 			if err := plan.Permits(r, s); fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), c.says) {
 				t.Errorf("%s: %v", c.why, err)
+			}
+		})
+	}
+}
+
+func TestPermitsInherited(t *testing.T) {
+	t.Parallel()
+	base := func() (hub.Refresh, hub.ApplicationSpec) {
+		source := hub.Source{RepoURL: "https://git.example.com/team/shop.git", Path: "."}
+		return hub.Refresh{
+			Application: hub.Application{Project: "shop", Meta: hub.Meta{Namespace: "argocd"}},
+			Project:     &hub.Project{Meta: hub.Meta{Name: "shop"}, Spec: json.RawMessage(`{"sourceRepos":["*"],"destinations":[{"name":"*","namespace":"*"}]}`)},
+			Cluster:     &hub.Cluster{Meta: hub.Meta{Name: "prod"}},
+			Sources:     []hub.SourceState{{Repository: hub.Repository{URL: "https://git.example.com/team/shop", HasCredential: true}}},
+		}, hub.ApplicationSpec{Source: &source, Destination: hub.Destination{Name: "prod", Namespace: "shop"}}
+	}
+	for name, c := range map[string]struct {
+		change func(*hub.Refresh)
+		says   string
+	}{
+		"a project that inherits nothing":                  {func(*hub.Refresh) {}, ""},
+		"CFG-06 restrictions of a global project":          {func(r *hub.Refresh) { r.Inherits = "base" }, `project "base" by globalProjects`},
+		"CRED-03 the repository of its own project":        {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
+		"CRED-03 another project's credential is not used": {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
+		"CRED-03 another project's public repository needs no right": {func(r *hub.Refresh) {
+			r.Sources[0].Repository.Project, r.Sources[0].Repository.HasCredential = "other", false
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, spec := base()
+			c.change(&r)
+			err := plan.Permits(r, spec)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v", err)
 			}
 		})
 	}

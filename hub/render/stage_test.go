@@ -306,10 +306,10 @@ func TestStageFailures(t *testing.T) {
 		"REPO-04 a revision that does not exist":    {"nothing to compare with", func(w *stageWorld) { w.resolves = fault.New(fault.Missing, "no such branch") }, hub.ComparisonError, false},
 		"CMPR-06 a project that forbids it":         {"nothing is rendered", func(w *stageWorld) { w.permits = fault.New(fault.Invalid, "denied") }, hub.InvalidSpecError, false},
 		"APP-01 a spec that cannot be read":         {"a person must mend it", func(w *stageWorld) { w.apps["a"].Application.Spec = []byte(`[]`) }, hub.InvalidSpecError, false},
-		"REPO-01 a repository that failed to fetch": {"its sentence is shown", func(w *stageWorld) {
+		"a repository that failed to fetch": {"its sentence is shown", func(w *stageWorld) {
 			w.apps["a"].Sources[0].Repository = hub.Repository{Error: "authentication failed"}
 		}, hub.ComparisonError, false},
-		"REPO-01 a repository that is being fetched": {"the fetch enqueues it again; there is no problem to show", func(w *stageWorld) {
+		"a repository that is being fetched": {"the fetch enqueues it again; there is no problem to show", func(w *stageWorld) {
 			w.apps["a"].Sources[0].Repository = hub.Repository{}
 		}, "", false},
 		"INV-1 a database that is lost while results are stored": {"the work must not be lost", func(w *stageWorld) { w.storeErr = broken }, "", true},

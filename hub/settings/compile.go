@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // Compiled is what agents act on of a tenant's settings.
@@ -68,8 +69,8 @@ const nothing = "-"
 func here(all []filter, names []string) (out []*linkv1.KindFilter) {
 	for _, f := range all {
 		match := len(f.clusters) == 0
-		for _, glob := range f.clusters {
-			match = match || slices.ContainsFunc(names, func(name string) bool { return hub.Glob(glob, name) })
+		for _, pattern := range f.clusters {
+			match = match || slices.ContainsFunc(names, func(name string) bool { return glob.Match(pattern, name) })
 		}
 		if match {
 			out = append(out, f.KindFilter)

@@ -11,7 +11,7 @@ import (
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
 	const key = "application.sync.impersonation.enabled"
-	t.Run("DIFF-05 impersonation is refused, because comparisons and syncs act as the agent", func(t *testing.T) {
+	t.Run("DIFF-05 ENG-20(refused) impersonation is refused, because comparisons and syncs act as the agent", func(t *testing.T) {
 		t.Parallel()
 		err := settings.Check("argocd-cm", key, "true")
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "act as the account of the cluster's agent") || !strings.Contains(fault.Sentence(err), key) {

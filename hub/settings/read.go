@@ -18,6 +18,7 @@ type set struct {
 	exclusions []filter
 	inclusions []filter
 	noReplace  bool // people may not sync with Replace or Force
+	strict     bool // a person sets the value now
 }
 
 // A kind is what a customisation is about; both are globs.
@@ -362,3 +363,7 @@ func (t text) commas() (out []string) {
 	}
 	return out
 }
+
+// readSecret takes any value: those of secrets are not known here once they
+// are stored.
+func (s *set) readSecret(string, text) error { return nil }

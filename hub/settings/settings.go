@@ -44,9 +44,9 @@ func Catalogue() []Known {
 		cm("resource.exclusions", "Kinds that are not watched, shown, compared or applied. Replaces the built-in list.", sampleFilter, true, (*set).readExclusions),
 		cm("resource.inclusions", "Kinds that are managed; all others are left alone.", sampleFilter, true, (*set).readInclusions),
 		cm("resource.customizations", "What applies to kinds, as one map by group/Kind.", sampleMap, true, (*set).readAll),
-		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, false, (*set).readHealth),
-		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", false, (*set).readOpenLibs),
-		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, false, (*set).readActions),
+		cm(prefix+"health.", "A Lua script that judges the health of a kind.", sampleHealth, true, (*set).readHealth),
+		cm(prefix+"useOpenLibs.", "Whether the health script of a kind may use Lua's standard libraries.", "true", true, (*set).readOpenLibs),
+		cm(prefix+"actions.", "Lua scripts that people may run on objects of a kind.", sampleActions, true, (*set).readActions),
 		cm(prefix+"ignoreDifferences.", "Fields of a kind in which live state may differ; the kind all is every kind.", sampleIgnore, true, (*set).readIgnore),
 		moot(prefix+"ignoreResourceUpdates.", "Fields of a kind whose changes cause no comparison.", sampleIgnore, noUpdates, (*set).readIgnoreUpdates),
 		moot(prefix+"knownTypeFields.", "Fields of a custom kind that hold a type of Kubernetes.", sampleTypes,
@@ -62,10 +62,15 @@ func Catalogue() []Known {
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
+		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
 		moot("application.sync.impersonation.enforced", "Whether a sync fails for which the project names no account.", "true", noImpersonation, (*set).readSwitch),
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
+		},
+		{
+			Map: hub.SecretMap, Key: hub.WebhookSecretKey, About: "What GitHub, and hosts that sign as it does, sign the push events of this tenant's repositories with.",
+			Sample: "a long random text", Used: true, read: (*set).readSecret,
 		},
 	}, timers()...)
 }
@@ -127,7 +132,9 @@ func Check(name, key, value string) error {
 	if !ok {
 		return nil
 	}
-	return fault.With(known.read(newSet(), strings.TrimPrefix(key, known.Key), text{value, 0}), object, "")
+	set := newSet()
+	set.strict = true
+	return fault.With(known.read(set, strings.TrimPrefix(key, known.Key), text{value, 0}), object, "")
 }
 
 // Title names a key for people.

@@ -157,12 +157,17 @@ func TestCheck(t *testing.T) {
 			"resource.compareoptions":                     "changes nothing: status",
 			"application.resourceTrackingMethod":          "changes nothing: objects are marked by annotation",
 			"resource.customizations.knownTypeFields.a_B": "changes nothing: values are compared",
-			"resource.customizations.health.a_B":          "not used yet",
+			"resource.customizations.health.a_B":          "",
+			"resource.customizations.useOpenLibs.a_B":     "",
+			"resource.customizations.actions.a_B":         "",
 			"url":                                         "not used yet",
 		} {
 			if got := settings.Unused("argocd-cm", key); !strings.Contains(got, says) || (got == "") != (says == "") {
 				t.Errorf("%s: %q", key, got)
 			}
+		}
+		if got := settings.Unused("argocd-secret", "webhook.github.secret"); got != "" {
+			t.Errorf("HOOKW-03 the secret of a tenant's webhooks: %q", got)
 		}
 		for _, k := range settings.Catalogue() {
 			if k.Used && k.Instead != "" {

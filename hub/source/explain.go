@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"net/url"
+	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -50,7 +54,31 @@ func (f failure) classify() error {
 			return err
 		}
 	}
-	return fmt.Errorf("fetch %q: %w", hub.RedactURL(f.repo.URL), f.err)
+	if f.ours() {
+		return fmt.Errorf("fetch %q: %w", hub.RedactURL(f.repo.URL), f.err)
+	}
+	return f.garbage()
+}
+
+// ours says whether an error that no step has explained is about the hub's own
+// files or the end of the caller's context. What else goes wrong comes of what
+// the server has sent.
+func (f failure) ours() bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	var call syscall.Errno
+	var bug runtime.Error
+	return errors.As(f.err, &path) || errors.As(f.err, &link) || errors.As(f.err, &call) || errors.As(f.err, &bug) ||
+		errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded)
+}
+
+// garbage is what is said of an answer that breaks the protocol.
+func (f failure) garbage() error {
+	host := "the Git server"
+	if u, err := url.Parse(f.repo.URL); err == nil && u.Host != "" {
+		host += " " + u.Host
+	}
+	return f.say(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
 }
 
 // inner takes off the wrappers of go-git that hide what they wrap.
@@ -163,7 +191,7 @@ func (f failure) byContent() error {
 	case strings.Contains(text, "object-format=sha256"):
 		return f.say(fault.Invalid, "use a repository with SHA-1 object names", "repositories with SHA-256 object names are not supported")
 	case errors.As(f.err, &data), errors.Is(f.err, packfile.ErrMalformedPackFile), errors.Is(f.err, errDamaged), errors.Is(f.err, errProtocol):
-		return f.say(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "the Git server sent an answer that cannot be understood")
+		return f.garbage()
 	case errors.As(f.err, &op), errors.Is(f.err, io.ErrUnexpectedEOF), errors.Is(f.err, io.EOF), errors.Is(f.err, syscall.ECONNRESET):
 		return f.say(fault.Offline, "it is tried again by itself", "the connection to the Git server broke off")
 	}

@@ -86,6 +86,14 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			fmt.Fprint(w, "001e# service=git-upload-pack\n0000", "0015this is no listing", "0000")
 		}), good, fault.Offline, "cannot be understood"},
+		"SEC-B12 a length that is none": {web(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			fmt.Fprint(w, "001e# service=git-upload-pack\n0000", "zzzz\x00\xff\xfe")
+		}), good, fault.Offline, "the Git server 127.0.0.1:"},
+		"SEC-B12 a line that ends before it begins": {web(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			fmt.Fprint(w, "001e# service=git-upload-pack\n0000", "0001")
+		}), good, fault.Offline, "cannot be understood"},
 		"the connection is cut": {web(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), good, fault.Offline, "broke off"},
 	}
 	for name, c := range cases {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -24,15 +23,6 @@ const (
 		WHERE  k.key <> excluded.key`
 	deleteHostKeys = `DELETE FROM host_key WHERE tenant_id = $1 AND host = $2 AND ($3 = '' OR type = $3)`
 	selectOverSSH  = `SELECT id FROM repository WHERE tenant_id = $1 AND starts_with(url, 'ssh://')`
-
-	// The expression is that of the index repository_place.
-	// Work is put in order of its keys, as everywhere.
-	fetchAtPlace = `
-		SELECT p.tenant_id, p.repository_id, work.put(p.tenant_id, ARRAY[$2], ARRAY[p.repository_id], ARRAY[now()], ARRAY[false])
-		FROM   directory.repository_place p
-		JOIN   directory.tenant t ON t.id = p.tenant_id AND t.ready
-		WHERE  p.place = ANY ($1::bytea[])
-		ORDER  BY p.tenant_id, p.repository_id`
 )
 
 // HostKeys gives the keys of SSH servers that the tenant has stored, in order
@@ -74,34 +64,4 @@ func (t *Tenant) fetchOverSSH(ctx context.Context) error {
 		t.fetch(hub.RepositoryID(id))
 	}
 	return nil
-}
-
-// FetchAt has the repositories of all tenants fetched that are at the places
-// that hub.RepoPlace gives, whatever their scheme and port, and gives their
-// number. note is told of each before anybody can take the work; it may be
-// told again if the transaction is repeated.
-func (s *System) FetchAt(ctx context.Context, places []string, note func(hub.TenantID, hub.RepositoryID)) (int, error) {
-	hashes := make([][]byte, len(places))
-	for i, place := range places {
-		sum := sha256.Sum256([]byte(place))
-		hashes[i] = sum[:]
-	}
-	type found struct {
-		tenant hub.TenantID
-		id     hub.RepositoryID
-	}
-	n := 0
-	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		all, err := list(ctx, tx, "repositories by place", func(row pgx.CollectableRow) (f found, err error) {
-			var nothing *string
-			err = row.Scan(&f.tenant, &f.id, &nothing)
-			return f, err
-		}, fetchAtPlace, hashes, hub.WorkFetch)
-		n = len(all)
-		for _, f := range all {
-			note(f.tenant, f.id)
-		}
-		return err
-	})
-	return n, err
 }

@@ -51,7 +51,7 @@ func TestHostKeys(t *testing.T) {
 
 // A webhook names one address of a repository; it may be known under another,
 // and to several tenants.
-func TestFetchAt(t *testing.T) {
+func TestWebhookTargets(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
 	log := &queries{}
@@ -66,12 +66,10 @@ func TestFetchAt(t *testing.T) {
 	}
 	at := func(url string) (found []string) {
 		t.Helper()
-		n := must[int](t)(db.System().FetchAt(t.Context(), []string{hub.RepoPlace(url), hub.RepoPlace(url)}, func(tenant hub.TenantID, id hub.RepositoryID) {
+		targets := must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace(url), hub.RepoPlace(url)}))
+		check(t, db.System().FetchTargets(t.Context(), targets, func(tenant hub.TenantID, id hub.RepositoryID) {
 			found = append(found, string(tenant)+" "+string(id))
 		}))
-		if n != len(found) {
-			t.Errorf("%d were found and %d told", n, len(found))
-		}
 		slices.Sort(found)
 		return found
 	}
@@ -101,14 +99,47 @@ func TestFetchAt(t *testing.T) {
 		if diff := cmp.Diff(want, at("https://git.example.com/team/app")); diff != "" {
 			t.Error(diff)
 		}
-		if n := log.statements(); n != 3 {
-			t.Errorf("%d statements, want begin, one look and commit, however many tenants there are", n)
+		if n := log.statements(); n != 6 {
+			t.Errorf("%d statements, want begin, one statement and commit twice, however many tenants there are", n)
 		}
 		if diff := cmp.Diff(want, drain()); diff != "" {
 			t.Errorf("work: %s", diff)
 		}
 		if got := at("ssh://[2001:db8::1]:2222/x"); len(got) != 1 || got[0] != string(tenant)+" "+string(six) {
 			t.Errorf("an IPv6 address finds %v", got)
+		}
+	})
+	t.Run("HOOKW-03 a target carries the secret of its own tenant, which may change and go", func(t *testing.T) {
+		secrets := func() map[hub.TenantID]string {
+			out := map[hub.TenantID]string{}
+			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace("https://git.example.com/team/app")})) {
+				check(t, w.Err)
+				if out[w.Tenant] = w.Secret; w.First != (w.Tenant == tenant) {
+					t.Errorf("tenant %s is the first: %v", w.Tenant, w.First)
+				}
+			}
+			return out
+		}
+		set := func(tenant hub.TenantID, value string) {
+			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+				check(t, tx.LockSettings(ctx))
+				s := hub.Setting{Map: hub.SecretMap, Key: hub.WebhookSecretKey, Value: value, Secret: true, UpdatedAt: now(), UpdatedBy: "ada"}
+				if value == "" {
+					return tx.ChangeSettings(ctx, nil, []hub.Setting{s})
+				}
+				return tx.ChangeSettings(ctx, []hub.Setting{s}, nil)
+			})
+		}
+		want := map[hub.TenantID]string{tenant: "", other: ""}
+		for _, c := range []struct {
+			tenant hub.TenantID
+			value  string
+		}{{tenant, "one"}, {other, "two"}, {tenant, "three"}, {other, ""}} {
+			set(c.tenant, c.value)
+			want[c.tenant] = c.value
+			if diff := cmp.Diff(want, secrets()); diff != "" {
+				t.Errorf("after %q: %s", c.value, diff)
+			}
 		}
 	})
 	t.Run("HOOKW-04 a repository that is deleted is found no more", func(t *testing.T) {

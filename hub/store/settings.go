@@ -112,7 +112,7 @@ func (t *Tenant) SettingSecret(ctx context.Context, name, key string) (value str
 	if err != nil {
 		return "", false, err
 	}
-	plain, err := seal.Open(keys.Credential, t.settingFor(name, key), sealed)
+	plain, err := seal.Open(keys.Credential, settingFor(t.id, name, key), sealed)
 	if err != nil {
 		return "", false, fmt.Errorf("open setting %s of %s: %w", key, name, err)
 	}
@@ -124,10 +124,10 @@ func (t *Tenant) sealSetting(ctx context.Context, s hub.Setting) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return seal.Seal(keys.Credential, t.settingFor(s.Map, s.Key), []byte(s.Value))
+	return seal.Seal(keys.Credential, settingFor(t.id, s.Map, s.Key), []byte(s.Value))
 }
 
 // settingFor is the associated data of a sealed setting.
-func (t *Tenant) settingFor(name, key string) []byte {
-	return []byte(string(t.id) + "setting\x00" + name + "\x00" + key)
+func settingFor(tenant hub.TenantID, name, key string) []byte {
+	return []byte(string(tenant) + "setting\x00" + name + "\x00" + key)
 }

@@ -37,7 +37,7 @@ func TestBadInput(t *testing.T) {
 	deploy(t, "good", good.URL(), "app", "")
 	settled(t, "good")
 
-	t.Run("REPO-01 a wrong repository URL is a sentence on the application and the repository", func(t *testing.T) {
+	t.Run("a wrong repository URL is a sentence on the application and the repository", func(t *testing.T) {
 		deploy(t, "bad-url", s.Git.URL()+"/nothing-here.git", "app", "")
 		says(t, "bad-url", "nothing-here")
 		condition(t, "bad-url", func(stack.App) error {
@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 			return errors.New("the repository does not say that its fetch failed")
 		})
 	})
-	t.Run("REPO-01 many wrong URLs at once are all said", func(t *testing.T) {
+	t.Run("many wrong URLs at once are all said", func(t *testing.T) {
 		var all strings.Builder
 		for i := range 40 {
 			fmt.Fprintf(&all, "---\napiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: nowhere-%02d, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: app}\n  destination: {name: in-cluster, namespace: x}\n", i, fmt.Sprintf("%s/nowhere-%02d.git", s.Git.URL(), i))
@@ -107,7 +107,7 @@ func TestBadInput(t *testing.T) {
 		words            []string
 	}{
 		{"missing-path", "no/such/path", "SRC-01 a missing path is said", []string{"no/such/path"}},
-		{"broken-chart", "broken", "HELM-01 a broken chart names the template and the cause", []string{"templates/a.yaml", "nosuchfunction"}},
+		{"broken-chart", "broken", "a broken chart names the template and the cause", []string{"templates/a.yaml", "nosuchfunction"}},
 		{"invalid-object", "invalid", "DIR-06 YAML with kind and metadata that is no object names the file", []string{"a.yaml", "metadata"}},
 		{"alias-bomb", "bomb", "SEC-B1 a YAML alias bomb fails alone and says so", []string{"a.yaml", "alias"}},
 		{"large-file", "large", "DIR-07 a file of 100 MB fails alone and says so", []string{"a.yaml"}},
@@ -218,7 +218,7 @@ func pushLink(t *testing.T, r *harness.Repository, name, target string) {
 }
 
 func TestSignInAndRequestsRefused(t *testing.T) {
-	t.Run("AUTH-01 a wrong password is one sentence and needs a sign-in", func(t *testing.T) {
+	t.Run("SEC-E8 a wrong password is one sentence and needs a sign-in", func(t *testing.T) {
 		_, err := s.API.CLI(t.Context(), "not the password\n", "login", s.Hub.URL, "--username", "admin", "--password-stdin")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 4 {

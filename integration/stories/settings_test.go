@@ -206,7 +206,7 @@ func TestExclusions(t *testing.T) {
 			return fmt.Errorf("conditions %v", x.Status.Conditions)
 		})
 	})
-	t.Run("CLI-12 settings are shown and set, and a mistake changes nothing", func(t *testing.T) {
+	t.Run("settings are shown and set, and a mistake changes nothing", func(t *testing.T) {
 		if _, err := s.API.CLI(t.Context(), "- kinds: A\n", "settings", "set", "resource.inclusions", "--from-file", "-"); err == nil || !strings.Contains(err.Error(), "line 1") {
 			t.Errorf("error %v", err)
 		}

@@ -144,7 +144,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ENG-20 unless it never will be", func(t *testing.T) {
+	t.Run("unless it never will be", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()

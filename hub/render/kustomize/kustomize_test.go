@@ -212,11 +212,11 @@ func TestBadKustomizations(t *testing.T) {
 		more map[string]string
 		says []string
 	}{
-		"KUST-10 a remote base":       {more: file("resources: ['https://github.com/org/repo//base?ref=v1']\n"), says: []string{"remote bases are not served yet", "https://github.com/org/repo//base?ref=v1"}},
-		"KUST-10 git's short form":    {more: file("resources: ['git@example.com:org/repo']\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10 GitHub without more": {more: file("resources: [github.com/org/repo/base]\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10 with a ref":          {more: file("bases: ['host.example/org/repo?ref=main']\n"), says: []string{"remote bases are not served yet"}},
-		"KUST-10 a password is not repeated": {
+		"KUST-10(refused) a remote base":       {more: file("resources: ['https://github.com/org/repo//base?ref=v1']\n"), says: []string{"remote bases are not served yet", "https://github.com/org/repo//base?ref=v1"}},
+		"KUST-10(refused) git's short form":    {more: file("resources: ['git@example.com:org/repo']\n"), says: []string{"remote bases are not served yet"}},
+		"KUST-10(refused) GitHub without more": {more: file("resources: [github.com/org/repo/base]\n"), says: []string{"remote bases are not served yet"}},
+		"KUST-10(refused) with a ref":          {more: file("bases: ['host.example/org/repo?ref=main']\n"), says: []string{"remote bases are not served yet"}},
+		"KUST-10(refused) a password is not repeated": {
 			more: file("resources: ['https://me:hunter2@example.com/x.git']\n"), says: []string{"https://example.com/x.git"},
 		},
 		"SEC-A6 a remote component":   {more: file("components: ['ssh://git@example.com/x']\n"), says: []string{"remote bases are not served yet"}},

@@ -115,7 +115,7 @@ func TestContentsOfFiles(t *testing.T) {
 			},
 			kind: fault.Exceeded, says: "bytes together",
 		},
-		"DIR-09 Jsonnet is named, not ignored": {
+		"DIR-09(refused) Jsonnet is named, not ignored": {
 			files: map[string]string{"a.jsonnet": "{}", "b.yaml": cm("b")},
 			kind:  fault.Invalid, says: "a.jsonnet: Jsonnet files are not served yet",
 		},

@@ -1,9 +1,9 @@
 // Package webhook reads the events that Git hosts send after a push. It never
 // believes more of an event than which repositories it names: what changed is
 // found out by fetching them, so a forged event costs a listing and nothing
-// else. It knows nothing of HTTP servers; the API's handler calls Parse with
-// what it was sent, and enqueues a fetch for each repository of the tenant
-// whose normalised URL is among the result.
+// else. It knows nothing of HTTP servers: its caller passes headers and body to
+// Parse, and enqueues a fetch for the repositories at these URLs of each tenant
+// whose secret has signed the event.
 package webhook
 
 import (
@@ -31,25 +31,26 @@ type Push struct {
 	Event    string   // the host's word: push, ping …
 	Delivery string   // the host's id of this delivery, for logs
 	URLs     []string // the repository's addresses, normalised by hub.NormalizeRepoURL; empty: nothing to do
+
+	signature []byte // nil: it has none
+	body      []byte
 }
 
 // Parse reads an event of GitHub (HOOKW-02), sent as application/json or as a
-// form. With a secret, the event must carry a valid X-Hub-Signature-256
-// (HOOKW-03); the older SHA-1 signature is not enough. Without a secret,
-// events are taken unsigned, as in Argo CD: whoever can reach the hub can then
-// make it list refs earlier than it would.
+// form. It does not check the signature: Push.SignedBy does, with the secret of
+// each tenant that the event may concern.
 //
-// A ping and events that are no push give no URLs and no error. The error is
-// fault.Denied for a wrong or missing signature, fault.Exceeded for a body
-// over MaxBody, and fault.Invalid for anything that cannot be understood.
-func Parse(header http.Header, body []byte, secret string) (Push, error) {
+// A ping and events that are no push have no URLs and no error. The error is
+// fault.Exceeded for a body over MaxBody, and fault.Invalid for anything that
+// cannot be understood.
+func Parse(header http.Header, body []byte) (Push, error) {
 	if len(body) > MaxBody {
 		return Push{}, fault.With(fault.New(fault.Exceeded, "the event has more than %d bytes", MaxBody), "", "nothing needs to be done: the change is found by polling")
 	}
-	if secret != "" && !signed(header.Get("X-Hub-Signature-256"), body, secret) {
-		return Push{}, fault.With(fault.New(fault.Denied, "the signature of the event is missing or wrong"), "", "set the same secret at the Git host and in the hub, and let it sign with SHA-256")
+	p := Push{
+		Event: clip(header.Get("X-GitHub-Event")), Delivery: clip(header.Get("X-GitHub-Delivery")),
+		signature: signatureOf(header.Get("X-Hub-Signature-256")), body: body,
 	}
-	p := Push{Event: clip(header.Get("X-GitHub-Event")), Delivery: clip(header.Get("X-GitHub-Delivery"))}
 	if p.Event == "" {
 		return Push{}, fault.With(fault.New(fault.Invalid, "the request is not an event of a known Git host"), "", "point a GitHub webhook at this address")
 	}
@@ -60,20 +61,32 @@ func Parse(header http.Header, body []byte, secret string) (Push, error) {
 	if err != nil {
 		return Push{}, err
 	}
-	p.URLs, err = addresses(payload)
-	return p, err
+	if p.URLs, err = addresses(payload); err != nil {
+		return Push{}, err
+	}
+	return p, nil
 }
 
-// signed compares in constant time.
-func signed(signature string, body []byte, secret string) bool {
-	digits, found := strings.CutPrefix(signature, "sha256=")
+// signatureOf is the digest of an X-Hub-Signature-256 (HOOKW-03); nil: there is
+// none. The older SHA-1 signature is not enough.
+func signatureOf(header string) []byte {
+	digits, found := strings.CutPrefix(header, "sha256=")
 	given, err := hex.DecodeString(digits)
-	if !found || err != nil {
-		return false
+	if !found || err != nil || len(given) != sha256.Size {
+		return nil
 	}
+	return given
+}
+
+// Signed says whether the event carries a signature of the right form.
+func (p Push) Signed() bool { return p.signature != nil }
+
+// SignedBy says, in constant time, whether the signature is that of a secret.
+// No event is signed by an empty one.
+func (p Push) SignedBy(secret string) bool {
 	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	return hmac.Equal(given, mac.Sum(nil))
+	mac.Write(p.body)
+	return hmac.Equal(p.signature, mac.Sum(nil)) && secret != ""
 }
 
 func payloadOf(contentType string, body []byte) ([]byte, error) {

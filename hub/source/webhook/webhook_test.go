@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -50,22 +51,25 @@ func TestParse(t *testing.T) {
 		secret string
 		want   webhook.Push
 	}{
-		"HOOKW-02 a push as JSON":                  {header("push", "application/json", ""), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
-		"HOOKW-02 a push as a form":                {header("push", "application/x-www-form-urlencoded", sign(form, "s")), form, "s", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
-		"HOOKW-03 a signed push":                   {header("push", "application/json; charset=utf-8", sign(push, "s3cret")), push, "s3cret", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
-		"HOOKW-03 no secret, signature is ignored": {header("push", "application/json", "sha256=00"), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
-		"HOOKW-02 a ping asks for nothing":         {header("ping", "application/json", sign(ping, "s")), ping, "s", webhook.Push{Event: "ping", Delivery: "5f6e"}},
-		"other events ask for nothing":             {header("issues", "application/json", ""), "{", "", webhook.Push{Event: "issues", Delivery: "5f6e"}},
+		"HOOKW-02 a push as JSON":                             {header("push", "application/json", ""), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-02 a push as a form":                           {header("push", "application/x-www-form-urlencoded", sign(form, "s")), form, "s", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-03 a signed push":                              {header("push", "application/json; charset=utf-8", sign(push, "s3cret")), push, "s3cret", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-03 a broken signature is no matter of parsing": {header("push", "application/json", "sha256=00"), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-02 a ping asks for nothing":                    {header("ping", "application/json", sign(ping, "s")), ping, "s", webhook.Push{Event: "ping", Delivery: "5f6e"}},
+		"other events ask for nothing":                        {header("issues", "application/json", ""), "{", "", webhook.Push{Event: "issues", Delivery: "5f6e"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := webhook.Parse(c.header, []byte(c.body), c.secret)
+			got, err := webhook.Parse(c.header, []byte(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(webhook.Push{})); diff != "" {
 				t.Error(diff)
+			}
+			if c.secret != "" && !got.SignedBy(c.secret) {
+				t.Error("it is not signed by its secret")
 			}
 		})
 	}
@@ -73,10 +77,6 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	old := hmac.New(sha1.New, []byte("s3cret"))
-	old.Write([]byte(push))
-	withOld := header("push", "application/json", "")
-	withOld.Set("X-Hub-Signature", "sha1="+hex.EncodeToString(old.Sum(nil)))
 	noEvent := header("push", "application/json", sign(push, "s3cret"))
 	noEvent.Del("X-GitHub-Event")
 	cases := map[string]struct {
@@ -84,27 +84,20 @@ func TestParseRefuses(t *testing.T) {
 		body   string
 		kind   fault.Kind
 	}{
-		"HOOKW-03 no signature":                {header("push", "application/json", ""), push, fault.Denied},
-		"HOOKW-03 signature of another body":   {header("push", "application/json", sign(push+" ", "s3cret")), push, fault.Denied},
-		"HOOKW-03 signature of another secret": {header("push", "application/json", sign(push, "other")), push, fault.Denied},
-		"HOOKW-03 signature without its kind":  {header("push", "application/json", sign(push, "s3cret")[7:]), push, fault.Denied},
-		"HOOKW-03 half a signature":            {header("push", "application/json", sign(push, "s3cret")[:40]), push, fault.Denied},
-		"HOOKW-03 SHA-1 only":                  {withOld, push, fault.Denied},
-		"HOOKW-03 an unsigned ping":            {header("ping", "application/json", ""), "{}", fault.Denied},
-		"not an event":                         {noEvent, push, fault.Invalid},
-		"neither JSON nor form":                {header("push", "text/plain", sign(push, "s3cret")), push, fault.Invalid},
-		"broken JSON":                          {header("push", "application/json", sign(`{"repository":`, "s3cret")), `{"repository":`, fault.Invalid},
-		"odd JSON":                             {header("push", "application/json", sign(`{"repository":[1]}`, "s3cret")), `{"repository":[1]}`, fault.Invalid},
-		"null":                                 {header("push", "application/json", sign(`null`, "s3cret")), `null`, fault.Invalid},
-		"a form without payload":               {header("push", "application/x-www-form-urlencoded", sign("a=b", "s3cret")), "a=b", fault.Invalid},
-		"a broken form":                        {header("push", "application/x-www-form-urlencoded", sign("payload=%zz", "s3cret")), "payload=%zz", fault.Invalid},
-		"no usable address":                    {header("push", "application/json", sign(`{"repository":{"clone_url":"file:///etc"}}`, "s3cret")), `{"repository":{"clone_url":"file:///etc"}}`, fault.Invalid},
-		"SEC-I1 a huge body":                   {header("push", "application/json", ""), strings.Repeat(" ", webhook.MaxBody+1), fault.Exceeded},
+		"not an event":           {noEvent, push, fault.Invalid},
+		"neither JSON nor form":  {header("push", "text/plain", sign(push, "s3cret")), push, fault.Invalid},
+		"broken JSON":            {header("push", "application/json", sign(`{"repository":`, "s3cret")), `{"repository":`, fault.Invalid},
+		"odd JSON":               {header("push", "application/json", sign(`{"repository":[1]}`, "s3cret")), `{"repository":[1]}`, fault.Invalid},
+		"null":                   {header("push", "application/json", sign(`null`, "s3cret")), `null`, fault.Invalid},
+		"a form without payload": {header("push", "application/x-www-form-urlencoded", sign("a=b", "s3cret")), "a=b", fault.Invalid},
+		"a broken form":          {header("push", "application/x-www-form-urlencoded", sign("payload=%zz", "s3cret")), "payload=%zz", fault.Invalid},
+		"no usable address":      {header("push", "application/json", sign(`{"repository":{"clone_url":"file:///etc"}}`, "s3cret")), `{"repository":{"clone_url":"file:///etc"}}`, fault.Invalid},
+		"SEC-I1 a huge body":     {header("push", "application/json", ""), strings.Repeat(" ", webhook.MaxBody+1), fault.Exceeded},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := webhook.Parse(c.header, []byte(c.body), "s3cret")
+			got, err := webhook.Parse(c.header, []byte(c.body))
 			if fault.KindOf(err) != c.kind || got.URLs != nil {
 				t.Errorf("Parse() = %v, %v; want kind %q and nothing", got, err, c.kind)
 			}
@@ -115,11 +108,43 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestSignatures(t *testing.T) {
+	t.Parallel()
+	old := hmac.New(sha1.New, []byte("s3cret"))
+	old.Write([]byte(push))
+	withOld := header("push", "application/json", "")
+	withOld.Set("X-Hub-Signature", "sha1="+hex.EncodeToString(old.Sum(nil)))
+	right := header("push", "application/json", sign(push, "s3cret"))
+	for name, c := range map[string]struct {
+		header       http.Header
+		secret       string
+		signed, good bool
+	}{
+		"HOOKW-03 the right one":                        {right, "s3cret", true, true},
+		"HOOKW-03 no signature":                         {header("push", "application/json", ""), "s3cret", false, false},
+		"HOOKW-03 signature of another body":            {header("push", "application/json", sign(push+" ", "s3cret")), "s3cret", true, false},
+		"HOOKW-03 signature of another secret":          {header("push", "application/json", sign(push, "other")), "s3cret", true, false},
+		"HOOKW-03 signature without its kind":           {header("push", "application/json", sign(push, "s3cret")[7:]), "s3cret", false, false},
+		"HOOKW-03 half a signature":                     {header("push", "application/json", sign(push, "s3cret")[:40]), "s3cret", false, false},
+		"HOOKW-03 SHA-1 only":                           {withOld, "s3cret", false, false},
+		"HOOKW-03 an unsigned ping":                     {header("ping", "application/json", ""), "s3cret", false, false},
+		"HOOKW-03 nothing is signed by an empty secret": {header("push", "application/json", sign(push, "")), "", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := webhook.Parse(c.header, []byte(push))
+			if err != nil || got.Signed() != c.signed || got.SignedBy(c.secret) != c.good {
+				t.Errorf("signed %v, by the secret %v, %v", got.Signed(), got.SignedBy(c.secret), err)
+			}
+		})
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("push", "application/json", push)
 	f.Add("push", "application/x-www-form-urlencoded", "payload=%7B%7D")
 	f.Fuzz(func(t *testing.T, event, contentType, body string) {
-		got, err := webhook.Parse(header(event, contentType, ""), []byte(body), "")
+		got, err := webhook.Parse(header(event, contentType, ""), []byte(body))
 		if err != nil && fault.KindOf(err) == fault.Internal {
 			t.Fatalf("unclassified error: %v", err)
 		}

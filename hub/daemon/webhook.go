@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source/webhook"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/trace"
+)
+
+const (
+	// maxVerified bounds what is hashed for one event: its bytes times the
+	// tenants whose secrets are tried. What is beyond is found by polling.
+	maxVerified = 256 << 20
+	// verifiers bounds the events whose signatures are checked at one time.
+	verifiers = 2
+)
+
+// hooks takes webhooks. An event concerns the tenants that have a repository
+// at the address that it names and whose secret has signed it; each fetches
+// with its own credential and finds out itself what changed. The answer
+// depends on nothing of tenants whose secret has not signed the event.
+type hooks struct {
+	p        *parts
+	secret   string // of the first tenant, unless that has one of its own
+	unsigned bool   // events for tenants without a secret need no signature
+	gate     chan struct{}
+}
+
+func (p *parts) newHooks() (hooks, error) {
+	secret, err := p.cfg.webhookSecret()
+	return hooks{p: p, secret: secret, unsigned: p.cfg.Webhook.AllowUnsigned, gate: make(chan struct{}, verifiers)}, err
+}
+
+// webhookSecret reads the secret of the first tenant's events.
+func (c Config) webhookSecret() (string, error) {
+	if c.Webhook.GitHubSecretFile == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(c.Webhook.GitHubSecretFile)
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "webhook.githubSecretFile cannot be read")
+	}
+	s := strings.TrimSpace(string(b))
+	if s == "" {
+		return "", errors.New("webhook.githubSecretFile is empty")
+	}
+	return s, nil
+}
+
+// Receive enqueues fetches for an event. The error is fault.Denied for an
+// event that no secret has signed, in the same words whether or not anybody
+// has the repository.
+func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) error {
+	push, err := webhook.Parse(header, body)
+	switch {
+	case err != nil:
+		return err
+	case !push.Signed() && !h.unsigned:
+		return errUnsigned()
+	case len(push.URLs) == 0:
+		return nil
+	}
+	places := make([]string, len(push.URLs))
+	for i, u := range push.URLs {
+		places[i] = hub.RepoPlace(u)
+	}
+	targets, err := h.p.db.System().WebhookTargets(ctx, places)
+	if err != nil {
+		return err
+	}
+	known, targets, err := h.verify(ctx, push, len(body), targets)
+	if err != nil {
+		return err
+	}
+	parent := trace.Parent(ctx)
+	err = h.p.db.System().FetchTargets(ctx, targets, func(tenant hub.TenantID, id hub.RepositoryID) {
+		h.p.queue.follow(parent, hub.WorkFetch, tenant, string(id))
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(targets) > 0:
+		h.p.due(hub.WorkFetch)
+	case !known:
+		return errUnsigned()
+	}
+	return nil
+}
+
+// verify returns the targets that an event counts for, and whether it would
+// be accepted if there were none. The secret of the installation is always
+// tried, so that an event costs the same whoever has its repository.
+func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets []store.WebhookTarget) (known bool, signed []store.WebhookTarget, err error) {
+	select {
+	case h.gate <- struct{}{}:
+		defer func() { <-h.gate }()
+	case <-ctx.Done():
+		return false, nil, ctx.Err()
+	}
+	installation := push.SignedBy(h.secret)
+	known = installation || h.unsigned
+	for i, t := range targets {
+		var ok bool
+		switch {
+		case t.Err != nil:
+			h.p.log.ErrorContext(ctx, "the webhook secret of a tenant cannot be opened", logkey.Tenant, t.Tenant, logkey.Error, t.Err)
+		case t.Secret != "" && (i+1)*size > maxVerified:
+			h.p.log.WarnContext(ctx, "a webhook concerns too many tenants; the others find its change by polling", "tenants", len(targets))
+			return known, signed, nil
+		case t.Secret != "":
+			ok = push.SignedBy(t.Secret)
+		case t.First && h.secret != "":
+			ok = installation
+		default:
+			ok = h.unsigned
+		}
+		if ok {
+			signed = append(signed, t)
+		}
+	}
+	return known, signed, nil
+}
+
+func errUnsigned() error {
+	return fault.With(fault.New(fault.Denied, "the event's signature is missing, or is by no secret of a tenant that uses its repository"), "",
+		"set one secret at the Git host and as webhook.github.secret of the tenant's argocd-secret, let the host sign with SHA-256, and register the repository")
+}
