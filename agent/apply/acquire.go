@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -12,8 +14,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // This file is where the engine meets the state machine of package ownership.
@@ -31,10 +31,19 @@ type slot struct {
 }
 
 // A listing is what an application lists by the newest state that it has taken.
-type listing struct{ target, accepted *snapshot }
+type listing struct {
+	target, accepted *snapshot
+	automated        bool // the target is accepted without anybody's doing, if it was not yet
+}
 
 func (l *listing) lists(key manifest.Key) bool {
 	return l != nil && (l.target.get(key) != nil || l.accepted.get(key) != nil)
+}
+
+// accepts says whether the application was synced with an object, or is going to
+// be by automation, which may wait for another application or a window.
+func (l *listing) accepts(key manifest.Key) bool {
+	return l != nil && (l.accepted.get(key) != nil || l.automated && l.target.get(key) != nil)
 }
 
 // slotOf finds the slot of an object or makes it. The caller holds mu.
@@ -162,7 +171,7 @@ func (e *Engine) restore(r inventory.Record) bool {
 func (e *Engine) claim(id string, key manifest.Key, permitted bool) ownership.Claim {
 	c := ownership.Claim{App: id, Permitted: permitted, Leaving: true}
 	if a := e.apps[id]; a != nil {
-		c.Listed, c.Accepted, c.Leaving = a.listing.lists(key), a.listing != nil && a.listing.accepted.get(key) != nil, a.leaving
+		c.Listed, c.Accepted, c.Leaving = a.listing.lists(key), a.listing.accepts(key), a.leaving
 	}
 	return c
 }
@@ -215,14 +224,14 @@ func (e *Engine) event(id string, key manifest.Key, ev ownership.Event) {
 	}
 	was := s.State
 	if s.Object = s.Do(id, ev); s.State == ownership.Free && was != ownership.Free {
-		e.offer(s)
+		e.notifyWaiting(s)
 	}
 	e.tidy(key)
 }
 
-// offer has those who wait for an object, or see it, find out that it is free.
+// notifyWaiting has the applications that wait for an object find out who owns it now.
 // The caller holds mu.
-func (e *Engine) offer(s *slot) {
+func (e *Engine) notifyWaiting(s *slot) {
 	for _, b := range s.waiting {
 		e.reconsider(b)
 	}
@@ -268,7 +277,7 @@ func (e *Engine) unlisted(key manifest.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.objects[key]; s != nil {
-		e.offer(s)
+		e.notifyWaiting(s)
 	}
 }
 
@@ -311,7 +320,7 @@ func (e *Engine) contested(key manifest.Key) bool {
 func (a *app) publish() {
 	a.e.mu.Lock()
 	defer a.e.mu.Unlock()
-	a.listing = &listing{a.target, a.accepted}
+	a.listing = &listing{a.target, a.accepted, a.state.GetPolicy().GetAutomated()}
 }
 
 // leave says whether an application is being deleted: it adopts nothing then.
@@ -382,12 +391,16 @@ func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (ca
 		c.claim.Listed, c.claim.Accepted = false, false
 		return c, nil
 	}
-	accepted, err := a.e.resolve(ctx, row.State.GetAccepted(), row.State.GetNamespace())
+	next := listing{automated: row.State.GetPolicy().GetAutomated()}
+	var err error
+	if next.accepted, err = a.e.resolve(ctx, row.State.GetAccepted(), row.State.GetNamespace()); err == nil && next.automated {
+		next.target, err = a.e.resolve(ctx, row.State.GetTarget(), row.State.GetNamespace())
+	}
 	if err != nil {
 		return c, fault.With(fault.New(fault.Offline, "application %s may have it from now on, and its state cannot be read yet: %s", a.e.titleOf(a.id), sentence(err)),
 			key.Describe(), "it is tried again")
 	}
-	c.claim.Accepted = accepted.get(key) != nil
+	c.claim.Accepted = next.accepts(key)
 	c.claim.Listed = c.claim.Accepted
 	c.claim.Permitted = a.e.Guard.writes(key, namespaced) == nil && permit(row.State.GetPolicy().GetLimits(), row.State.GetProject(), key, namespaced) == nil
 	return c, nil
@@ -451,7 +464,7 @@ func (a *app) release(x *object, to candidate) bool {
 		}
 	}
 	e.mu.Unlock()
-	e.Log.Info("object released", logkey.Application, a.id, logkey.Object, x.key.String(), "to", to.app.id) //nolint:sloglint // no context reaches here
+	e.Log.Info("object released to another application", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Name, to.app.title()) //nolint:sloglint // no context reaches here
 	x.record, x.doomed = nil, false
 	a.closeStone(x.key)
 	a.drop(x)
@@ -522,7 +535,7 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 		if err != nil {
 			return err
 		}
-		ok, again := owner.relinquish(ctx, key, candidate{a, by, ownership.Claim{App: a.id, Permitted: true, Listed: true}}, try)
+		ok, again := owner.releaseUnlisted(ctx, key, candidate{a, by, ownership.Claim{App: a.id, Permitted: true, Listed: true}}, try)
 		if ok {
 			return nil
 		}
@@ -532,11 +545,11 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 	}
 }
 
-// relinquish releases an object that the application does not list any more to
+// releaseUnlisted releases an object that the application does not list any more to
 // another one that is about to write it, and one that is not in the cluster
 // and that the application does not restore. again says that this cannot be
 // told yet.
-func (a *app) relinquish(ctx context.Context, key manifest.Key, to candidate, try bool) (ok, again bool) {
+func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidate, try bool) (ok, again bool) {
 	unread := a.unread()
 	if unread {
 		row, there := a.e.Inventory.App(a.id)
@@ -562,7 +575,7 @@ func (a *app) relinquish(ctx context.Context, key manifest.Key, to candidate, tr
 		return false, true
 	case x.record != nil && x.live.known && !x.live.found && !a.restores():
 		if !try {
-			a.yield(x)
+			a.releaseMissing(x)
 		}
 		return true, false
 	case !unread && (x.target != nil || x.accepted != nil):
@@ -582,17 +595,17 @@ func (a *app) restores() bool {
 	return a.state.GetPolicy().GetSelfHeal() || a.running != nil || len(a.queue) > 0 || a.fresh
 }
 
-// yield gives up an object that is not in the cluster: it belongs to whoever
+// releaseMissing releases an object that is not in the cluster: it belongs to whoever
 // writes it first. The caller holds mu.
-func (a *app) yield(x *object) {
+func (a *app) releaseMissing(x *object) {
 	a.e.Inventory.Disown(a.id, x.key)
 	x.record, x.doomed = nil, false
 	a.e.event(a.id, x.key, ownership.Release)
 }
 
-// abandon gives up an object whose first write came to nothing. Should the API
+// releaseUnwritten releases an object whose first write came to nothing. Should the API
 // server have carried it out all the same, live tracking says whose it is.
-func (a *app) abandon(x *object) {
+func (a *app) releaseUnwritten(x *object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x.record == nil && x.inflight == 0 {

@@ -173,7 +173,7 @@ func (x *object) vanish(ctx context.Context) {
 		a.tell()
 		return
 	case x.record != nil && !a.restores() && a.e.contested(x.key):
-		a.yield(x)
+		a.releaseMissing(x)
 	}
 	a.after(ctx, x, was)
 }

@@ -85,8 +85,8 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	if refused != nil {
 		a.settle(ctx, x, nil)
-		a.abandon(x)
-		t.blame(x, refused, "")
+		a.releaseUnwritten(x)
+		t.noteRefusal(x, refused, "")
 		return wave.Outcome{}, refused
 	}
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
@@ -98,7 +98,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err != nil {
 		a.settle(ctx, x, nil)
 		err = explain(err, it.Key, "create")
-		a.abandon(x)
+		a.releaseUnwritten(x)
 		return wave.Outcome{}, err
 	}
 	a.mu.Lock()
@@ -206,7 +206,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	if x := t.heldByHook(it.Key); x {
 		if err := a.unhold(ctx, at, uid); err != nil {
-			t.spare(it)
+			t.retain(it)
 			return wave.Outcome{}, explain(err, it.Key, "delete")
 		}
 	}
@@ -217,7 +217,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return t.another(it), nil
 	}
 	if err != nil {
-		t.spare(it)
+		t.retain(it)
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
 	a.mu.Lock()
@@ -317,8 +317,8 @@ func or(out *wave.Outcome) wave.Outcome {
 	return *out
 }
 
-// spare takes back that an object is about to be deleted.
-func (t *task) spare(it wave.Item) {
+// retain takes back that an object is about to be deleted.
+func (t *task) retain(it wave.Item) {
 	a := t.app
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -42,9 +42,9 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	defer cancel()
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
 	var out *linkv1.OperationReport
-	var no refused
+	var conflicts refused
 	err := run.Safely(own, "operation", func(own context.Context) error {
-		out = a.perform(own, trace.Below(ctx, own), o, started, &no)
+		out = a.perform(own, trace.Below(ctx, own), o, started, &conflicts)
 		return nil
 	})
 	if err != nil { // a defect; the hub decides when to try again
@@ -62,7 +62,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		return
 	}
 	a.e.Secret.SetEnded(a.id, o.ID, out.GetPhase())
-	a.end(ctx, o, &no, out)
+	a.end(ctx, o, &conflicts, out)
 	a.aftermath(ctx, o, out)
 }
 
@@ -92,8 +92,8 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 
 // perform plans and runs an operation. own ends with its deadline, outer with
 // the process.
-func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time, no *refused) *linkv1.OperationReport {
-	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1), refused: no}
+func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time, refusedBy *refused) *linkv1.OperationReport {
+	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1), refused: refusedBy}
 	p := &progress{app: a, op: o, started: started, results: map[string]wave.ItemResult{}}
 	stopped := make(chan string, 1)
 	gate, halt := context.WithCancel(own)
@@ -183,12 +183,12 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 }
 
 // end keeps the result and tells the hub, which gets it again until it says
-// that it has it. no is what an operation that began was refused.
-func (a *app) end(ctx context.Context, o inventory.Operation, no *refused, out *linkv1.OperationReport) {
+// that it has it. refusedBy is what an operation that began was refused.
+func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused, out *linkv1.OperationReport) {
 	failpoint.Here(failpoint.AgentResultBefore)
 	var causes []inventory.Refusal
-	if no != nil && out.GetPhase() != phaseSucceeded {
-		causes = no.all()
+	if refusedBy != nil && out.GetPhase() != phaseSucceeded {
+		causes = refusedBy.all()
 	}
 	commit, err := a.e.Inventory.End(o.ID, out, a.e.Clock.Now(), causes)
 	if err == nil {
@@ -200,7 +200,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, no *refused, out *
 	}
 	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
-	if no != nil && !o.Order.GetOptions().GetDryRun() {
+	if refusedBy != nil && !o.Order.GetOptions().GetDryRun() {
 		a.mu.Lock()
 		a.refusals.set(o.ID, causes)
 		a.mu.Unlock()

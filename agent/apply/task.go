@@ -276,8 +276,8 @@ func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
 	return x, nil
 }
 
-// blame keeps why an object could not be written, if that is who owns it.
-func (t *task) blame(x *object, err error, mark string) {
+// noteRefusal stores why an object could not be written, if that is who owns it.
+func (t *task) noteRefusal(x *object, err error, mark string) {
 	if fault.KindOf(err) != fault.Conflict {
 		return
 	}
@@ -351,7 +351,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a.mu.Unlock()
 	w, err := t.patiently(ctx, it, x, d)
 	if err != nil {
-		t.blame(x, err, w.mark)
+		t.noteRefusal(x, err, w.mark)
 		return wave.Outcome{}, err
 	}
 	a.mu.Lock()
@@ -504,7 +504,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if x != nil && !it.Hook {
 		if err := a.takeOver(ctx, x, s); err != nil {
 			s.problem = err
-			t.blame(x, err, s.mark)
+			t.noteRefusal(x, err, s.mark)
 		}
 	}
 	var out *manifest.Object

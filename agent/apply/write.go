@@ -55,7 +55,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 		err = explain(err, x.key, "apply")
 		a.refused(ctx, x, err)
 		a.settle(ctx, x, out)
-		a.abandon(x)
+		a.releaseUnwritten(x)
 		return written{mark: s.mark}, err
 	}
 	failpoint.Here(failpoint.AgentRecordAfter)

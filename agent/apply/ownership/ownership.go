@@ -61,7 +61,7 @@ type Claim struct {
 	App       string
 	Permitted bool // its project and the owner of the cluster let it write the object
 	Listed    bool // its target or its accepted snapshot lists the object
-	Accepted  bool // its accepted snapshot lists the object: a sync was begun, by a person or by automation
+	Accepted  bool // a sync with it was begun, by a person or by automation, or automation is going to begin one
 	Leaving   bool // the application is being deleted, or is gone
 }
 
@@ -115,9 +115,9 @@ func (o Object) Do(app string, e Event) Object {
 }
 
 // Successor returns which application adopts an object that its owner would
-// delete: the first one with an accepted snapshot that lists it, that may have
-// it and stays. An application that was never synced is no successor. Without
-// one the object is deleted.
+// delete: the first one that has accepted it, may have it and stays. An
+// application that nobody has synced with it, and that automation does not sync,
+// is no successor. Without one the object is deleted.
 func Successor(owner string, claims []Claim) (Claim, bool) {
 	for _, c := range claims {
 		if c.App != owner && c.Accepted && c.Permitted && !c.Leaving {

@@ -69,7 +69,7 @@ func (w *world) claim(name, key string) ownership.Claim {
 	if a == nil {
 		return ownership.Claim{App: name, Leaving: true}
 	}
-	return ownership.Claim{App: name, Permitted: a.permitted[key], Listed: a.target[key] || a.accepted[key], Accepted: a.accepted[key], Leaving: a.leaving}
+	return ownership.Claim{App: name, Permitted: a.permitted[key], Listed: a.target[key] || a.accepted[key], Accepted: a.accepted[key] || a.automated && a.target[key], Leaving: a.leaving}
 }
 
 // order begins an operation; a newer one supersedes the one before.
@@ -88,6 +88,9 @@ func (w *world) render(a *app, keys set) {
 		w.order(a, "sync")
 	}
 }
+
+// hold is render while automation waits, for another application or a window.
+func (w *world) hold(a *app, keys set) { a.target = keys }
 
 func (w *world) sync(a *app) {
 	a.accepted = a.target
@@ -300,6 +303,10 @@ func (w *world) rest() {
 		}
 		busy := false
 		for _, a := range w.apps {
+			if a.automated && !a.gone && !a.deleting && !maps.Equal(a.target, a.accepted) {
+				w.sync(a)
+				busy = true
+			}
 			for w.step(a) {
 				busy = true
 			}
@@ -382,7 +389,7 @@ func play(t *rapid.T) {
 	}
 	for range rapid.IntRange(1, 25).Draw(t, "events") {
 		a := w.apps[rapid.IntRange(0, len(w.apps)-1).Draw(t, "application")]
-		does := rapid.SampledFrom([]string{"render", "render", "sync", "sync", "step", "step", "step", "step", "report", "rest", "delete", "restart", "rights", "vanish"}).Draw(t, "event")
+		does := rapid.SampledFrom([]string{"render", "render", "hold", "sync", "sync", "step", "step", "step", "step", "report", "rest", "delete", "restart", "rights", "vanish"}).Draw(t, "event")
 		switch {
 		case does == "report":
 			w.report()
@@ -399,6 +406,8 @@ func play(t *rapid.T) {
 		case a.deleting:
 		case does == "render":
 			w.render(a, some(t, w, "objects"))
+		case does == "hold":
+			w.hold(a, some(t, w, "objects"))
 		case does == "sync":
 			w.sync(a)
 		case does == "delete":
