@@ -497,7 +497,8 @@ type ApplicationObservation struct {
 	Excluded    []string // sentences about kinds that the settings exclude
 	Error       string
 	Gone        bool
-	Stamp       []byte // the agent's own hash of it; empty: it gives none
+	Stamp       []byte      // the agent's own hash of it; empty: it gives none
+	Unblocked   OperationID // that failed because of who owned objects, which is no longer in its way; empty: there is none
 }
 
 // A Note is a condition that an agent reports.

@@ -27,6 +27,9 @@ type Operation struct {
 	FinishedAt  *time.Time       `json:"finishedAt,omitempty"`
 	HealthyAt   *time.Time       `json:"healthyAt,omitempty"`
 	Deadline    time.Time        `json:"deadline"`
+	// Unblocked says that the operation failed because of who owned objects, and
+	// that its agent has seen since that this is no longer in its way.
+	Unblocked bool `json:"-"`
 	// Trace is what the operation continues; it travels to the agent and is
 	// not stored.
 	Trace string `json:"-"`

@@ -56,8 +56,11 @@ var mayImport = map[string][]string{
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/source", "shared/*"},
 
-	"agent/*":      {"shared/*", "proto/*/*"},
-	"agent/apply":  {"agent/inventory", "shared/*", "proto/*/*"},
+	"agent/*":     {"shared/*", "proto/*/*"},
+	"agent/apply": {"agent/inventory", "agent/apply/ownership", "shared/*", "proto/*/*"},
+
+	"agent/apply/ownership": {},
+
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 

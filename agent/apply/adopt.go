@@ -72,6 +72,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 		mark := a.foreign(live)
 		a.mu.Unlock()
 		if err := a.yieldsTo(ctx, s, mark); err != nil {
+			s.mark = mark.Title()
 			return err
 		}
 		ops, from := a.adoption(live, s.options)
@@ -163,6 +164,9 @@ func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error 
 		return belongs(*m, s.key)
 	}
 	if m.System != tracking.Argo {
+		if b := a.e.holder(a, m.App, s.key); b != nil {
+			return managed(s.key, b.title())
+		}
 		return nil // an application of ours that is gone has left it behind
 	}
 	why, err := a.e.argoHolds(ctx, *m, since)

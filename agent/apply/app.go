@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
@@ -41,8 +42,14 @@ type app struct {
 	recustom   bool                    // the settings have changed since the state was taken
 	problem    string                  // why the application cannot be compared; empty: it can
 	warnings   map[string]string       // what a person should know, by what it is about
-	conflicts  map[manifest.Key]string // wanted objects that another application holds, by its title
+	conflicts  map[manifest.Key]string // listed objects that another application owns, by its title
+	refusals   refusals                // why its last operation was refused objects
 	closed     bool
+
+	// The engine's mu guards these.
+	listing *listing           // what the newest state that was taken lists; nil: none was taken
+	leaving bool               // the application is being deleted: it adopts nothing
+	arrived []inventory.Record // of objects that others have released to it, to be taken up
 
 	fresh      bool     // a newer state waits to be resolved
 	taking     bool     // the newest state is being resolved: the table of claims does not show yet what it lists
@@ -51,7 +58,8 @@ type app struct {
 	running    *running
 	deleting   bool                    // a delete operation began; nothing is healed any more
 	rebuild    bool                    // its records were lost with the state directory
-	reclaimed  bool                    // with rebuild: its tombstones were looked up
+	doubt      bool                    // tombstones have no record, and are yet to be looked up
+	reclaimed  bool                    // with rebuild or doubt: its tombstones were looked up
 	healthy    *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
 	gone       bool                    // a delete operation has succeeded
 	stale      bool                    // some object must be compared by a dry run or read
@@ -88,6 +96,7 @@ func newApp(e *Engine, id string) *app {
 func (a *app) adoptAll() {
 	records := a.e.Inventory.Owned(a.id)
 	a.rebuild = a.e.lost && len(records) == 0 && a.generation > 0
+	a.refusals.restore(a.e.Inventory.Refused(a.id))
 	for _, r := range records {
 		if !a.e.Excluded(r.Key.Group, r.Key.Kind) {
 			a.adopt(r)
@@ -98,10 +107,10 @@ func (a *app) adoptAll() {
 // adopt takes up a record of the inventory.
 func (a *app) adopt(r inventory.Record) {
 	gvk := kindOf(r.Key, r.Version)
-	x, holder := a.e.claim(a, r.Key, gvk, r.Key.Namespace != "")
-	if holder != nil {
+	if !a.e.restore(r) {
 		return
 	}
+	x, _ := a.e.view(a, r.Key, gvk, r.Key.Namespace != "")
 	x.record = &r
 	x.hook = r.Hook
 	a.objects[r.Key] = x
@@ -163,7 +172,7 @@ func (a *app) terminate(_ context.Context, o inventory.Operation) {
 		r.stop(o.Terminated)
 	case waits >= 0:
 		a.e.do(func(ctx context.Context) {
-			a.end(ctx, o, result(o, errored(fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)), time.Time{}))
+			a.end(ctx, o, nil, result(o, errored(fault.New(fault.Conflict, "terminated by %s before it began", o.Terminated)), time.Time{}))
 		})
 	}
 }
@@ -218,7 +227,7 @@ func (a *app) next() func(ctx context.Context) {
 	case a.fresh:
 		a.fresh, a.taking = false, true
 		return a.take
-	case a.rebuild && !a.reclaimed && a.state != nil && !a.untaken:
+	case (a.rebuild || a.doubt) && !a.reclaimed && a.state != nil && !a.untaken:
 		return a.reclaimAll
 	case len(a.queue) > 0 && !a.untaken && a.mayBegin():
 		id := a.queue[0]
@@ -247,7 +256,7 @@ func (a *app) turn(ctx context.Context, first string) {
 		return
 	}
 	if later && len(o.Progress) == 0 {
-		a.end(ctx, o, result(o, errored(fault.New(fault.Conflict, "superseded by operation %s before it began", newest)), time.Time{}))
+		a.end(ctx, o, nil, result(o, errored(fault.New(fault.Conflict, "superseded by operation %s before it began", newest)), time.Time{}))
 		return
 	}
 	a.execute(ctx, o)
@@ -308,6 +317,9 @@ func (a *app) take(ctx context.Context) {
 	if a.rebuild {
 		a.reclaimed, a.stale = false, true
 	}
+	if a.doubt = a.unrecorded(); a.doubt {
+		a.reclaimed = false
+	}
 	a.rejudge(ctx, again)
 	a.stones()
 	a.tell()
@@ -338,37 +350,24 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 
 // align makes the set of objects fit the snapshots. The caller holds mu.
 func (a *app) align() {
-	a.e.withdraw(a)
+	a.arrivals()
+	a.publish()
+	a.e.withdraw(a, a.conflicts)
 	a.conflicts = map[manifest.Key]string{}
-	busy := false
 	for _, s := range []*snapshot{a.target, a.accepted} {
 		if s == nil {
 			continue
 		}
 		for key, d := range s.objects {
 			if x := a.objects[key]; x != nil {
-				if x.record == nil || x.gvk == d.gvk {
-					continue
+				if x.record == nil && x.inflight == 0 && x.hook == "" && a.conflicting(key) {
+					a.drop(x)
+				} else if x.record != nil && x.gvk != d.gvk {
+					a.reversion(x, d)
 				}
-				a.reversion(x, d)
 				continue
 			}
-			x, holder := a.e.claim(a, key, d.gvk, d.namespaced)
-			if holder != nil {
-				yields, later := holder.yields(key)
-				if busy = busy || later; yields {
-					x, holder = a.e.claim(a, key, d.gvk, d.namespaced)
-				}
-				if holder != nil {
-					a.conflicts[key] = holder.title()
-					a.e.contend(a, key)
-					continue
-				}
-			}
-			a.objects[key] = x
-			if !x.live.known && a.e.absent(x) {
-				x.live.known = true
-			}
+			a.list(key, d)
 		}
 	}
 	for key, x := range a.objects {
@@ -380,10 +379,37 @@ func (a *app) align() {
 			a.drop(x)
 		}
 	}
-	a.unwanted()
-	if busy {
-		a.askAgain()
+	for key, x := range a.objects {
+		if x.record != nil && x.target == nil && x.accepted == nil {
+			a.e.unlisted(key)
+		}
 	}
+}
+
+// list makes an object of a snapshot one that the application sees, or waits for
+// while another application owns it.
+func (a *app) list(key manifest.Key, d *desired) {
+	for !a.conflicting(key) {
+		x, owner := a.e.view(a, key, d.gvk, d.namespaced)
+		if owner != "" {
+			continue // it was acquired just now
+		}
+		a.objects[key] = x
+		if !x.live.known && a.e.absent(x) {
+			x.live.known = true
+		}
+		return
+	}
+}
+
+// conflicting says whether another application owns an object, and waits for it
+// then. The caller holds mu.
+func (a *app) conflicting(key manifest.Key) bool {
+	owner, waits := a.e.wait(a, key)
+	if waits {
+		a.conflicts[key] = a.e.titleOf(owner)
+	}
+	return waits
 }
 
 // reversion watches an object in the version that is desired now.
@@ -395,32 +421,23 @@ func (a *app) reversion(x *object, d *desired) {
 	}
 }
 
-// yields gives up an object that the application does not want any more, so
-// that another one may have it; or says that this cannot be told just now.
-// What was applied stays.
-func (a *app) yields(key manifest.Key) (yes, busy bool) {
-	if !a.mu.TryLock() {
-		return false, true
-	}
-	defer a.mu.Unlock()
-	x := a.objects[key]
-	if x == nil || a.target.get(key) != nil || a.accepted.get(key) != nil || x.inflight > 0 {
-		return false, x != nil && x.inflight > 0
-	}
-	a.cede(x)
-	return true, false
-}
-
 // drop stops managing an object. The caller holds mu.
 func (a *app) drop(x *object) {
 	if a.objects[x.key] == x {
 		delete(a.objects, x.key)
 	}
-	if x.live.uid != "" {
+	switch other := a.e.unview(x); {
+	case x.live.uid == "":
+	case other != nil:
+		a.e.Tree.Root(x.live.uid, other.app.id)
+	default:
 		a.e.Tree.Unroot(x.live.uid)
 	}
-	a.e.release(x)
+	if x.record == nil || a.closed || !a.e.Excluded(x.key.Group, x.key.Kind) { // of an excluded kind it stays the application's
+		a.e.event(a.id, x.key, ownership.Release)
+	}
 	a.e.Reports.Gone(x.report(a))
+	a.e.strays.hint()
 	a.e.hint()
 }
 
@@ -428,8 +445,10 @@ func (a *app) drop(x *object) {
 func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.e.leave(a, true)
+	a.arrivals()
 	a.closed = true
-	a.e.withdraw(a)
+	a.e.withdraw(a, a.conflicts)
 	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
@@ -444,12 +463,7 @@ func (a *app) close() {
 }
 
 // title names the application for people.
-func (a *app) title() string {
-	if row, ok := a.e.Inventory.App(a.id); ok && row.State.GetName() != "" {
-		return row.State.GetName()
-	}
-	return a.id
-}
+func (a *app) title() string { return a.e.titleOf(a.id) }
 
 // enforced says whether live state must be kept equal to what was accepted.
 // The caller holds mu.

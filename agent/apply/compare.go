@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -254,6 +255,9 @@ func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
 
 func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 	a := x.app
+	if a.acquire(x.key, x.namespaced) != nil {
+		return
+	}
 	r := inventory.Record{
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged, Options: optionsOf(s.body),
 	}
@@ -261,6 +265,7 @@ func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 		return // it is tried again at the next comparison
 	}
 	x.record = &r
+	a.e.event(a.id, x.key, ownership.Applied)
 }
 
 // reclaimAll finds out which objects of tombstones are ours, before any
@@ -268,7 +273,8 @@ func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 // else is taken for ours.
 func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
-	stones := a.graves.all
+	stones, rebuild := a.graves.all, a.rebuild
+	missed := false
 	a.mu.Unlock()
 	for _, t := range stones {
 		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
@@ -276,13 +282,20 @@ func (a *app) reclaimAll(ctx context.Context) {
 			if ctx.Err() == nil {
 				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
-			_ = run.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
-			return
+			if missed = true; rebuild {
+				_ = run.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
+				return
+			}
 		}
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.reclaimed = true
-	a.mu.Unlock()
+	if a.doubt = missed; missed {
+		a.e.later(5*comparePause, func(ctx context.Context) { a.stateChanged(ctx) })
+	} else if !a.rebuild {
+		a.stones()
+	}
 }
 
 // rebuilt ends the rebuilding of lost records once every object was looked at.
@@ -313,7 +326,7 @@ func (a *app) remake(ctx context.Context) {
 		return
 	}
 	for _, x := range a.objects {
-		if x.record != nil || x.accepted == nil || !x.live.known || x.live.found || !a.enforced() {
+		if x.record != nil || x.accepted == nil || !x.live.known || x.live.found || !a.enforced() || a.acquire(x.key, x.namespaced) != nil {
 			continue
 		}
 		d := x.accepted
@@ -326,6 +339,9 @@ func (a *app) remake(ctx context.Context) {
 
 // reclaim looks whether the object of a tombstone is ours.
 func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVersionKind) error {
+	if a.e.Excluded(key.Group, key.Kind) {
+		return nil
+	}
 	gvr, namespaced, err := a.e.reach(ctx, gvk)
 	if fault.KindOf(err) == fault.Missing {
 		return nil
@@ -340,7 +356,12 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if !namespaced {
 		key.Namespace = ""
 	}
+	x := a.objects[key]
+	ours := x != nil && x.record != nil
 	a.mu.Unlock()
+	if owner := a.e.owner(key); ours || owner != "" && owner != a.id || a.e.provenAbsent(gvk, key) {
+		return nil
+	}
 	live, err := a.get(ctx, place{resource: gvr, namespace: key.Namespace, name: key.Name}, key)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return explain(err, key, "read")
@@ -351,7 +372,7 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	seen := a.e.see(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.objects[key] != nil || !seen.applied || seen.tracked != a.trackingID(key) {
+	if x := a.objects[key]; x != nil && x.record != nil || !seen.applied || seen.tracked != a.trackingID(key) {
 		return nil
 	}
 	owned, err := a.e.hashes.Own(live, a.e.Manager, [32]byte{}, nil)

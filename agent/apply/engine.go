@@ -124,15 +124,14 @@ type Engine struct {
 	life    context.Context //nolint:containedctx // the life of Run, for work that rows and events begin
 	workers sync.WaitGroup
 
-	mu         sync.RWMutex
-	apps       map[string]*app
-	objects    map[manifest.Key]*object // what is managed, by whoever claimed it first
-	contenders map[manifest.Key][]*app  // who waits for it, in the order in which they came
-	listed     map[scope]bool
-	broken     map[scope]error
-	warned     map[schema.GroupVersionKind]string // what the API server says of versions
-	wanted     []schema.GroupVersionKind
-	begun      bool
+	mu      sync.RWMutex
+	apps    map[string]*app
+	objects map[manifest.Key]*slot // what applications list or own
+	listed  map[scope]bool
+	broken  map[scope]error
+	warned  map[schema.GroupVersionKind]string // what the API server says of versions
+	wanted  []schema.GroupVersionKind
+	begun   bool
 
 	namespaces map[string]struct{} // that were there when they were needed
 }
@@ -162,20 +161,19 @@ func New(c Config) *Engine {
 	}
 	c.Mapper = hubMapper{c.Mapper}
 	e := &Engine{
-		Config:     c,
-		kube:       newKube(c),
-		hashes:     diff.Comparer{Key: c.Secret.RecordKey()},
-		plans:      make(chan struct{}, 8),
-		tries:      make(chan struct{}, 4),
-		lost:       c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
-		present:    newPresence(),
-		wake:       make(chan struct{}, 1),
-		apps:       map[string]*app{},
-		objects:    map[manifest.Key]*object{},
-		contenders: map[manifest.Key][]*app{},
-		listed:     map[scope]bool{},
-		broken:     map[scope]error{},
-		warned:     map[schema.GroupVersionKind]string{},
+		Config:  c,
+		kube:    newKube(c),
+		hashes:  diff.Comparer{Key: c.Secret.RecordKey()},
+		plans:   make(chan struct{}, 8),
+		tries:   make(chan struct{}, 4),
+		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
+		present: newPresence(),
+		wake:    make(chan struct{}, 1),
+		apps:    map[string]*app{},
+		objects: map[manifest.Key]*slot{},
+		listed:  map[scope]bool{},
+		broken:  map[scope]error{},
+		warned:  map[schema.GroupVersionKind]string{},
 
 		namespaces: map[string]struct{}{},
 	}
@@ -318,39 +316,6 @@ func (e *Engine) forget(id string) {
 	e.hint()
 }
 
-// claim gives the object of a key to an application. It fails, naming the
-// holder, while another application manages it.
-func (e *Engine) claim(a *app, key manifest.Key, gvk schema.GroupVersionKind, namespaced bool) (*object, *app) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if held, ok := e.objects[key]; ok {
-		if held.app != a {
-			return nil, held.app
-		}
-		return held, nil
-	}
-	x := &object{key: key, gvk: gvk, namespaced: namespaced, app: a}
-	e.objects[key] = x
-	return x, nil
-}
-
-// release gives up an object.
-func (e *Engine) release(x *object) {
-	e.mu.Lock()
-	if e.objects[x.key] == x {
-		delete(e.objects, x.key)
-	}
-	e.mu.Unlock()
-	e.offer(x.key)
-	e.strays.hint()
-}
-
-func (e *Engine) object(key manifest.Key) *object {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.objects[key]
-}
-
 // scope is what one watch sees: a kind, in one namespace or, for an empty
 // one, in the whole cluster.
 type scope struct {
@@ -390,9 +355,7 @@ func (e *Engine) hint() {
 func (e *Engine) want() {
 	e.mu.Lock()
 	set := map[schema.GroupVersionKind]struct{}{}
-	for _, x := range e.objects {
-		set[x.gvk] = struct{}{}
-	}
+	e.each(func(x *object) { set[x.gvk] = struct{}{} })
 	kinds := make([]schema.GroupVersionKind, 0, len(set))
 	for gvk := range set {
 		kinds = append(kinds, gvk)

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
@@ -15,10 +16,18 @@ import (
 func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before anybody is looked for who wants it
-	x := e.object(key)
-	if x == nil {
+	first, more := e.viewsOf(key)
+	if first == nil {
 		return
 	}
+	first.take(ctx, o)
+	for _, x := range more {
+		x.take(ctx, o)
+	}
+}
+
+// take judges an object that a watch gave.
+func (x *object) take(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,6 +102,9 @@ func (x *object) unsure() bool {
 		listed, _ := a.e.kindState(x)
 		return listed
 	}
+	if x.adopted() {
+		return false // it is written as soon as it may be
+	}
 	return x.live.found && !x.current(x.target) && !x.expects(x.target)
 }
 
@@ -111,14 +123,22 @@ func (a *app) nudge() {
 func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.remove(e.watched(o.GroupVersionKind(), key), key)
-	x := e.object(key)
-	if x == nil || x.gvk.Version != manifest.Version(o) {
+	first, more := e.viewsOf(key)
+	if first == nil {
 		return
 	}
+	first.gone(ctx, o)
+	for _, x := range more {
+		x.gone(ctx, o)
+	}
+}
+
+// gone judges the deletion of an object that a watch gave.
+func (x *object) gone(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.objects[x.key] != x {
+	if x.gvk.Version != manifest.Version(o) || a.objects[x.key] != x {
 		return
 	}
 	uid := string(o.GetUID())
@@ -152,6 +172,8 @@ func (x *object) vanish(ctx context.Context) {
 		a.nudge()
 		a.tell()
 		return
+	case x.record != nil && !a.restores() && a.e.contested(x.key):
+		a.releaseMissing(x)
 	}
 	a.after(ctx, x, was)
 }
@@ -165,6 +187,7 @@ func (a *app) disown(x *object) {
 		a.drop(x)
 		return
 	}
+	a.e.event(a.id, x.key, ownership.Release)
 	a.e.Reports.Resource(x.report(a))
 }
 
@@ -177,11 +200,11 @@ func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	e.mu.Lock()
 	e.listed[s] = true
 	var of []*object
-	for _, x := range e.objects {
+	e.each(func(x *object) {
 		if e.scopeOf(x) == s {
 			of = append(of, x)
 		}
-	}
+	})
 	e.mu.Unlock()
 	for _, x := range of {
 		x.app.mu.Lock()
@@ -319,10 +342,11 @@ func (e *Engine) Ready() bool {
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	for _, x := range e.objects {
+	ready := e.begun
+	e.each(func(x *object) {
 		if listed, broken := e.stateOf(x); !listed && broken == nil {
-			return false
+			ready = false
 		}
-	}
-	return e.begun
+	})
+	return ready
 }

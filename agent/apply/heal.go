@@ -63,11 +63,14 @@ func (a *app) healable(x *object) bool {
 	if !a.enforced() || x.inflight > 0 || x.hook != "" || x.accepted == nil || x.doomed || !x.live.known || x.live.deleting {
 		return false
 	}
-	if x.record == nil || x.record.Owned.Digest != x.accepted.digest {
+	if x.record == nil || !x.adopted() && x.record.Owned.Digest != x.accepted.digest {
 		return false
 	}
 	if x.app.e.Guard.writes(x.key, x.namespaced) != nil {
 		return false
+	}
+	if x.adopted() {
+		return !x.taken()
 	}
 	if !x.live.found {
 		return true

@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/wave"
 )
 
@@ -72,8 +74,9 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	a.mu.Lock()
 	x := t.hook(it)
-	refused := a.permits(it.Key, namespaced)
+	var refused error
 	if x != nil {
+		refused = a.acquire(it.Key, namespaced)
 		x.inflight++
 	}
 	a.mu.Unlock()
@@ -82,6 +85,8 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	}
 	if refused != nil {
 		a.settle(ctx, x, nil)
+		a.releaseUnwritten(x)
+		t.noteRefusal(x, refused, "")
 		return wave.Outcome{}, refused
 	}
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
@@ -92,7 +97,9 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	failpoint.Here(failpoint.AgentHookAfter)
 	if err != nil {
 		a.settle(ctx, x, nil)
-		return wave.Outcome{}, explain(err, it.Key, "create")
+		err = explain(err, it.Key, "create")
+		a.releaseUnwritten(x)
+		return wave.Outcome{}, err
 	}
 	a.mu.Lock()
 	x.hook = t.op.ID
@@ -101,6 +108,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		Owned: diff.Owned{Manager: a.e.Manager, APIVersion: out.GetAPIVersion(), UID: string(out.GetUID())},
 	}
 	_, err = a.e.Inventory.Own(*x.record)
+	a.e.event(a.id, x.key, ownership.Applied)
 	a.mu.Unlock()
 	a.settle(ctx, x, out)
 	if err != nil {
@@ -188,8 +196,8 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
-	if other := a.e.wantedElsewhere(ctx, a, it.Key); other != nil {
-		return t.handOver(it, other), nil
+	if out, err := t.handOver(ctx, it, namespaced); out != nil || err != nil {
+		return or(out), err
 	}
 	uid, out := t.doom(ctx, it, namespaced)
 	if out != nil {
@@ -198,6 +206,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	if x := t.heldByHook(it.Key); x {
 		if err := a.unhold(ctx, at, uid); err != nil {
+			t.retain(it)
 			return wave.Outcome{}, explain(err, it.Key, "delete")
 		}
 	}
@@ -208,6 +217,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return t.another(it), nil
 	}
 	if err != nil {
+		t.retain(it)
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
 	a.mu.Lock()
@@ -257,6 +267,7 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	}
 	uid = x.record.Owned.UID
 	x.doomed = true
+	a.e.event(a.id, x.key, ownership.Delete)
 	if x.live.known && !x.live.found {
 		x.vanish(ctx)
 		return "", &wave.Outcome{Gone: true, Message: "gone already"}
@@ -265,21 +276,56 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 		uid = x.live.uid
 	}
 	if uid == "" {
+		x.doomed = false
+		a.e.event(a.id, x.key, ownership.Retain)
 		return "", &wave.Outcome{Kept: true, Message: "kept: which object of this name is ours is not known"}
 	}
 	return uid, nil
 }
 
-// handOver gives up an object that another application lists, too, instead of
-// deleting it.
-func (t *task) handOver(it wave.Item, to *app) wave.Outcome {
+// handOver releases an object, instead of deleting it, to another application
+// that has been synced with it; nil: there is none.
+func (t *task) handOver(ctx context.Context, it wave.Item, namespaced bool) (*wave.Outcome, error) {
+	a := t.app
+	for {
+		to, err := a.e.successor(ctx, a, it.Key, namespaced)
+		if to == nil || err != nil {
+			return nil, err
+		}
+		a.mu.Lock()
+		x := a.objects[it.Key]
+		ours := x != nil && x.record != nil && x.hook == ""
+		released := ours && a.release(x, *to)
+		a.mu.Unlock()
+		switch {
+		case released:
+			return &wave.Outcome{Kept: true, Gone: true, Message: "released to application " + to.app.title() + ", which lists it too"}, nil
+		case !ours:
+			return nil, nil
+		}
+		// A write of it is under way, or the other application has just taken another state.
+		if err := run.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func or(out *wave.Outcome) wave.Outcome {
+	if out == nil {
+		return wave.Outcome{}
+	}
+	return *out
+}
+
+// retain takes back that an object is about to be deleted.
+func (t *task) retain(it wave.Item) {
 	a := t.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x := a.objects[it.Key]; x != nil && x.inflight == 0 {
-		a.cede(x)
+	if x := a.objects[it.Key]; x != nil {
+		x.doomed = false
+		a.e.event(a.id, it.Key, ownership.Retain)
 	}
-	return wave.Outcome{Kept: true, Gone: true, Message: "handed over to application " + to.title() + ", which lists it too"}
 }
 
 // another gives up an object that somebody deleted and made anew: it is not

@@ -90,9 +90,9 @@ func (e *Engine) wantHub() {
 		return
 	}
 	var refs []HubRef
-	for key, x := range e.objects {
-		if inHub(key) {
-			refs = append(refs, HubRef{x.app.id, key, x.gvk.Version})
+	for key, s := range e.objects {
+		if inHub(key) && s.views != nil {
+			refs = append(refs, HubRef{s.views.app.id, key, s.views.gvk.Version})
 		}
 	}
 	slices.SortFunc(refs, func(a, b HubRef) int { return a.Key.Compare(b.Key) })

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -27,8 +28,8 @@ type Sight struct {
 
 // Manages says whether an object is one that the application manages.
 func (e *Engine) Manages(app string, key manifest.Key) bool {
-	x := e.object(key)
-	return x != nil && x.app.id == app
+	first, more := e.viewsOf(key)
+	return first != nil && (first.app.id == app || slices.ContainsFunc(more, func(x *object) bool { return x.app.id == app }))
 }
 
 // Inspect gives the managed objects of an application: those that pick wants,
@@ -169,7 +170,7 @@ func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		return nil, explain(err, key, "find")
 	}
 	var live *manifest.Object
-	if x := e.object(key); inHub(key) && x != nil {
+	if x, _ := e.viewsOf(key); inHub(key) && x != nil {
 		live, err = x.app.get(ctx, place{}, key)
 	} else if !inHub(key) {
 		live, err = e.kube.get(ctx, place{resource: gvr, namespace: namespace, name: name})

@@ -53,9 +53,9 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 		}
 		switch {
 		case live == nil:
-			out = written{true, "created"}
+			out = written{changed: true, message: "created"}
 		case got.GetResourceVersion() != live.GetResourceVersion():
-			out = written{true, "configured"}
+			out = written{changed: true, message: "configured"}
 		}
 	}
 	failpoint.Here(failpoint.AgentNamespace)

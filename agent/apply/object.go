@@ -26,6 +26,7 @@ type object struct {
 	gvk        schema.GroupVersionKind
 	namespaced bool
 	app        *app
+	next       *object // view of another application; the engine's mu guards it
 
 	target, accepted *desired
 	record           *inventory.Record // nil: never applied by us, or the record was lost
@@ -256,6 +257,8 @@ func (x *object) sync() (state, detail string) {
 		return "", ""
 	case !x.live.found:
 		return outOfSync, "missing"
+	case x.adopted():
+		return outOfSync, "adopted from application " + nameOf(x.record.From) + "; the next sync writes it"
 	case x.current(x.target):
 		if x.verdict.Equal {
 			return synced, ""
@@ -296,7 +299,18 @@ const (
 // current says whether a desired object is what was applied last, and the
 // verdict can be trusted.
 func (x *object) current(d *desired) bool {
-	return d != nil && x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void == ""
+	return d != nil && x.record != nil && !x.adopted() && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void == ""
+}
+
+// adopted says whether another application has released the object to this one,
+// which has not written it yet.
+func (x *object) adopted() bool { return x.record != nil && x.record.From != "" }
+
+// nameOf turns the name that tracking ids have for an application into the one
+// that people use.
+func nameOf(tracked string) string {
+	_, name := tracking.ID{App: tracked}.Application()
+	return name
 }
 
 // expects says whether a dry run of a desired object is still good.

@@ -31,19 +31,20 @@ const (
 func (a *app) execute(ctx context.Context, o inventory.Operation) {
 	started := a.e.Clock.Now()
 	if ended, phase := a.e.Secret.Ended(a.id); ended == o.ID {
-		a.end(ctx, o, result(o, ending{phase, "it had ended before the agent's state was lost; what it did is still there"}, started))
+		a.end(ctx, o, nil, result(o, ending{phase, "it had ended before the agent's state was lost; what it did is still there"}, started))
 		return
 	}
 	if why := a.refuses(o, started); why != nil {
-		a.end(ctx, o, result(o, errored(why), started))
+		a.end(ctx, o, nil, result(o, errored(why), started))
 		return
 	}
 	own, cancel := context.WithDeadlineCause(ctx, a.limit(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
 	var out *linkv1.OperationReport
+	var conflicts refused
 	err := run.Safely(own, "operation", func(own context.Context) error {
-		out = a.perform(own, trace.Below(ctx, own), o, started)
+		out = a.perform(own, trace.Below(ctx, own), o, started, &conflicts)
 		return nil
 	})
 	if err != nil { // a defect; the hub decides when to try again
@@ -61,7 +62,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		return
 	}
 	a.e.Secret.SetEnded(a.id, o.ID, out.GetPhase())
-	a.end(ctx, o, out)
+	a.end(ctx, o, &conflicts, out)
 	a.aftermath(ctx, o, out)
 }
 
@@ -91,8 +92,8 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 
 // perform plans and runs an operation. own ends with its deadline, outer with
 // the process.
-func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time) *linkv1.OperationReport {
-	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1)}
+func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time, refusedBy *refused) *linkv1.OperationReport {
+	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1), refused: refusedBy}
 	p := &progress{app: a, op: o, started: started, results: map[string]wave.ItemResult{}}
 	stopped := make(chan string, 1)
 	gate, halt := context.WithCancel(own)
@@ -110,6 +111,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	} else {
 		a.deleting, a.gone = false, false
 	}
+	a.e.leave(a, a.deleting)
 	a.mu.Unlock()
 	p.say(phaseRunning, "preparing")
 	plan, err := t.plan(gate, p)
@@ -181,10 +183,14 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 }
 
 // end keeps the result and tells the hub, which gets it again until it says
-// that it has it.
-func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.OperationReport) {
+// that it has it. refusedBy is what an operation that began was refused.
+func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused, out *linkv1.OperationReport) {
 	failpoint.Here(failpoint.AgentResultBefore)
-	commit, err := a.e.Inventory.End(o.ID, out, a.e.Clock.Now())
+	var causes []inventory.Refusal
+	if refusedBy != nil && out.GetPhase() != phaseSucceeded {
+		causes = refusedBy.all()
+	}
+	commit, err := a.e.Inventory.End(o.ID, out, a.e.Clock.Now(), causes)
 	if err == nil {
 		err = commit.Wait(context.WithoutCancel(ctx))
 	}
@@ -194,6 +200,11 @@ func (a *app) end(ctx context.Context, o inventory.Operation, out *linkv1.Operat
 	}
 	failpoint.Here(failpoint.AgentResultAfter)
 	a.e.Secret.SetLedger(o.ID, nil)
+	if refusedBy != nil && !o.Order.GetOptions().GetDryRun() {
+		a.mu.Lock()
+		a.refusals.set(o.ID, causes)
+		a.mu.Unlock()
+	}
 	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
 	a.e.Meter.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
 	a.e.Reports.Operation(out)

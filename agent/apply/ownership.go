@@ -1,22 +1,14 @@
 package apply
 
 import (
-	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/tracking"
 )
-
-// Engine.objects is the table of who owns what in the cluster: one application
-// for each key. Whoever comes first claims it. Another one that lists the same
-// object is refused and waits in Engine.contenders; it gets the object, which
-// is not deleted for it, as soon as the holder does not want it any more.
 
 // sharedWarning is the type of a condition (TRK-07).
 const sharedWarning = "SharedResourceWarning"
@@ -24,111 +16,11 @@ const sharedWarning = "SharedResourceWarning"
 // manyNotes is how many notes of one type are written out.
 const manyNotes = 10
 
-// contend puts an application in line for an object that another one holds.
-func (e *Engine) contend(a *app, key manifest.Key) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !slices.Contains(e.contenders[key], a) {
-		e.contenders[key] = append(e.contenders[key], a)
-	}
-}
-
-// withdraw takes an application out of every line.
-func (e *Engine) withdraw(a *app) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for key, line := range e.contenders {
-		if line = slices.DeleteFunc(line, func(c *app) bool { return c == a }); len(line) == 0 {
-			delete(e.contenders, key)
-		} else {
-			e.contenders[key] = line
-		}
-	}
-}
-
-// inLine gives the applications that wait for an object.
-func (e *Engine) inLine(key manifest.Key) []*app {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return slices.Clone(e.contenders[key])
-}
-
-// offer has those who wait for an object ask for it again.
-func (e *Engine) offer(key manifest.Key) {
-	for _, c := range e.inLine(key) {
-		e.do(func(ctx context.Context) { c.stateChanged(ctx) })
-	}
-}
-
-// wantedElsewhere names another application that lists an object: one that
-// waits for it, or one whose newest state was not taken up yet. No lock of an
-// application may be held.
-func (e *Engine) wantedElsewhere(ctx context.Context, a *app, key manifest.Key) *app {
-	if line := e.inLine(key); len(line) > 0 {
-		return line[0]
-	}
-	for _, b := range e.all() {
-		if b != a && b.unread() && b.lists(ctx, key) {
-			return b
-		}
-	}
-	// Who took a state up just now stepped out of line for that moment.
-	if line := e.inLine(key); len(line) > 0 {
-		return line[0]
-	}
-	return nil
-}
-
 // unread says whether the newest state waits to be taken up, or is being.
 func (a *app) unread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return (a.fresh || a.taking || a.untaken) && !a.closed
-}
-
-// lists says whether the newest state names an object. What cannot be read is
-// taken for a yes: the object is only kept.
-func (a *app) lists(ctx context.Context, key manifest.Key) bool {
-	row, ok := a.e.Inventory.App(a.id)
-	if !ok {
-		return false
-	}
-	for _, ref := range []*linkv1.SnapshotRef{row.State.GetTarget(), row.State.GetAccepted()} {
-		s, err := a.e.resolve(ctx, ref, row.State.GetNamespace())
-		if err != nil || s.get(key) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// cede hands an object over to those who wait for it. It stays in the cluster
-// as it is. The caller holds mu.
-func (a *app) cede(x *object) {
-	if x.record != nil {
-		a.e.Inventory.Disown(a.id, x.key)
-		x.record, x.doomed = nil, false
-	}
-	a.closeStone(x.key)
-	a.drop(x)
-}
-
-// unwanted hands over what the application does not list any more and another
-// one waits for. The caller holds mu.
-func (a *app) unwanted() {
-	for _, key := range a.keys() {
-		x := a.objects[key]
-		if x.target == nil && x.accepted == nil && x.hook == "" && x.inflight == 0 && a.running == nil && len(a.e.inLine(key)) > 0 {
-			a.e.Log.Info("object handed over", logkey.Application, a.id, logkey.Object, key.String()) //nolint:sloglint // no context reaches here
-			a.cede(x)
-		}
-	}
-}
-
-// askAgain claims once more what a busy holder could not yield just now.
-func (a *app) askAgain() {
-	const wait = 500 * time.Millisecond
-	a.e.later(wait, func(ctx context.Context) { a.stateChanged(ctx) })
 }
 
 // name is how tracking ids name the application. After a restart live objects
@@ -174,6 +66,9 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	a := x.app
 	m := a.foreign(o)
+	if m != nil && x.adopted() && m.System == tracking.Own && m.Tenant == "" && m.App == x.record.From {
+		return nil // who has released it; the first write of it takes the mark off
+	}
 	if m == nil || m.Tenant != "" || m.System != tracking.Own || m.App != a.name() || x.record == nil {
 		return m
 	}

@@ -79,6 +79,18 @@ func (e *Engine) watched(gvk schema.GroupVersionKind, key manifest.Key) scope {
 	return scope{gvk, key.Namespace}
 }
 
+// provenAbsent is absent for an object that nothing is to be done with.
+func (e *Engine) provenAbsent(gvk schema.GroupVersionKind, key manifest.Key) bool {
+	if inHub(key) {
+		return false
+	}
+	s := e.watched(gvk, key)
+	e.mu.RLock()
+	proven := e.listed[s] && e.broken[s] == nil
+	e.mu.RUnlock()
+	return proven && !e.present.has(s, key)
+}
+
 // absent says whether the watch of an object's kind proves that there is no
 // such object. The object must be claimed already: then an event that comes
 // later finds it.

@@ -50,7 +50,7 @@ func (a *app) sum(now time.Time) {
 	a.toldAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
-		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem,
+		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem, Unblocked: a.unblocked(now),
 	}
 	if why := a.unhealed(); why != "" {
 		r.Warnings = append(r.Warnings, why)
@@ -257,7 +257,7 @@ func (x *object) anew() {
 // stones closes the tombstones of objects that are not ours, or not there.
 // The caller holds mu.
 func (a *app) stones() {
-	if a.rebuild {
+	if a.rebuild || a.doubt {
 		return // what is ours is being found out
 	}
 	for _, t := range a.graves.all {

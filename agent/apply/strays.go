@@ -234,7 +234,7 @@ func (a *app) orphaned(s *Strays) {
 		limits := a.state.GetPolicy().GetLimits()
 		all, blind = s.in(a.state.GetNamespace())
 		for _, key := range slices.SortedFunc(maps.Keys(all), manifest.Key.Compare) {
-			if a.e.object(key) != nil || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
+			if a.e.known(key) || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
 				continue
 			}
 			if total++; total <= mostOrphans {

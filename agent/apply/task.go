@@ -21,6 +21,7 @@ type task struct {
 	wants   []*desired
 	hooks   map[manifest.Key]*object // guarded by the application's mu
 	changed chan struct{}            // holds one hint
+	refused *refused
 }
 
 // Changed hints that the state of some object may have changed.
@@ -30,6 +31,7 @@ func (t *task) Changed() <-chan struct{} { return t.changed }
 func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	a, order := t.app, t.op.Order
 	a.mu.Lock()
+	a.arrivals()
 	state, stones := a.state, a.graves.all
 	snap, err := t.snapshot()
 	a.mu.Unlock()
@@ -62,7 +64,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	} else if plan, err = wave.Build(objects, t.owned(stones), o); err != nil {
 		return wave.Plan{}, err
 	}
-	return plan, t.claim(plan)
+	return plan, t.prepare(ctx, plan)
 }
 
 // snapshot finds what the operation is about. The caller holds mu.
@@ -201,10 +203,22 @@ func (t *task) Approved() bool {
 	return at >= since
 }
 
-// claim makes sure that each object is this application's alone, and that the
-// kinds of its hooks are watched.
-func (t *task) claim(plan wave.Plan) error {
+// prepare has what the operation writes watched, and refuses it as a whole where
+// FailOnSharedResource says so. It acquires nothing: each object is acquired
+// when it is written.
+func (t *task) prepare(ctx context.Context, plan wave.Plan) error {
 	a := t.app
+	for _, it := range plan.Items() {
+		if it.Hook || it.Prune || it.Namespace {
+			continue
+		}
+		if d := t.wants[it.Index]; hasOption(it.Options, "FailOnSharedResource", "true") {
+			if err := a.obtain(ctx, it.Key, d.namespaced, true); fault.KindOf(err) == fault.Conflict {
+				t.refused.add(it.Key, "")
+				return err
+			}
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, it := range plan.Items() {
@@ -212,8 +226,6 @@ func (t *task) claim(plan wave.Plan) error {
 		case it.Hook:
 			t.hook(it)
 		case it.Prune || it.Namespace:
-		case a.conflicts[it.Key] != "" && hasOption(it.Options, "FailOnSharedResource", "true"):
-			return t.shared(it)
 		case a.objects[it.Key] == nil && a.conflicts[it.Key] == "" && !plan.DryRun:
 			t.adhoc(it)
 		}
@@ -222,21 +234,64 @@ func (t *task) claim(plan wave.Plan) error {
 	return nil
 }
 
-// adhoc claims an object that is in no state of the application, because the
+// adhoc watches an object that is in no state of the application, because the
 // operation applies another revision of a part of it. The caller holds mu.
-func (t *task) adhoc(it wave.Item) {
+func (t *task) adhoc(it wave.Item) *object {
 	d := t.wants[it.Index]
-	x, holder := t.app.e.claim(t.app, it.Key, d.gvk, d.namespaced)
-	if holder != nil {
-		t.app.conflicts[it.Key] = holder.title()
-		return
+	x, owner := t.app.e.view(t.app, it.Key, d.gvk, d.namespaced)
+	if owner != "" {
+		t.app.conflicts[it.Key] = t.app.e.titleOf(owner)
+		return nil
 	}
+	delete(t.app.conflicts, it.Key)
+	x.target, x.accepted = t.app.target.get(it.Key), t.app.accepted.get(it.Key)
 	t.app.objects[it.Key] = x
+	return x
 }
 
-func (t *task) shared(it wave.Item) error {
-	return fault.With(fault.New(fault.Conflict, "it is managed by application %s of this cluster", t.app.conflicts[it.Key]),
-		it.Key.Describe(), "remove it from one of the two applications")
+// acquire has the owner of an object release it, if it does not want it any
+// more, and returns the application's view of it.
+func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
+	a, d := t.app, t.wants[it.Index]
+	if err := a.obtain(ctx, it.Key, d.namespaced, false); err != nil {
+		if fault.KindOf(err) == fault.Conflict {
+			t.refused.add(it.Key, "")
+		}
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.arrivals()
+	x := a.objects[it.Key]
+	if _, contested := a.conflicts[it.Key]; x == nil && contested {
+		x = t.adhoc(it)
+	}
+	if x == nil {
+		if owner := a.e.owner(it.Key); owner != "" && owner != a.id {
+			t.refused.add(it.Key, "")
+			return nil, managed(it.Key, a.e.titleOf(owner))
+		}
+		return nil, fault.New(fault.Conflict, "%s is wanted no more", it.Key.Describe())
+	}
+	return x, nil
+}
+
+// noteRefusal stores why an object could not be written, if that is who owns it.
+func (t *task) noteRefusal(x *object, err error, mark string) {
+	if fault.KindOf(err) != fault.Conflict {
+		return
+	}
+	a := t.app
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch owner := a.e.owner(x.key); {
+	case owner != "" && owner != a.id:
+		t.refused.add(x.key, "")
+	case mark != "":
+		t.refused.add(x.key, mark)
+	case x.taken():
+		t.refused.add(x.key, x.live.foreign.Title())
+	}
 }
 
 // hook registers a hook, so that it is watched; nil if its name is taken. The
@@ -246,8 +301,8 @@ func (t *task) hook(it wave.Item) *object {
 	if held := a.objects[it.Key]; held != nil && held.hook == "" {
 		return nil
 	}
-	x, holder := a.e.claim(a, it.Key, kindOf(it.Key, it.Version), it.Key.Namespace != "")
-	if holder != nil {
+	x, owner := a.e.view(a, it.Key, kindOf(it.Key, it.Version), it.Key.Namespace != "")
+	if owner != "" {
 		return nil
 	}
 	x.hook = t.op.ID
@@ -283,15 +338,11 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		return t.create(ctx, it)
 	}
 	d, a := t.wants[it.Index], t.app
-	a.mu.Lock()
-	x := a.objects[it.Key]
-	if x == nil {
-		defer a.mu.Unlock()
-		if a.conflicts[it.Key] != "" {
-			return wave.Outcome{}, t.shared(it)
-		}
-		return wave.Outcome{}, fault.New(fault.Conflict, "%s is wanted no more", it.Key.Describe())
+	x, err := t.acquire(ctx, it)
+	if err != nil {
+		return wave.Outcome{}, err
 	}
+	a.mu.Lock()
 	if x.settled(d) && !hasOption(it.Options, "Replace", "true") {
 		s := x.state()
 		a.mu.Unlock()
@@ -300,6 +351,7 @@ func (t *task) Apply(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	a.mu.Unlock()
 	w, err := t.patiently(ctx, it, x, d)
 	if err != nil {
+		t.noteRefusal(x, err, w.mark)
 		return wave.Outcome{}, err
 	}
 	a.mu.Lock()
@@ -422,6 +474,10 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 		return wave.Check{Err: err}
 	}
 	s := &sending{app: a, key: it.Key, digest: d.digest, body: body, options: it.Options, dryRun: true}
+	var owned error
+	if !it.Hook {
+		owned = a.obtain(ctx, it.Key, d.namespaced, true)
+	}
 	a.mu.Lock()
 	x := a.objects[it.Key]
 	if x != nil && !it.Hook {
@@ -440,13 +496,15 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	if s.problem == nil && x != nil && !it.Hook {
 		s.problem = x.surrendered(it.Options)
 	}
-	if !it.Hook && a.conflicts[it.Key] != "" {
-		s.problem = t.shared(it)
+	if s.problem == nil && owned != nil {
+		s.problem = owned
+		t.refused.add(it.Key, "")
 	}
 	a.mu.Unlock()
 	if x != nil && !it.Hook {
 		if err := a.takeOver(ctx, x, s); err != nil {
 			s.problem = err
+			t.noteRefusal(x, err, s.mark)
 		}
 	}
 	var out *manifest.Object

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -33,6 +34,7 @@ type writing struct {
 type written struct {
 	changed bool
 	message string
+	mark    string // whom live tracking named, if that is why it was refused
 }
 
 // write brings one object to its desired content and records what is ours of
@@ -53,7 +55,8 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 		err = explain(err, x.key, "apply")
 		a.refused(ctx, x, err)
 		a.settle(ctx, x, out)
-		return written{}, err
+		a.releaseUnwritten(x)
+		return written{mark: s.mark}, err
 	}
 	failpoint.Here(failpoint.AgentRecordAfter)
 	a.settle(ctx, x, out)
@@ -76,7 +79,8 @@ type sending struct {
 	had     bool // applied is set
 	merged  bool // it was not written by a server-side apply
 	note    string
-	problem error // found before anything was sent
+	problem error  // found before anything was sent
+	mark    string // of whoever still holds the object, if that is the problem
 }
 
 // sending gathers under mu what a write needs, and counts it as in flight.
@@ -98,7 +102,7 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 			s.uid = x.live.uid
 		}
 	}
-	if s.problem = a.permits(x.key, d.namespaced); s.problem == nil {
+	if s.problem = a.acquire(x.key, d.namespaced); s.problem == nil {
 		s.problem = x.surrendered(w.options)
 	}
 	return s
@@ -418,6 +422,7 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 		return nil
 	}
 	x.record, x.failure, x.missing, x.retries, x.notBefore, x.doomed = &r, "", false, 0, time.Time{}, false
+	a.e.event(a.id, x.key, ownership.Applied)
 	if _, err := a.e.Inventory.Own(r); err != nil {
 		a.e.Log.ErrorContext(ctx, "ownership not recorded", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 	}

@@ -29,6 +29,14 @@ type Operation struct {
 	Result     *linkv1.OperationReport // nil: open
 	Acked      bool                    // the hub has the result
 	EndedAt    time.Time
+	Refused    []Refusal // what it was refused because of who owned it
+}
+
+// A Refusal says that an operation could not write an object because of who
+// owned it.
+type Refusal struct {
+	Key  string `json:"k"`
+	Mark string `json:"m,omitempty"` // whom live tracking named; empty: an application of the cluster owned it
 }
 
 // Open says whether the operation has no result yet.
@@ -44,10 +52,11 @@ type stored struct {
 	Result     []byte    `json:"result,omitempty"`
 	Acked      bool      `json:"acked,omitempty"`
 	EndedAt    time.Time `json:"endedAt,omitzero"`
+	Refused    []Refusal `json:"refused,omitempty"`
 }
 
 func (o Operation) encode() ([]byte, error) {
-	d := stored{App: o.App, Seq: o.Seq, Progress: o.Progress, Terminated: o.Terminated, Acked: o.Acked, EndedAt: o.EndedAt}
+	d := stored{App: o.App, Seq: o.Seq, Progress: o.Progress, Terminated: o.Terminated, Acked: o.Acked, EndedAt: o.EndedAt, Refused: o.Refused}
 	var err error
 	if o.Order != nil {
 		if d.Order, err = proto.Marshal(o.Order); err != nil {
@@ -67,7 +76,7 @@ func decodeOperation(id string, raw []byte) (*Operation, error) {
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, fmt.Errorf("operation %q: %w", id, err)
 	}
-	o := &Operation{ID: id, App: d.App, Seq: d.Seq, Progress: d.Progress, Terminated: d.Terminated, Acked: d.Acked, EndedAt: d.EndedAt}
+	o := &Operation{ID: id, App: d.App, Seq: d.Seq, Progress: d.Progress, Terminated: d.Terminated, Acked: d.Acked, EndedAt: d.EndedAt, Refused: d.Refused}
 	if len(d.Order) > 0 {
 		o.Order = &linkv1.Operation{}
 		if err := proto.Unmarshal(d.Order, o.Order); err != nil {
@@ -196,11 +205,35 @@ func (s *Store) Advance(id string, progress []byte) (*Commit, error) {
 	return s.change(id, func(o *Operation) { o.Progress = progress })
 }
 
-// End keeps the result of an operation until the hub has it.
-func (s *Store) End(id string, result *linkv1.OperationReport, at time.Time) (*Commit, error) {
+// End keeps the result of an operation until the hub has it, and what it was
+// refused until a later operation of its application has ended.
+func (s *Store) End(id string, result *linkv1.OperationReport, at time.Time, refused []Refusal) (*Commit, error) {
 	return s.change(id, func(o *Operation) {
-		o.Result, o.Progress, o.EndedAt = result, nil, at
+		o.Result, o.Progress, o.EndedAt, o.Refused = result, nil, at, refused
 	})
+}
+
+// Refused returns the newest operation of an application that has ended, and
+// what it was refused.
+func (s *Store) Refused(app string) (operation string, refused []Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.lastEnded(app); o != nil {
+		return o.ID, o.Refused
+	}
+	return "", nil
+}
+
+// lastEnded finds the newest operation of an application that has ended. The
+// caller holds mu.
+func (s *Store) lastEnded(app string) *Operation {
+	var last *Operation
+	for _, o := range s.ops {
+		if o.App == app && !o.Open() && (last == nil || o.Seq > last.Seq) {
+			last = o
+		}
+	}
+	return last
 }
 
 // Delivered says that the hub has the result of an operation. Its id stays
@@ -238,7 +271,7 @@ func (s *Store) Expire(now time.Time) {
 	defer s.mu.Unlock()
 	var stale []string
 	for id, o := range s.ops {
-		if o.Acked && now.Sub(o.EndedAt) > rememberFor {
+		if o.Acked && now.Sub(o.EndedAt) > rememberFor && !(len(o.Refused) > 0 && s.apps[o.App] != nil && s.lastEnded(o.App) == o) {
 			stale = append(stale, id)
 			delete(s.ops, id)
 		}

@@ -24,6 +24,7 @@ type Record struct {
 	Hook    string       `json:"h,omitempty"` // id of the operation that made this hook; empty: an ordinary object
 	Options []string     `json:"p,omitempty"` // the object's own sync options, such as "Prune=false"
 	Merged  bool         `json:"m,omitempty"` // written by a merge against Applied instead of a server-side apply
+	From    string       `json:"f,omitempty"` // application, as tracking ids name it, that has released the object and whose content is live; empty: App has written it
 }
 
 // Owned gives the records of one application, in order of key.
@@ -69,6 +70,33 @@ func (s *Store) Own(r Record) (*Commit, error) {
 	s.littered = true
 	id := ownedID(r.App, r.Key)
 	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketOwned, id, raw) }), nil
+}
+
+// Transfer records that an object which was one application's is another's now:
+// on disk it is never both's, nor nobody's.
+func (s *Store) Transfer(from string, r Record) (*Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("write the record of %s: %w", r.Key, err)
+	}
+	delete(s.owned[from], r.Key)
+	if len(s.owned[from]) == 0 {
+		delete(s.owned, from)
+	}
+	if s.owned[r.App] == nil {
+		s.owned[r.App] = map[manifest.Key]Record{}
+	}
+	s.owned[r.App][r.Key] = r
+	s.littered = true
+	was, is := ownedID(from, r.Key), ownedID(r.App, r.Key)
+	return s.put(func(tx *bbolt.Tx) error {
+		if err := deleteIn(tx, bucketOwned, was); err != nil {
+			return err
+		}
+		return putIn(tx, bucketOwned, is, raw)
+	}), nil
 }
 
 // Disown forgets that an object is an application's.

@@ -242,7 +242,7 @@ func TestOperations(t *testing.T) {
 		}
 	})
 	t.Run("FT-L6 a result is kept until the hub has it, and the id after that", func(t *testing.T) {
-		wait(s.End("op", &linkv1.OperationReport{OperationId: "op", Phase: "Succeeded"}, time.Now()))
+		wait(s.End("op", &linkv1.OperationReport{OperationId: "op", Phase: "Succeeded"}, time.Now(), nil))
 		again()
 		if u := s.Unacked(); len(u) != 1 || u[0].Result.GetPhase() != "Succeeded" || len(s.OpenOperations()) != 0 {
 			t.Errorf("unacknowledged: %+v", u)

@@ -146,6 +146,66 @@ func TestFailedTargetIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A person's sync that failed because another application owned an object has
+// no retry. That the object is free is a change of its cause.
+func TestFailedTargetIsUnblocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{"automated":{},"retry":{"limit":0}}}`)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		_, err := dispatch.Sync(ctx, tx, w.app.ID, hub.SyncRequest{Initiator: hub.Initiator{Username: "jane"}})
+		return err
+	})
+	failed := w.end(hub.Failed, "it is managed by application other")
+	seq := int64(1)
+	say := func(op hub.OperationID) (enqueued int) {
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			_, err := tx.PutObservation(ctx, w.cluster.ID, hub.Observation{Epoch: "unblocked", Seq: seq, Applications: []hub.ApplicationObservation{{
+				Application: w.app.ID, Target: w.app.Status.Target, Generation: w.app.Generation, Sync: hub.OutOfSync, Health: hub.Healthy, ComparedAt: time.Now(), Unblocked: op,
+			}}})
+			return err
+		})
+		seq++
+		items, err := w.db.System().Claim(t.Context(), hub.WorkRefresh, "r", 10, time.Minute)
+		if err == nil {
+			err = w.db.System().Done(t.Context(), items)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(items)
+	}
+	say("") // what was enqueued before
+	t.Run("AUTO-04 nothing is tried again while the object is not free", func(t *testing.T) {
+		w.again("r1", w.app.Status.Target)
+		if got := w.newest(); got.ID != failed.ID {
+			t.Errorf("operation %+v", got)
+		}
+	})
+	t.Run("AUTO-04 TRK-07 once it is free the application is decided about again, once", func(t *testing.T) {
+		if n := say(failed.ID); n != 1 {
+			t.Errorf("%d refreshes are enqueued", n)
+		}
+		if n := say(failed.ID); n != 0 {
+			t.Errorf("%d refreshes are enqueued when it is said again", n)
+		}
+		w.again("r1", w.app.Status.Target)
+		got := w.newest()
+		if got.ID == failed.ID || !got.Initiator.Automated || got.Snapshot != failed.Snapshot {
+			t.Errorf("operation %+v", got)
+		}
+	})
+	t.Run("AUTO-04 TRK-07 that an earlier operation is free does not concern a later one", func(t *testing.T) {
+		last := w.end(hub.Failed, "quota")
+		say(failed.ID)
+		w.again("r1", w.app.Status.Target)
+		if got := w.newest(); got.ID != last.ID {
+			t.Errorf("operation %+v", got)
+		}
+	})
+}
+
 func TestWarningsStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)

@@ -215,6 +215,11 @@ func historyOf(app hub.Application, op hub.Operation, revisions []string, now ti
 }
 
 func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operation) error {
+	if op.Unblocked { // it was told before the result was
+		if err := c.tx.Enqueue(ctx, WorkRefresh, string(app.ID), c.now, false); err != nil {
+			return err
+		}
+	}
 	if op.RetryAt != nil { // settled before, or it was known that it would fail
 		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), *op.RetryAt, false)
 	}

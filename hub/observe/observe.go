@@ -131,10 +131,16 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 				return o, err
 			}
 		}
+		if a.Unblocked != "" {
+			if err := valid("operation", a.Unblocked); err != nil {
+				return o, err
+			}
+		}
 		o.Applications = append(o.Applications, hub.ApplicationObservation{
 			Application: hub.ApplicationID(a.AppId), Target: hub.SnapshotID(a.Target), Generation: int64(a.Generation),
 			Sync: syncOf(a.Sync), Health: healthOf(a.Health), HealthCause: a.HealthCause,
 			ComparedAt: time.Unix(0, a.ComparedUnixNano), Warnings: a.Warnings, Notes: notes(a.Notes), Excluded: a.Excluded, Error: a.Error, Gone: a.Gone, Stamp: a.Stamp,
+			Unblocked: hub.OperationID(a.Unblocked),
 		})
 	}
 	for _, r := range up.Resources {

@@ -30,6 +30,26 @@ func TestChangeOfCause(t *testing.T) {
 		"AUTO-04 what the cluster serves was changed since":  {func(s *plan.Situation) { s.Served = moment().Add(time.Minute) }, true},
 		"AUTO-04 ... before it failed":                       {func(s *plan.Situation) { s.Served = moment().Add(-time.Minute) }, false},
 		"AUTO-04 a newer revision":                           {func(s *plan.Situation) { s.Candidate.ID = "s2" }, true},
+		"AUTO-04 TRK-07 the objects that it was refused are free": {func(s *plan.Situation) {
+			f := *failed
+			f.Unblocked, f.Initiator = true, hub.Initiator{Username: "jane"}
+			s.Failed = &f
+		}, true},
+		"AUTO-04 TRK-07 ... although a retry is planned for later": {func(s *plan.Situation) {
+			f := *failed
+			f.Unblocked, f.RetryAt = true, &s.Now
+			s.Failed = &f
+		}, true},
+		"AUTO-04 TRK-07 ... and something else has been rendered since": {func(s *plan.Situation) {
+			f := *failed
+			f.Unblocked, f.Snapshot = true, "s0"
+			s.Failed = &f
+		}, false},
+		"AUTO-01 TRK-07 without automation nobody tries again": {func(s *plan.Situation) {
+			f := *failed
+			f.Unblocked = true
+			s.Failed, s.Spec = &f, hub.ApplicationSpec{}
+		}, false},
 		"SYNC-28 a retry is planned already": {func(s *plan.Situation) {
 			s.Changed, s.Served = true, moment().Add(time.Minute)
 			f := *failed

@@ -110,9 +110,17 @@ func Next(s Situation) Decision {
 // operation failed, nothing retries it, and something that the failure may
 // have come from was changed since: the specification, the project, or what
 // the cluster serves; or such a change waited. Without one a failed target is
-// not tried again (AUTO-04), however often the sources are looked at.
+// not tried again (AUTO-04), however often the sources are looked at. That the
+// objects which it was refused are free is known for certain: no planned retry
+// is waited for then, nor does it matter who asked for the operation.
 func retriable(s Situation) bool {
-	if s.Failed == nil || s.Running != nil || s.Failed.RetryAt != nil || s.Failed.Snapshot != s.Candidate.ID {
+	if s.Failed == nil || s.Running != nil || s.Failed.Snapshot != s.Candidate.ID {
+		return false
+	}
+	if s.Failed.Unblocked {
+		return true
+	}
+	if s.Failed.RetryAt != nil {
 		return false
 	}
 	st := s.Application.Status

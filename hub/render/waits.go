@@ -18,7 +18,14 @@ func passes(err error) bool {
 func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
 	app := f.Application
 	return app.Status.Hold != "" || app.Pin != nil || app.Follows(spec) && app.Status.Accepted != target ||
-		app.Status.PlannedGeneration != app.Generation || moved(f)
+		app.Status.PlannedGeneration != app.Generation || app.Follows(spec) && unblocked(app) || moved(f)
+}
+
+// unblocked says whether the newest operation failed because of who owned
+// objects, and these are free now.
+func unblocked(app hub.Application) bool {
+	op := app.Status.Operation
+	return op != nil && (op.Phase == hub.Failed || op.Phase == hub.Errored) && op.Unblocked
 }
 
 // moved says whether the project is another one than the application was

@@ -18,15 +18,21 @@ func TestWaits(t *testing.T) {
 		change func(*hub.Refresh)
 		want   bool
 	}{
-		"AUTO-11 nothing is new":                  {func(*hub.Refresh) {}, false},
-		"WIN-09 the project was changed":          {func(f *hub.Refresh) { f.Project.Version++ }, true},
-		"the project is gone":                     {func(f *hub.Refresh) { f.Project = nil }, false},
-		"the specification was changed":           {func(f *hub.Refresh) { f.Application.Generation++ }, true},
-		"WIN-09 it is held":                       {func(f *hub.Refresh) { f.Application.Status.Hold = "closed" }, true},
-		"AUTO-01 the target is not accepted":      {func(f *hub.Refresh) { f.Application.Status.Accepted = "s0" }, true},
-		"AUTO-04 the cluster was changed":         {func(f *hub.Refresh) { f.Cluster.UpdatedAt = at.Add(time.Minute) }, false},
-		"AUTO-04 ... after a failure":             {func(f *hub.Refresh) { failed(f); f.Cluster.UpdatedAt = at.Add(time.Minute) }, true},
-		"AUTO-04 ... which was looked at already": {func(f *hub.Refresh) { failed(f); f.Cluster.UpdatedAt = at.Add(-time.Minute) }, false},
+		"AUTO-11 nothing is new":                                             {func(*hub.Refresh) {}, false},
+		"WIN-09 the project was changed":                                     {func(f *hub.Refresh) { f.Project.Version++ }, true},
+		"the project is gone":                                                {func(f *hub.Refresh) { f.Project = nil }, false},
+		"the specification was changed":                                      {func(f *hub.Refresh) { f.Application.Generation++ }, true},
+		"WIN-09 it is held":                                                  {func(f *hub.Refresh) { f.Application.Status.Hold = "closed" }, true},
+		"AUTO-01 the target is not accepted":                                 {func(f *hub.Refresh) { f.Application.Status.Accepted = "s0" }, true},
+		"AUTO-04 the cluster was changed":                                    {func(f *hub.Refresh) { f.Cluster.UpdatedAt = at.Add(time.Minute) }, false},
+		"AUTO-04 ... after a failure":                                        {func(f *hub.Refresh) { failed(f); f.Cluster.UpdatedAt = at.Add(time.Minute) }, true},
+		"AUTO-04 ... which was looked at already":                            {func(f *hub.Refresh) { failed(f); f.Cluster.UpdatedAt = at.Add(-time.Minute) }, false},
+		"AUTO-04 TRK-07 the objects that its operation was refused are free": {func(f *hub.Refresh) { failed(f); f.Application.Status.Operation.Unblocked = true }, true},
+		"AUTO-04 TRK-07 ... and nobody follows its revisions": {func(f *hub.Refresh) {
+			failed(f)
+			f.Application.Status.Operation.Unblocked = true
+			f.Application.Annotations = map[string]string{"capstan.dev/" + hub.FollowAnnotation: "false"}
+		}, false},
 		"AUTO-01 the annotation stops the following": {func(f *hub.Refresh) {
 			f.Application.Status.Accepted = "s0"
 			f.Application.Annotations = map[string]string{"capstan.dev/" + hub.FollowAnnotation: "false"}

@@ -37,7 +37,7 @@ const (
 		                  AND  r.fetched_at IS NOT NULL AND r.error_since <= now() - interval '180 seconds' -- hub.ErrorGrace
 		               ) c) END,
 		       o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
-		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline,
+		       o.phase, o.message, CASE WHEN $2 THEN o.results END, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.unblocked,
 		       coalesce(up.namespace, ''), coalesce(up.name, '')`
 	applicationTables = `
 		FROM   application a

@@ -83,6 +83,12 @@ const (
 		  AND  (NOT m.was_over OR (o.healthy_at IS NULL AND m.healthy_at IS NOT NULL))
 		RETURNING o.cluster_id, o.id, o.application_id, m.is_over AND NOT m.was_over`
 
+	unblockOperations = `
+		UPDATE operation o SET unblocked = true
+		FROM   unnest($2::uuid[], $3::uuid[], $4::uuid[]) AS u (cluster, app, operation)
+		WHERE  o.tenant_id = $1 AND o.id = u.operation AND o.application_id = u.app AND o.cluster_id = u.cluster AND NOT o.unblocked
+		RETURNING o.application_id`
+
 	// A delete operation whose own result was lost with the agent's state.
 	endDeletions = `
 		UPDATE operation o
@@ -152,6 +158,7 @@ func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
 	if err := t.queueOperations(b, reports); err != nil {
 		return err
 	}
+	t.queueUnblocked(b, reports)
 	t.queueDeletions(b, reports)
 	t.queueGone(b, reports)
 	var c resourceColumns
@@ -252,6 +259,32 @@ func (t *Tenant) queueOperations(b *pgx.Batch, reports []report) error {
 	now := micro(time.Now())
 	b.Queue(observeOperations, t.id, cluster, id, phase, message, results, started, finished, healthy, now).Query(t.ended(now, reports))
 	return nil
+}
+
+// queueUnblocked notes which operations failed for a reason that is gone, and
+// has their applications decided about again: once for each operation.
+func (t *Tenant) queueUnblocked(b *pgx.Batch, reports []report) {
+	var cluster, app, operation []string
+	for _, r := range reports {
+		for _, a := range r.Applications {
+			if !a.Gone && hub.ValidID(string(a.Unblocked)) {
+				cluster, app, operation = append(cluster, string(r.cluster)), append(app, string(a.Application)), append(operation, string(a.Unblocked))
+			}
+		}
+	}
+	if len(app) == 0 {
+		return
+	}
+	now := micro(time.Now())
+	b.Queue(unblockOperations, t.id, cluster, app, operation).Query(func(rows pgx.Rows) error {
+		var id string
+		_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+			t.changed(changeApplication, id)
+			t.enqueue(hub.WorkRefresh, id, now, false)
+			return nil
+		})
+		return err
+	})
 }
 
 // queueDeletions ends the deletions of applications of which an agent says

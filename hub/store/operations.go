@@ -17,7 +17,7 @@ import (
 const (
 	selectOperations = `
 		SELECT o.id, coalesce(o.cluster_id::text, ''), o.kind, coalesce(o.snapshot_id::text, ''), o.revision, o.fence, o.options, o.initiator, o.reason,
-		       o.phase, o.message, o.results, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.application_id
+		       o.phase, o.message, o.results, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.unblocked, o.application_id
 		FROM   operation o
 		WHERE  o.tenant_id = $1`
 	operationByID  = selectOperations + ` AND o.id = $2`
@@ -63,13 +63,14 @@ type nullOperation struct {
 	attempt                                    *int
 	retryAt, createdAt, startedAt, finishedAt  *time.Time
 	healthyAt, deadline                        *time.Time
+	unblocked                                  *bool
 }
 
 // dest is in the order of the columns.
 func (n *nullOperation) dest() []any {
 	return []any{
 		&n.id, &n.cluster, &n.kind, &n.snapshot, &n.revision, &n.fence, &n.options, &n.initiator, &n.reason,
-		&n.phase, &n.message, &n.results, &n.attempt, &n.retryAt, &n.createdAt, &n.startedAt, &n.finishedAt, &n.healthyAt, &n.deadline,
+		&n.phase, &n.message, &n.results, &n.attempt, &n.retryAt, &n.createdAt, &n.startedAt, &n.finishedAt, &n.healthyAt, &n.deadline, &n.unblocked,
 	}
 }
 
@@ -118,6 +119,7 @@ func (n *nullOperation) operation(w *wording) (*hub.Operation, error) {
 		ID: hub.OperationID(*n.id), Cluster: hub.ClusterID(*n.cluster), Kind: hub.OperationKind(*n.kind), Snapshot: hub.SnapshotID(*n.snapshot),
 		Revision: *n.revision, Fence: *n.fence, Reason: *n.reason, Phase: hub.Phase(*n.phase), Message: *n.message, Attempt: *n.attempt,
 		RetryAt: n.retryAt, CreatedAt: *n.createdAt, StartedAt: n.startedAt, FinishedAt: n.finishedAt, HealthyAt: n.healthyAt, Deadline: *n.deadline,
+		Unblocked: *n.unblocked,
 	}
 	if err := w.read(n, op); err != nil {
 		return nil, fmt.Errorf("read operation %q: %w", op.ID, err)

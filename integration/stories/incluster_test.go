@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,8 +93,14 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			x, err := s.API.Get(ctx, app)
-			if err != nil || differs(x) != nil {
+			// Without a destination the application is Unknown; the cluster's own comparison is that of its objects.
+			var x struct {
+				Status struct {
+					Resources []struct{ Name, Status string }
+				}
+			}
+			err = s.API.Do(ctx, http.MethodGet, "/api/v1/applications/argocd/"+app, nil, &x)
+			if err != nil || !slices.ContainsFunc(x.Status.Resources, func(r struct{ Name, Status string }) bool { return r.Name == "a" && r.Status == "OutOfSync" }) {
 				return fmt.Errorf("%v: %+v", err, x.Status)
 			}
 			now, err := maps.Get(ctx, "a", metav1.GetOptions{})

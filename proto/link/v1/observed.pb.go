@@ -285,12 +285,13 @@ type AppReport struct {
 	Health           string                 `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
 	HealthCause      string                 `protobuf:"bytes,6,opt,name=health_cause,json=healthCause,proto3" json:"health_cause,omitempty"`
 	ComparedUnixNano int64                  `protobuf:"varint,7,opt,name=compared_unix_nano,json=comparedUnixNano,proto3" json:"compared_unix_nano,omitempty"`
-	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`  // such as "Deployment shop/web: replicas is fought over by hpa"
-	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`        // why the comparison is Unknown
-	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`        // a delete operation ended: nothing is left
-	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`       // the agent's hash of this report without its time; empty: it gives none
-	Excluded         []string               `protobuf:"bytes,40,rep,name=excluded,proto3" json:"excluded,omitempty"` // one sentence for each kind of the application that the settings exclude
-	Notes            []*Note                `protobuf:"bytes,55,rep,name=notes,proto3" json:"notes,omitempty"`       // conditions that have a type of their own
+	Warnings         []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`    // such as "Deployment shop/web: replicas is fought over by hpa"
+	Error            string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`          // why the comparison is Unknown
+	Gone             bool                   `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`          // a delete operation ended: nothing is left
+	Stamp            []byte                 `protobuf:"bytes,11,opt,name=stamp,proto3" json:"stamp,omitempty"`         // the agent's hash of this report without its time; empty: it gives none
+	Excluded         []string               `protobuf:"bytes,40,rep,name=excluded,proto3" json:"excluded,omitempty"`   // one sentence for each kind of the application that the settings exclude
+	Notes            []*Note                `protobuf:"bytes,55,rep,name=notes,proto3" json:"notes,omitempty"`         // conditions that have a type of their own
+	Unblocked        string                 `protobuf:"bytes,56,opt,name=unblocked,proto3" json:"unblocked,omitempty"` // operation that failed because of who owned objects, which is no longer in its way; empty: there is none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -414,6 +415,13 @@ func (x *AppReport) GetNotes() []*Note {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *AppReport) GetUnblocked() string {
+	if x != nil {
+		return x.Unblocked
+	}
+	return ""
 }
 
 type Resource struct {
@@ -1104,7 +1112,7 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	"\x05Sweep\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\x04R\bsnapshot\x12\x18\n" +
 	"\abounded\x18\x02 \x01(\bR\abounded\x12\x18\n" +
-	"\abuckets\x18\x03 \x03(\rR\abuckets\"\xf4\x02\n" +
+	"\abuckets\x18\x03 \x03(\rR\abuckets\"\x92\x03\n" +
 	"\tAppReport\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1e\n" +
@@ -1121,7 +1129,8 @@ const file_link_v1_observed_proto_rawDesc = "" +
 	" \x01(\bR\x04gone\x12\x14\n" +
 	"\x05stamp\x18\v \x01(\fR\x05stamp\x12\x1a\n" +
 	"\bexcluded\x18( \x03(\tR\bexcluded\x12#\n" +
-	"\x05notes\x187 \x03(\v2\r.link.v1.NoteR\x05notes\"\xbb\x04\n" +
+	"\x05notes\x187 \x03(\v2\r.link.v1.NoteR\x05notes\x12\x1c\n" +
+	"\tunblocked\x188 \x01(\tR\tunblocked\"\xbb\x04\n" +
 	"\bResource\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +

@@ -1,0 +1,148 @@
+// Package ownership decides which application owns an object of a cluster. It
+// is a state machine of pure values: it reads no cluster, stores nothing and
+// holds no lock. The engine of package apply calls it wherever an object is
+// acquired, contested, handed over, deleted or released. An object has at most
+// one owner. An application that merely renders an object owns nothing.
+package ownership
+
+// A State is where an object stands.
+type State uint8
+
+// The states of an object.
+const (
+	// Free: no application owns the object. It belongs to the application that
+	// the live object's tracking names or, if it does not exist, to the first
+	// permitted operation that writes it.
+	Free State = iota
+	// Owned: its application has acquired it to write it, or has written it.
+	Owned
+	// Adopted: another application has released the object to its owner, which
+	// has not written it yet. Live tracking still names the former owner.
+	Adopted
+	// Deleting: its owner has asked the API server to delete it.
+	Deleting
+)
+
+// An Event moves an object from one state to another.
+type Event uint8
+
+// The events of an object.
+const (
+	Acquire Event = iota // an operation is about to write it
+	Adopt                // its owner releases it to another application
+	Applied              // its owner has written it
+	Delete               // its owner is about to delete it
+	Retain               // its owner was kept from deleting it
+	Release              // it is gone, or its owner leaves it alone
+)
+
+// transitions has every move that there is. What it does not have is refused.
+var transitions = map[State]map[Event]State{ //nolint:gochecknoglobals // a table, never changed
+	Free:     {Acquire: Owned},
+	Owned:    {Acquire: Owned, Adopt: Adopted, Applied: Owned, Delete: Deleting, Retain: Owned, Release: Free},
+	Adopted:  {Acquire: Adopted, Adopt: Adopted, Applied: Owned, Delete: Deleting, Retain: Adopted, Release: Free},
+	Deleting: {Acquire: Deleting, Applied: Owned, Delete: Deleting, Retain: Owned, Release: Free},
+}
+
+// Next returns the state after an event; false if there is no such move.
+func Next(s State, e Event) (State, bool) {
+	to, ok := transitions[s][e]
+	return to, ok
+}
+
+// An Object is the ownership of one object. The zero value is free.
+type Object struct {
+	State State
+	Owner string // application; empty if and only if the object is free
+}
+
+// A Claim is what an application says of an object at one moment.
+type Claim struct {
+	App       string
+	Permitted bool // its project and the owner of the cluster let it write the object
+	Listed    bool // its target or its accepted snapshot lists the object
+	Accepted  bool // a sync with it was begun, by a person or by automation, or automation is going to begin one
+	Leaving   bool // the application is being deleted, or is gone
+}
+
+// A Verdict is the answer to an application that wants to write an object.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Granted  Verdict = iota // the object is the application's
+	Conflict                // another application owns it
+	Denied                  // the application must not have it, whoever owns it
+)
+
+// Acquire answers an application whose operation is about to write the object.
+// owner is what its present owner says of it. An owner that does not list the
+// object any more, and is not deleting it, releases it to the application.
+func (o Object) Acquire(c, owner Claim) (Object, Verdict) {
+	switch {
+	case !c.Permitted || c.Leaving:
+		return o, Denied
+	case o.State == Free || o.Owner == c.App:
+		to, _ := Next(o.State, Acquire)
+		return Object{to, c.App}, Granted
+	case owner.Listed || o.State == Deleting:
+		return o, Conflict
+	}
+	return o.Adopt(c), Granted
+}
+
+// Adopt releases the object to an application. It changes nothing for one that
+// must not have it, and while the object is being deleted.
+func (o Object) Adopt(c Claim) Object {
+	to, ok := Next(o.State, Adopt)
+	if !ok || !c.Permitted || c.Leaving {
+		return o
+	}
+	return Object{to, c.App}
+}
+
+// Do applies an event that its owner causes. It changes nothing for anybody
+// else.
+func (o Object) Do(app string, e Event) Object {
+	to, ok := Next(o.State, e)
+	switch {
+	case !ok || o.State == Free || o.Owner != app:
+		return o
+	case to == Free:
+		return Object{}
+	}
+	return Object{to, o.Owner}
+}
+
+// Successor returns which application adopts an object that its owner would
+// delete: the first one that has accepted it, may have it and stays. An
+// application that nobody has synced with it, and that automation does not sync,
+// is no successor. Without one the object is deleted.
+func Successor(owner string, claims []Claim) (Claim, bool) {
+	for _, c := range claims {
+		if c.App != owner && c.Accepted && c.Permitted && !c.Leaving {
+			return c, true
+		}
+	}
+	return Claim{}, false
+}
+
+// Restore returns the ownership of an object that a stored record says is an
+// application's; false if another application's record was restored first, so
+// that this one counts for nothing.
+func (o Object) Restore(app string, adopted bool) (Object, bool) {
+	if o.State != Free {
+		return o, o.Owner == app
+	}
+	if adopted {
+		return Object{Adopted, app}, true
+	}
+	return Object{Owned, app}, true
+}
+
+// Unblocked says whether an object that an application was refused could be
+// had now.
+func (o Object) Unblocked(c, owner Claim) bool {
+	_, v := o.Acquire(c, owner)
+	return v == Granted
+}

@@ -1,0 +1,132 @@
+package apply
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/agent/apply/ownership"
+	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
+)
+
+// refusals are why the last operation of an application was refused objects:
+// each names who owned the object. Once none of these causes holds any more
+// the hub is told so, and decides whether the operation's target is tried again
+// (AUTO-04). The application's mu guards them.
+type refusals struct {
+	operation string // empty: nothing was refused
+	causes    map[manifest.Key]string
+	over      bool      // the causes are gone, and the hub is told
+	notBefore time.Time // when the hub may be told next
+	pace      run.Backoff
+	planned   bool
+}
+
+// The pace at which the hub hears that causes are gone, for an operation that
+// fails for them again and again.
+const (
+	unblockFirst = 5 * time.Second
+	unblockMost  = 5 * time.Minute
+)
+
+// set replaces what was refused by what the newest operation was.
+func (r *refusals) set(operation string, refused []inventory.Refusal) {
+	r.operation, r.causes, r.over = "", nil, false
+	if len(refused) == 0 {
+		r.pace, r.notBefore = run.Backoff{}, time.Time{}
+		return
+	}
+	r.operation, r.causes = operation, map[manifest.Key]string{}
+	for _, c := range refused {
+		if key, err := manifest.ParseKey(c.Key); err == nil {
+			r.causes[key] = c.Mark
+		}
+	}
+}
+
+// restore is set for what was stored.
+func (r *refusals) restore(operation string, refused []inventory.Refusal) { r.set(operation, refused) }
+
+// unblocked returns the operation whose causes to fail are gone; empty: there
+// is none. The caller holds mu.
+func (a *app) unblocked(now time.Time) string {
+	r := &a.refusals
+	if r.operation == "" || a.running != nil || len(a.queue) > 0 || a.deleting || a.closed {
+		return ""
+	}
+	if r.over {
+		return r.operation
+	}
+	for key, mark := range r.causes {
+		if a.blocks(key, mark) {
+			return ""
+		}
+	}
+	if wait := r.notBefore.Sub(now); wait > 0 {
+		if !r.planned {
+			r.planned = true
+			a.e.later(wait, func(context.Context) {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				r.planned = false
+				a.tell()
+			})
+		}
+		return ""
+	}
+	if r.pace.First == 0 {
+		r.pace = run.Backoff{First: unblockFirst, Max: unblockMost}
+	}
+	r.over, r.notBefore = true, now.Add(r.pace.Next())
+	return r.operation
+}
+
+// blocks says whether an object is still what an operation was refused it for.
+// The caller holds mu.
+func (a *app) blocks(key manifest.Key, mark string) bool {
+	x := a.objects[key]
+	if mark != "" && x != nil {
+		if !x.live.known {
+			return true // it is about to be seen
+		}
+		return x.live.found && x.live.foreign != nil && x.live.foreign.Title() == mark
+	}
+	a.e.mu.RLock()
+	defer a.e.mu.RUnlock()
+	s := a.e.objects[key]
+	if s == nil {
+		return false
+	}
+	may := ownership.Claim{App: a.id, Permitted: true, Listed: true} // what else is in the way is another cause
+	return !s.Unblocked(may, a.e.claim(s.Owner, key, true))
+}
+
+// refused gathers what one operation is refused.
+type refused struct {
+	mu   sync.Mutex
+	list []inventory.Refusal
+}
+
+func (r *refused) add(key manifest.Key, mark string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.list {
+		if c.Key == key.String() {
+			return
+		}
+	}
+	if len(r.list) < mostRefused {
+		r.list = append(r.list, inventory.Refusal{Key: key.String(), Mark: mark})
+	}
+}
+
+// mostRefused is how many causes are kept of one operation.
+const mostRefused = 1000
+
+func (r *refused) all() []inventory.Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list
+}
