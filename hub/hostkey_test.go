@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"pgregory.net/rapid"
 
+	"github.com/capstan-cd/capstan/integration/machine"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -123,7 +124,7 @@ func TestHashedKnownHosts(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("ssh-keygen")
 	if err != nil {
-		t.Skip("no ssh-keygen on this machine")
+		machine.Lacks(t, "no ssh-keygen on this machine")
 	}
 	file := filepath.Join(t.TempDir(), "known_hosts")
 	if err := os.WriteFile(file, []byte(hostLine(t, "git.example.com")+hostLine(t, "[git.example.com]:2222")), 0o600); err != nil {

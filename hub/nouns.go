@@ -177,19 +177,48 @@ type Application struct {
 	DeletingAt *time.Time        `json:"deletingAt,omitempty"`
 	Cascade    bool              `json:"cascade,omitempty"` // with DeletingAt: objects go too
 	Parent     *ApplicationKey   `json:"parent,omitempty"`  // the application that renders it; nil: none does
-	Pin        *Pin              `json:"pin,omitempty"`     // set by rollback: auto-sync holds this snapshot
+	Pin        *Pin              `json:"pin,omitempty"`     // set by rollback: paused at an older snapshot
 	Status     ApplicationStatus `json:"status"`
 }
 
-// A Pin holds an application at an older snapshot until a newer revision than
-// the one that was skipped appears, or a person syncs.
+// A Pin pauses an application at an older snapshot until Git renders something
+// else than what was rolled back from, or a person syncs or resumes.
 type Pin struct {
 	Snapshot SnapshotID `json:"snapshot"`
-	Skipped  string     `json:"skipped"` // revision that was rolled back from
-	Bad      SnapshotID `json:"bad"`     // its snapshot: newer revisions that render the same are skipped too
-	Reason   string     `json:"reason,omitempty"`
-	By       string     `json:"by"`
-	At       time.Time  `json:"at"`
+	History  int64      `json:"history,omitempty"` // entry that was gone back to; 0: not known
+	Skipped  string     `json:"skipped"`           // revision that was rolled back from
+	// SkippedRevisions has one for each source when there are several.
+	SkippedRevisions []string   `json:"skippedRevisions,omitempty"`
+	Bad              SnapshotID `json:"bad"` // snapshot of Skipped: newer revisions that render the same are skipped too
+	Reason           string     `json:"reason,omitempty"`
+	By               string     `json:"by"`
+	At               time.Time  `json:"at"`
+	// Newest is the newest rendered snapshot of Git, and Revision what it
+	// stands for. Empty: Bad and Skipped are.
+	Newest    SnapshotID `json:"newest,omitempty"`
+	Revision  string     `json:"revision,omitempty"`
+	Revisions []string   `json:"revisions,omitempty"`
+	// Behind says that Newest holds other objects than Snapshot: against Git
+	// the application is OutOfSync.
+	Behind bool `json:"behind"`
+}
+
+// Git is the newest rendered snapshot of Git, and its revisions.
+func (p Pin) Git() (snapshot SnapshotID, revision string, revisions []string) {
+	if p.Newest == "" {
+		return p.Bad, p.Skipped, p.SkippedRevisions
+	}
+	return p.Newest, p.Revision, p.Revisions
+}
+
+// Sentence says that an application is paused at a revision, since when, by
+// whom and why.
+func (p Pin) Sentence(revision string) string {
+	s := "paused at " + revision[:min(len(revision), 8)] + " since " + p.At.UTC().Format(time.RFC3339) + ", rolled back by " + p.By
+	if p.Reason != "" {
+		s += " because " + p.Reason
+	}
+	return s
 }
 
 // An ApplicationStatus is what is known of an application. Times say how old.

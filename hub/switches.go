@@ -20,6 +20,9 @@ const (
 	// KeepAnnotation says whether live objects are kept equal to what was
 	// accepted; without it spec.syncPolicy.automated.selfHeal does.
 	KeepAnnotation = "keep-live"
+	// RollbackHooksAnnotation says whether a rollback runs hooks that does not
+	// say so itself.
+	RollbackHooksAnnotation = "rollback-hooks"
 	// PruneLimitAnnotation bounds, on an Application or its AppProject, what one
 	// operation may delete without approval: "10", "25%" or "10,25%".
 	PruneLimitAnnotation = "prune-limit"
@@ -61,6 +64,10 @@ func (a Application) Follows(spec ApplicationSpec) bool {
 func (a Application) KeepsLive(spec ApplicationSpec) bool {
 	return a.flag(KeepAnnotation, spec.SelfHeal())
 }
+
+// RunsRollbackHooks says whether a rollback runs hooks unless it is asked not
+// to.
+func (a Application) RunsRollbackHooks() bool { return a.flag(RollbackHooksAnnotation, false) }
 
 func (a Application) flag(name string, otherwise bool) bool {
 	text, _ := a.Annotation(name)

@@ -10,16 +10,22 @@ import (
 )
 
 // A Guard is what the cluster's owner lets an agent do. It comes from the
-// agent's own installation, so the hub can neither change nor pass it. The
-// zero value permits everything.
+// agent's own installation, so the hub can neither change nor pass it. What
+// the agent itself runs on is protected with and without a guard file, unless
+// the file allows it. The zero value, which has no Home, permits everything.
 type Guard struct {
 	// Observe refuses every write.
 	Observe bool
 	// Scope lists the only namespaces that the agent has rights in. Nothing
 	// cluster-scoped is seen or written then. Empty: the whole cluster.
 	Scope []string
-	// Home is the agent's own namespace.
+	// Home is the agent's own namespace. Everything in it is the agent's own,
+	// and so are, wherever they are, roles and bindings whose name begins with
+	// "Home:": the agent's chart names them Home:release.
 	Home string
+	// Own are further names of roles and bindings that grant the agent its
+	// rights.
+	Own []string
 	// Rules are those of the guard file; nil: none.
 	Rules *GuardRules
 }
@@ -102,18 +108,16 @@ func (g Guard) writes(key manifest.Key, namespaced bool) error {
 		return err
 	}
 	r := g.Rules
-	if r == nil {
+	home := namespaceOf(key)
+	switch protected := r == nil || !r.AllowOwnNamespace; {
+	case protected && home != "" && home == g.Home:
+		return g.refuseOwn(key, "the agent's own namespace")
+	case protected && g.grants(key):
+		return g.refuseOwn(key, "the agent's own rights")
+	case r == nil:
 		return nil
-	}
-	home := key.Namespace
-	if key.Group == "" && key.Kind == "Namespace" {
-		home = key.Name
-	}
-	switch {
 	case !namespaced && !r.AllowClusterScoped:
 		return g.refuse(key, "the local guard of the cluster permits nothing cluster-scoped")
-	case home != "" && home == g.Home && !r.AllowOwnNamespace:
-		return g.refuse(key, "the local guard of the cluster protects the agent's own namespace")
 	case home != "" && !matchesNamespace(r.Namespaces, home):
 		return g.refuse(key, "the local guard of the cluster does not permit changes in namespace %s", home)
 	case slices.ContainsFunc(r.Deny, func(k GuardKind) bool { return k.matches(key) }),
@@ -121,6 +125,28 @@ func (g Guard) writes(key manifest.Key, namespaced bool) error {
 		return g.refuse(key, "the local guard of the cluster does not permit changes of it")
 	}
 	return nil
+}
+
+// namespaceOf is the namespace that a key is in or names.
+func namespaceOf(key manifest.Key) string {
+	if key.Group == "" && key.Kind == "Namespace" {
+		return key.Name
+	}
+	return key.Namespace
+}
+
+// grants says whether an object outside of the agent's namespace is one of
+// those that give the agent its rights.
+func (g Guard) grants(key manifest.Key) bool {
+	if g.Home == "" || key.Group != "rbac.authorization.k8s.io" {
+		return false
+	}
+	return strings.HasPrefix(key.Name, g.Home+":") || slices.Contains(g.Own, key.Name)
+}
+
+func (g Guard) refuseOwn(key manifest.Key, what string) error {
+	return fault.With(fault.New(fault.Denied, "the local guard of the cluster protects %s", what), key.Describe(),
+		"the cluster's owner can allow it with allowOwnNamespace: true in the agent's guard file (guard.allowOwnNamespace of its chart)")
 }
 
 // deletes says whether an object may be deleted.

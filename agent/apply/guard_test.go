@@ -13,6 +13,11 @@ func TestGuard(t *testing.T) {
 	config := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "web"}
 	home := manifest.Key{Kind: "ConfigMap", Namespace: "capstan-system", Name: "web"}
 	role := manifest.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "capstan-system:capstan-agent"}
+	rbac := func(kind, namespace, name string) manifest.Key {
+		return manifest.Key{Group: "rbac.authorization.k8s.io", Kind: kind, Namespace: namespace, Name: name}
+	}
+	homeItself := manifest.Key{Kind: "Namespace", Name: "capstan-system"}
+	other := rbac("ClusterRole", "", "viewers")
 	space := manifest.Key{Kind: "Namespace", Name: "shop"}
 	rules := func(change func(*GuardRules)) Guard {
 		r := &GuardRules{AllowDelete: true, AllowClusterScoped: true}
@@ -26,29 +31,49 @@ func TestGuard(t *testing.T) {
 		want  verdict
 		says  string
 	}{
-		"None":               {Guard{}, role, verdict{true, true}, ""},
-		"Observe":            {Guard{Observe: true}, config, verdict{}, "only observes"},
-		"InScope":            {Guard{Scope: []string{"shop"}}, config, verdict{true, true}, ""},
-		"OutOfScope":         {Guard{Scope: []string{"shop"}}, home, verdict{}, "sees only the namespaces shop"},
-		"ScopeIsNoGlob":      {Guard{Scope: []string{"*"}}, config, verdict{}, "sees only"},
-		"ClusterOutOfScope":  {Guard{Scope: []string{"shop"}}, role, verdict{}, "nothing cluster-scoped"},
-		"NoDelete":           {rules(func(r *GuardRules) { r.AllowDelete = false }), config, verdict{true, false}, "permits no deletion"},
-		"NoClusterScoped":    {rules(func(r *GuardRules) { r.AllowClusterScoped = false }), space, verdict{}, "nothing cluster-scoped"},
-		"Home":               {rules(func(*GuardRules) {}), home, verdict{}, "agent's own namespace"},
-		"HomeItself":         {rules(func(*GuardRules) {}), manifest.Key{Kind: "Namespace", Name: "capstan-system"}, verdict{}, "agent's own namespace"},
-		"HomeAllowed":        {rules(func(r *GuardRules) { r.AllowOwnNamespace = true }), home, verdict{true, true}, ""},
-		"ForbiddenNamespace": {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), config, verdict{}, "namespace shop"},
-		"NamespaceItself":    {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), space, verdict{}, "namespace shop"},
-		"OtherNamespace":     {rules(func(r *GuardRules) { r.Namespaces = []string{"!kube-*", "*"} }), config, verdict{true, true}, ""},
-		"NotListed":          {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), config, verdict{}, "namespace shop"},
-		"ClusterAndSpaces":   {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), role, verdict{true, true}, ""},
-		"DeniedByName":       {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Kind: "ClusterRole", Name: "capstan-*"}} }), role, verdict{}, "does not permit"},
-		"DeniedGroup":        {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Group: "apps"}} }), config, verdict{true, true}, ""},
+		"None": {Guard{}, role, verdict{true, true}, ""},
+		// The agent's own identity is protected by the agent itself: with no guard
+		// file as with one, by the names that its chart gives and by more that it
+		// was told.
+		"NoFileHome":            {Guard{Home: "capstan-system"}, home, verdict{}, "agent's own namespace"},
+		"NoFileHomeItself":      {Guard{Home: "capstan-system"}, homeItself, verdict{}, "agent's own namespace"},
+		"NoFileIdentity":        {Guard{Home: "capstan-system"}, manifest.Key{Kind: "Secret", Namespace: "capstan-system", Name: "capstan-agent-state"}, verdict{}, "agent's own namespace"},
+		"NoFileAccount":         {Guard{Home: "capstan-system"}, manifest.Key{Kind: "ServiceAccount", Namespace: "capstan-system", Name: "capstan-agent"}, verdict{}, "agent's own namespace"},
+		"NoFileDeployment":      {Guard{Home: "capstan-system"}, manifest.Key{Group: "apps", Kind: "Deployment", Namespace: "capstan-system", Name: "capstan-agent"}, verdict{}, "agent's own namespace"},
+		"NoFileOwnRole":         {Guard{Home: "capstan-system"}, rbac("Role", "capstan-system", "capstan-agent"), verdict{}, "agent's own namespace"},
+		"NoFileClusterRole":     {Guard{Home: "capstan-system"}, role, verdict{}, "agent's own rights"},
+		"NoFileClusterBinding":  {Guard{Home: "capstan-system"}, rbac("ClusterRoleBinding", "", "capstan-system:capstan-agent"), verdict{}, "agent's own rights"},
+		"NoFileReleaseOfItsOwn": {Guard{Home: "capstan-system"}, rbac("ClusterRoleBinding", "", "capstan-system:edge"), verdict{}, "agent's own rights"},
+		"NoFileBindingOfScope":  {Guard{Home: "capstan-system"}, rbac("RoleBinding", "shop", "capstan-system:capstan-agent"), verdict{}, "agent's own rights"},
+		"NoFileNamedGrant":      {Guard{Home: "capstan-system", Own: []string{"deployers"}}, rbac("ClusterRole", "", "deployers"), verdict{}, "agent's own rights"},
+		"NoFileOther":           {Guard{Home: "capstan-system"}, config, verdict{true, true}, ""},
+		"NoFileOtherRole":       {Guard{Home: "capstan-system"}, rbac("ClusterRole", "", "capstan-system-viewers"), verdict{true, true}, ""},
+		"NoFileOtherGroup":      {Guard{Home: "capstan-system"}, manifest.Key{Group: "example.org", Kind: "Thing", Name: "capstan-system:x"}, verdict{true, true}, ""},
+		"FileClusterRole":       {rules(func(*GuardRules) {}), role, verdict{}, "agent's own rights"},
+		"FileClusterBinding":    {rules(func(*GuardRules) {}), rbac("ClusterRoleBinding", "", "capstan-system:capstan-agent"), verdict{}, "agent's own rights"},
+		"FileAllowsRights":      {rules(func(r *GuardRules) { r.AllowOwnNamespace = true }), role, verdict{true, true}, ""},
+		"Observe":               {Guard{Observe: true}, config, verdict{}, "only observes"},
+		"InScope":               {Guard{Scope: []string{"shop"}}, config, verdict{true, true}, ""},
+		"OutOfScope":            {Guard{Scope: []string{"shop"}}, home, verdict{}, "sees only the namespaces shop"},
+		"ScopeIsNoGlob":         {Guard{Scope: []string{"*"}}, config, verdict{}, "sees only"},
+		"ClusterOutOfScope":     {Guard{Scope: []string{"shop"}}, role, verdict{}, "nothing cluster-scoped"},
+		"NoDelete":              {rules(func(r *GuardRules) { r.AllowDelete = false }), config, verdict{true, false}, "permits no deletion"},
+		"NoClusterScoped":       {rules(func(r *GuardRules) { r.AllowClusterScoped = false }), space, verdict{}, "nothing cluster-scoped"},
+		"Home":                  {rules(func(*GuardRules) {}), home, verdict{}, "agent's own namespace"},
+		"HomeItself":            {rules(func(*GuardRules) {}), manifest.Key{Kind: "Namespace", Name: "capstan-system"}, verdict{}, "agent's own namespace"},
+		"HomeAllowed":           {rules(func(r *GuardRules) { r.AllowOwnNamespace = true }), home, verdict{true, true}, ""},
+		"ForbiddenNamespace":    {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), config, verdict{}, "namespace shop"},
+		"NamespaceItself":       {rules(func(r *GuardRules) { r.Namespaces = []string{"*", "!sh*"} }), space, verdict{}, "namespace shop"},
+		"OtherNamespace":        {rules(func(r *GuardRules) { r.Namespaces = []string{"!kube-*", "*"} }), config, verdict{true, true}, ""},
+		"NotListed":             {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), config, verdict{}, "namespace shop"},
+		"ClusterAndSpaces":      {rules(func(r *GuardRules) { r.Namespaces = []string{"team-*"} }), other, verdict{true, true}, ""},
+		"DeniedByName":          {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Kind: "ClusterRole", Name: "view*"}} }), other, verdict{}, "does not permit"},
+		"DeniedGroup":           {rules(func(r *GuardRules) { r.Deny = []GuardKind{{Group: "apps"}} }), config, verdict{true, true}, ""},
 		"DenyWins": {rules(func(r *GuardRules) {
 			r.Allow, r.Deny = []GuardKind{{Kind: "*"}}, []GuardKind{{Namespace: "shop"}}
 		}), config, verdict{}, "does not permit"},
 		"Allowed":    {rules(func(r *GuardRules) { r.Allow = []GuardKind{{Kind: "Config*"}} }), config, verdict{true, true}, ""},
-		"NotAllowed": {rules(func(r *GuardRules) { r.Allow = []GuardKind{{Kind: "Config*"}} }), role, verdict{}, "does not permit"},
+		"NotAllowed": {rules(func(r *GuardRules) { r.Allow = []GuardKind{{Kind: "Config*"}} }), other, verdict{}, "does not permit"},
 	} {
 		t.Run("SEC-K9 "+name, func(t *testing.T) {
 			t.Parallel()

@@ -12,12 +12,15 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// The pace of healing. Whoever edits is healed at once each time; a program
-// that has undone us three times within ten seconds is left alone for a while.
+// The pace of healing. What a person edits is healed at once each time. A
+// manager that has undone us three times within ten seconds is left alone for a
+// while. The first waits are short, because a tool in a person's hand that we do
+// not know looks like a program; they grow until a program that never stops
+// costs one write in five minutes.
 const (
 	fightCount  = 3
 	fightWindow = 10 * time.Second
-	fightFirst  = 2 * time.Second
+	fightFirst  = 200 * time.Millisecond
 	fightFactor = 3
 	fightMost   = 300 * time.Second
 	retryFirst  = time.Second
@@ -84,12 +87,18 @@ func (x *object) patience(now time.Time) time.Duration {
 	if x.retries > 0 {
 		return 0 // the pause after a failure is planned already
 	}
-	who, what := x.live.editor, strings.Join(x.verdict.Fields, ",")
+	// The fields that differ have managers of their own: who wrote last may have
+	// written something else.
+	managers := x.live.writers
+	if len(managers) == 0 {
+		managers = []string{x.live.editor}
+	}
+	if x.live.found && slices.ContainsFunc(managers, person) {
+		return 0
+	}
+	who, what := strings.Join(managers, ", "), strings.Join(x.verdict.Fields, ",")
 	if !x.live.found {
 		who, what = "", "deleted"
-	}
-	if person(who) && x.live.found {
-		return 0
 	}
 	if x.fights == nil {
 		x.fights = map[string]*fight{}
@@ -160,14 +169,18 @@ func (a *app) unwarn(about string) {
 // lookAgain heals an object after a while, if it still needs it. The caller
 // holds mu.
 func (a *app) lookAgain(x *object, after time.Duration) {
-	if x.timed {
+	at := a.e.Clock.Now().Add(after)
+	if !x.timed.IsZero() && !at.Before(x.timed) {
 		return
 	}
-	x.timed = true
+	x.timed = at
 	a.e.later(after, func(ctx context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		x.timed = false
+		if x.timed != at {
+			return // an earlier look was planned meanwhile
+		}
+		x.timed = time.Time{}
 		if a.objects[x.key] == x {
 			a.heal(ctx, x)
 		}

@@ -44,7 +44,7 @@ type object struct {
 	fights    map[string]*fight
 	retries   int       // writes that failed in a row
 	notBefore time.Time // of the next healing after a failure
-	timed     bool      // a later look is planned
+	timed     time.Time // when a later look is planned; zero: none is
 	examined  time.Time // when it was last read or tried out
 	behind    bool      // since the last list, an older version was seen than what is known
 }
@@ -59,7 +59,8 @@ type live struct {
 	content  string // hash of all but status and bookkeeping
 	body     []byte // compressed JSON without managedFields
 	others   []diff.Managed
-	editor   string // manager that wrote last, apart from us
+	editor   string   // manager that wrote last, apart from us
+	writers  []string // managers of the fields that differ
 	created  int64
 	health   string
 	message  string
@@ -122,6 +123,7 @@ func (x *object) observe(o *manifest.Object) {
 	x.settleHealth(a.e.Clock.Now())
 	x.live.inherits = inherits(o)
 	x.judge(o)
+	x.live.writers = x.verdict.Writers(o, a.e.Manager)
 	x.live.foreign = x.stranger(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }

@@ -3,8 +3,10 @@ package apply
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 func TestPermit(t *testing.T) {
@@ -29,20 +32,20 @@ func TestPermit(t *testing.T) {
 		namespaced bool
 		want       bool
 	}{
-		"NoLimits":              {"a hub that sends none has checked all", nil, role, false, true},
-		"ClusterNotListed":      {"cluster-scoped kinds need a list that has them", &linkv1.Limits{}, role, false, false},
-		"ClusterListed":         {"", &linkv1.Limits{ClusterAllow: all}, role, false, true},
-		"ClusterByName":         {"a rule may name one object", &linkv1.Limits{ClusterAllow: []*linkv1.KindRule{{Group: "*", Kind: "ClusterRole", Name: "y*"}}}, role, false, false},
-		"ClusterDenied":         {"a denial wins", &linkv1.Limits{ClusterAllow: all, ClusterDeny: []*linkv1.KindRule{{Group: "rbac.authorization.k8s.io", Kind: "*"}}}, role, false, false},
-		"NamespacedByDefault":   {"without a list every kind is permitted", &linkv1.Limits{}, secret, true, true},
-		"EmptyList":             {"a list that is there and empty permits none", &linkv1.Limits{NamespacedAllowSet: true}, secret, true, false},
-		"Denied":                {"", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Kind: "Secret"}}}, secret, true, false},
-		"OtherGroup":            {"a kind is more than its name", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Group: "example.com", Kind: "Secret"}}}, secret, true, true},
-		"Namespace":             {"", &linkv1.Limits{Namespaces: []string{"sh*"}}, secret, true, true},
-		"OtherNamespace":        {"", &linkv1.Limits{Namespaces: []string{"pay-*"}}, secret, true, false},
-		"DeniedNamespace":       {"a denial wins wherever it stands", &linkv1.Limits{Namespaces: []string{"!shop", "*"}}, secret, true, false},
-		"DeniedNamespaceIsLast": {"", &linkv1.Limits{Namespaces: []string{"*", "!sh?p"}}, secret, true, false},
-		"BadGlob":               {"a glob that cannot be read permits nothing", &linkv1.Limits{Namespaces: []string{"[shop"}}, secret, true, false},
+		"NoLimits":                      {"a hub that sends none has checked all", nil, role, false, true},
+		"PROJ-06 ClusterNotListed":      {"cluster-scoped kinds need a list that has them", &linkv1.Limits{}, role, false, false},
+		"PROJ-06 ClusterListed":         {"", &linkv1.Limits{ClusterAllow: all}, role, false, true},
+		"PROJ-06 ClusterByName":         {"a rule may name one object", &linkv1.Limits{ClusterAllow: []*linkv1.KindRule{{Group: "*", Kind: "ClusterRole", Name: "y*"}}}, role, false, false},
+		"PROJ-07 ClusterDenied":         {"a denial wins", &linkv1.Limits{ClusterAllow: all, ClusterDeny: []*linkv1.KindRule{{Group: "rbac.authorization.k8s.io", Kind: "*"}}}, role, false, false},
+		"PROJ-08 NamespacedByDefault":   {"without a list every kind is permitted", &linkv1.Limits{}, secret, true, true},
+		"PROJ-08 EmptyList":             {"a list that is there and empty permits none", &linkv1.Limits{NamespacedAllowSet: true}, secret, true, false},
+		"PROJ-09 Denied":                {"", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Kind: "Secret"}}}, secret, true, false},
+		"PROJ-09 OtherGroup":            {"a kind is more than its name", &linkv1.Limits{NamespacedDeny: []*linkv1.KindRule{{Group: "example.com", Kind: "Secret"}}}, secret, true, true},
+		"PROJ-03 Namespace":             {"", &linkv1.Limits{Namespaces: []string{"sh*"}}, secret, true, true},
+		"PROJ-03 OtherNamespace":        {"", &linkv1.Limits{Namespaces: []string{"pay-*"}}, secret, true, false},
+		"PROJ-03 DeniedNamespace":       {"a denial wins wherever it stands", &linkv1.Limits{Namespaces: []string{"!shop", "*"}}, secret, true, false},
+		"PROJ-03 DeniedNamespaceIsLast": {"", &linkv1.Limits{Namespaces: []string{"*", "!sh?p"}}, secret, true, false},
+		"BadGlob":                       {"a glob that cannot be read permits nothing", &linkv1.Limits{Namespaces: []string{"[shop"}}, secret, true, false},
 	}
 	for name, c := range cases {
 		t.Run("ENG-16 "+name, func(t *testing.T) {
@@ -120,7 +123,10 @@ func TestPatience(t *testing.T) {
 			}
 			at = at.Add(time.Second)
 		}
-		for _, want := range []time.Duration{2 * time.Second, 6 * time.Second, 18 * time.Second, 54 * time.Second, 162 * time.Second, 300 * time.Second, 300 * time.Second} {
+		for _, want := range []time.Duration{
+			200 * time.Millisecond, 600 * time.Millisecond, 1800 * time.Millisecond, 5400 * time.Millisecond, 16200 * time.Millisecond,
+			48600 * time.Millisecond, 145800 * time.Millisecond, 300 * time.Second, 300 * time.Second,
+		} {
 			if d := x.patience(at); d != want {
 				t.Fatalf("waits %s, want %s", d, want)
 			}
@@ -147,6 +153,41 @@ func TestPatience(t *testing.T) {
 			}
 		}
 	})
+	t.Run("AUTO-08 the first five edits by a tool that nobody knows are healed within a second each", func(t *testing.T) {
+		t.Parallel()
+		x, at := make("curl"), now
+		var waits []time.Duration
+		for range 5 {
+			d := x.patience(at)
+			if d > 0 {
+				at = at.Add(d)
+				if more := x.patience(at); more != 0 {
+					t.Fatalf("after its wait it waits %s more", more)
+				}
+			}
+			waits = append(waits, d)
+		}
+		if want := []time.Duration{0, 0, 0, 200 * time.Millisecond, 600 * time.Millisecond}; !slices.Equal(waits, want) {
+			t.Errorf("waits %v, want %v", waits, want)
+		}
+	})
+	t.Run("AUTO-08 who edits a field counts, not who wrote the object last", func(t *testing.T) {
+		t.Parallel()
+		x := make("kube-controller-manager") // it writes an annotation of its own after each edit
+		x.live.writers = []string{"kubectl-edit"}
+		for range 50 {
+			if d := x.patience(now); d != 0 {
+				t.Fatalf("waits %s", d)
+			}
+		}
+		x.live.editor, x.live.writers = "kubectl-edit", []string{"hpa"}
+		for range 3 {
+			x.patience(now)
+		}
+		if d := x.patience(now); d == 0 || x.app.warnings["fight "+x.key.String()] != "Deployment shop/web: spec.replicas is fought over by hpa" {
+			t.Errorf("a program whose field was edited by nobody else waits %s; warnings %v", d, x.app.warnings)
+		}
+	})
 	t.Run("slow edits of a program are no fight", func(t *testing.T) {
 		t.Parallel()
 		x, at := make("robot"), now
@@ -167,6 +208,38 @@ func TestPatience(t *testing.T) {
 		if d := x.patience(now); d != 0 {
 			t.Errorf("waits %s", d)
 		}
+	})
+}
+
+// A long wait of one fight does not hold up what is to be healed sooner.
+func TestLookAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &app{e: &Engine{Config: Config{Clock: run.System{}}, begun: true, life: t.Context()}, warnings: map[string]string{}}
+		x := &object{app: a, key: manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
+		a.objects = map[manifest.Key]*object{x.key: x}
+		planned := func() time.Duration {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if x.timed.IsZero() {
+				return 0
+			}
+			return time.Until(x.timed)
+		}
+		a.mu.Lock()
+		for _, wait := range []time.Duration{5 * time.Minute, 200 * time.Millisecond, time.Minute} {
+			a.lookAgain(x, wait)
+		}
+		a.mu.Unlock()
+		if got := planned(); got != 200*time.Millisecond {
+			t.Errorf("it is looked at again after %s", got)
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if got := planned(); got != 0 {
+			t.Errorf("after that look another one is planned in %s", got)
+		}
+		a.e.workers.Wait()
 	})
 }
 

@@ -51,6 +51,10 @@ type Config struct {
 	// GuardFile holds rules of the cluster's owner, which the hub cannot
 	// change; empty: none.
 	GuardFile string
+	// OwnRoles are names of roles and bindings that grant the agent its rights,
+	// besides those that its chart names after Namespace. Like the latter they
+	// are protected from manifests.
+	OwnRoles []string
 	// FieldManager is the name under which fields are owned; empty: capstan.
 	FieldManager string
 	// HTTPSProxy and NoProxy say which HTTP proxy leads to the hub, in the
@@ -132,7 +136,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) //nolint:
 
 // guard reads the rules that the hub cannot change.
 func (c Config) guard() (apply.Guard, error) {
-	g := apply.Guard{Observe: c.Mode == ModeObserve, Scope: c.Namespaces, Home: c.Namespace}
+	g := apply.Guard{Observe: c.Mode == ModeObserve, Scope: c.Namespaces, Home: c.Namespace, Own: c.OwnRoles}
 	if c.GuardFile == "" {
 		return g, nil
 	}

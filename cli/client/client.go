@@ -127,6 +127,63 @@ func (e ConnectionStatus) Valid() bool {
 	}
 }
 
+// Defines values for HeadlineState.
+const (
+	HeadlineStateAwaitingApproval HeadlineState = "AwaitingApproval"
+	HeadlineStateDegraded         HeadlineState = "Degraded"
+	HeadlineStateDeleting         HeadlineState = "Deleting"
+	HeadlineStateHealthy          HeadlineState = "Healthy"
+	HeadlineStateMissing          HeadlineState = "Missing"
+	HeadlineStateNotDeployed      HeadlineState = "NotDeployed"
+	HeadlineStateOutOfSync        HeadlineState = "OutOfSync"
+	HeadlineStatePaused           HeadlineState = "Paused"
+	HeadlineStateProgressing      HeadlineState = "Progressing"
+	HeadlineStateSourceError      HeadlineState = "SourceError"
+	HeadlineStateStale            HeadlineState = "Stale"
+	HeadlineStateSuspended        HeadlineState = "Suspended"
+	HeadlineStateSyncFailed       HeadlineState = "SyncFailed"
+	HeadlineStateSyncing          HeadlineState = "Syncing"
+	HeadlineStateUnknown          HeadlineState = "Unknown"
+)
+
+// Valid indicates whether the value is a known member of the HeadlineState enum.
+func (e HeadlineState) Valid() bool {
+	switch e {
+	case HeadlineStateAwaitingApproval:
+		return true
+	case HeadlineStateDegraded:
+		return true
+	case HeadlineStateDeleting:
+		return true
+	case HeadlineStateHealthy:
+		return true
+	case HeadlineStateMissing:
+		return true
+	case HeadlineStateNotDeployed:
+		return true
+	case HeadlineStateOutOfSync:
+		return true
+	case HeadlineStatePaused:
+		return true
+	case HeadlineStateProgressing:
+		return true
+	case HeadlineStateSourceError:
+		return true
+	case HeadlineStateStale:
+		return true
+	case HeadlineStateSuspended:
+		return true
+	case HeadlineStateSyncFailed:
+		return true
+	case HeadlineStateSyncing:
+		return true
+	case HeadlineStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatusCode.
 const (
 	HealthStatusCodeDegraded    HealthStatusCode = "Degraded"
@@ -159,19 +216,22 @@ func (e HealthStatusCode) Valid() bool {
 
 // Defines values for HubStatusAutomation.
 const (
-	Auto   HubStatusAutomation = "Auto"
-	Held   HubStatusAutomation = "Held"
-	Manual HubStatusAutomation = "Manual"
+	HubStatusAutomationAuto    HubStatusAutomation = "Auto"
+	HubStatusAutomationManual  HubStatusAutomation = "Manual"
+	HubStatusAutomationPaused  HubStatusAutomation = "Paused"
+	HubStatusAutomationWaiting HubStatusAutomation = "Waiting"
 )
 
 // Valid indicates whether the value is a known member of the HubStatusAutomation enum.
 func (e HubStatusAutomation) Valid() bool {
 	switch e {
-	case Auto:
+	case HubStatusAutomationAuto:
 		return true
-	case Held:
+	case HubStatusAutomationManual:
 		return true
-	case Manual:
+	case HubStatusAutomationPaused:
+		return true
+	case HubStatusAutomationWaiting:
 		return true
 	default:
 		return false
@@ -325,8 +385,30 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for StaleReason.
+const (
+	StaleReasonAgentAway   StaleReason = "AgentAway"
+	StaleReasonAgentBehind StaleReason = "AgentBehind"
+	StaleReasonSourceError StaleReason = "SourceError"
+)
+
+// Valid indicates whether the value is a known member of the StaleReason enum.
+func (e StaleReason) Valid() bool {
+	switch e {
+	case StaleReasonAgentAway:
+		return true
+	case StaleReasonAgentBehind:
+		return true
+	case StaleReasonSourceError:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StreamEventKind.
 const (
+	StreamEventKindAlive       StreamEventKind = "alive"
 	StreamEventKindApplication StreamEventKind = "application"
 	StreamEventKindCluster     StreamEventKind = "cluster"
 	StreamEventKindOperation   StreamEventKind = "operation"
@@ -339,6 +421,8 @@ const (
 // Valid indicates whether the value is a known member of the StreamEventKind enum.
 func (e StreamEventKind) Valid() bool {
 	switch e {
+	case StreamEventKindAlive:
+		return true
 	case StreamEventKindApplication:
 		return true
 	case StreamEventKindCluster:
@@ -828,6 +912,21 @@ type GroupKind struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Headline The worst that is true of the application. Health is that of Argo CD,
+// which counts neither a failed operation nor a single missing object;
+// this does.
+type Headline struct {
+	// Message Which object, and why.
+	Message *string    `json:"message,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+
+	// State In the order in which they prevail.
+	State HeadlineState `json:"state"`
+}
+
+// HeadlineState In the order in which they prevail.
+type HeadlineState string
+
 // HealthStatusCode defines model for HealthStatusCode.
 type HealthStatusCode string
 
@@ -854,8 +953,10 @@ type HubStatus struct {
 	// Accepted Snapshot that is enforced.
 	Accepted *string `json:"accepted,omitempty"`
 
-	// AsOf When the cluster's agent was last heard; state is as of then.
-	AsOf       *time.Time          `json:"asOf,omitempty"`
+	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
+	AsOf *time.Time `json:"asOf,omitempty"`
+
+	// Automation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 	Automation HubStatusAutomation `json:"automation"`
 
 	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
@@ -870,7 +971,12 @@ type HubStatus struct {
 	FollowsRevision *bool `json:"followsRevision,omitempty"`
 	Generation      int64 `json:"generation"`
 
-	// Hold Why automation waits.
+	// Headline The worst that is true of the application. Health is that of Argo CD,
+	// which counts neither a failed operation nor a single missing object;
+	// this does.
+	Headline *Headline `json:"headline,omitempty"`
+
+	// Hold Why automation waits, as a sentence; absent while the application is paused.
 	Hold *string `json:"hold,omitempty"`
 	Id   *string `json:"id,omitempty"`
 
@@ -880,8 +986,8 @@ type HubStatus struct {
 	// Parent The application that renders this one (app of apps).
 	Parent *ParentApplication `json:"parent,omitempty"`
 
-	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-	Pin *Pin `json:"pin,omitempty"`
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused *Paused `json:"paused,omitempty"`
 
 	// RefreshedAt When the sources were last looked at.
 	RefreshedAt *time.Time `json:"refreshedAt,omitempty"`
@@ -889,11 +995,17 @@ type HubStatus struct {
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
 
-	// Target Snapshot that is compared with the cluster.
+	// Stale Why sync and health are not current; absent: they are. While the agent
+	// of the cluster is away the last known states are given for 60 seconds
+	// more, and Unknown from then on. While the sources cannot be resolved or
+	// rendered sync is Unknown, and health goes on.
+	Stale *Stale `json:"stale,omitempty"`
+
+	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
 	Target *string `json:"target,omitempty"`
 }
 
-// HubStatusAutomation defines model for HubStatus.Automation.
+// HubStatusAutomation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 type HubStatusAutomation string
 
 // HubStatusConnection defines model for HubStatus.Connection.
@@ -1136,6 +1248,26 @@ type ParentApplication struct {
 	Namespace string `json:"namespace"`
 }
 
+// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+type Paused struct {
+	// By Who rolled back.
+	By string `json:"by"`
+
+	// HistoryId The entry of the history that was gone back to; absent where it is not known.
+	HistoryId *int64 `json:"historyId,omitempty"`
+
+	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
+	Message string  `json:"message"`
+	Reason  *string `json:"reason,omitempty"`
+
+	// Revision The revision that is deployed.
+	Revision string    `json:"revision"`
+	Since    time.Time `json:"since"`
+
+	// Skipped The revision that was rolled back from.
+	Skipped string `json:"skipped"`
+}
+
 // Permission That the caller may do an action on a resource, at least in some projects.
 type Permission struct {
 	Action string `json:"action"`
@@ -1146,15 +1278,6 @@ type Permission struct {
 	// Projects In these projects, if not in all.
 	Projects []string `json:"projects"`
 	Resource string   `json:"resource"`
-}
-
-// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-type Pin struct {
-	At       time.Time `json:"at"`
-	By       string    `json:"by"`
-	Reason   *string   `json:"reason,omitempty"`
-	Skipped  string    `json:"skipped"`
-	Snapshot string    `json:"snapshot"`
 }
 
 // Propagation defines model for Propagation.
@@ -1354,6 +1477,25 @@ type Source struct {
 	TargetRevision       *string                 `json:"targetRevision,omitempty"`
 	AdditionalProperties map[string]interface{}  `json:"-"`
 }
+
+// Stale Why sync and health are not current; absent: they are. While the agent
+// of the cluster is away the last known states are given for 60 seconds
+// more, and Unknown from then on. While the sources cannot be resolved or
+// rendered sync is Unknown, and health goes on.
+type Stale struct {
+	Health  *HealthStatusCode `json:"health,omitempty"`
+	Message string            `json:"message"`
+
+	// Reason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+	Reason StaleReason `json:"reason"`
+
+	// Since What is known is as of then; absent: nothing ever was.
+	Since *time.Time      `json:"since,omitempty"`
+	Sync  *SyncStatusCode `json:"sync,omitempty"`
+}
+
+// StaleReason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+type StaleReason string
 
 // StreamCursor Where to follow the stream from to miss nothing after this list.
 type StreamCursor = string
@@ -1627,6 +1769,12 @@ type DeleteApplicationParams struct {
 	Propagation *Propagation `form:"propagation,omitempty" json:"propagation,omitempty"`
 }
 
+// GetApplicationParams defines parameters for GetApplication.
+type GetApplicationParams struct {
+	// Confirm Answer only with what is not older than the request.
+	Confirm *bool `form:"confirm,omitempty" json:"confirm,omitempty"`
+}
+
 // UpdateApplicationParams defines parameters for UpdateApplication.
 type UpdateApplicationParams struct {
 	// IfMatch The ETag of the object as it was read; another one now answers 412.
@@ -1697,8 +1845,20 @@ type RunResourceActionParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ResumeApplicationParams defines parameters for ResumeApplication.
+type ResumeApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
 type RollbackApplicationJSONBody struct {
+	// DryRun Ask the cluster what would happen; change nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Hooks Whether the hooks of that entry run as well. Absent: only if the application carries the annotation capstan.dev/rollback-hooks: "true".
+	Hooks *bool `json:"hooks,omitempty"`
+
 	// Id Of an entry of the history.
 	Id int64 `json:"id"`
 
@@ -1987,6 +2147,9 @@ type RunResourceActionJSONRequestBody = ResourceActionRun
 
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
+
+// ResumeApplicationJSONRequestBody defines body for ResumeApplication for application/json ContentType.
+type ResumeApplicationJSONRequestBody = Reason
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2544,8 +2707,13 @@ type ClientInterface interface {
 
 	// GetApplication Gives one application
 	//
+	// With `confirm` the hub asks the cluster's agent first, and answers when
+	// it has everything that the agent had seen by the time of the request:
+	// `status.capstan.asOf` is not older than the request. If the agent is
+	// away, or does not answer within some seconds, the answer is 503.
+	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateApplicationWithBody Replaces an application's spec, labels, annotations and finalizers
 	//
@@ -2656,14 +2824,36 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
 	DeleteLiveResource(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplicationWithBody Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeApplication Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplication(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 	RollbackApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3009,8 +3199,9 @@ type ClientInterface interface {
 	// (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 	// StreamEvent with the object), `resources`, `operation`, `cluster`,
 	// `repository`, `project` (data is a StreamEvent), and `reset`: the
-	// cursor is too old, list again and follow from the list's cursor. A
-	// comment line comes every 15 seconds.
+	// cursor is too old, list again and follow from the list's cursor. An
+	// event `alive` without meaning comes after every 2 seconds of silence: a
+	// client that hears nothing for 5 seconds is no longer connected.
 	//
 	// Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 	StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3226,9 +3417,14 @@ func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace,
 
 // GetApplication Gives one application
 //
+// With `confirm` the hub asks the cluster's agent first, and answers when
+// it has everything that the agent had seen by the time of the request:
+// `status.capstan.asOf` is not older than the request. If the agent is
+// away, or does not answer within some seconds, the answer is 503.
+//
 // Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetApplicationRequest(c.Server, namespace, name)
+func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApplicationRequest(c.Server, namespace, name, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3518,7 +3714,47 @@ func (c *Client) DeleteLiveResource(ctx context.Context, namespace PathNamespace
 	return c.Client.Do(req)
 }
 
-// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and holds automation there
+// ResumeApplicationWithBody Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *Client) ResumeApplicationWithBody(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeApplicationRequestWithBody(c.Server, namespace, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeApplication Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *Client) ResumeApplication(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeApplicationRequest(c.Server, namespace, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RollbackApplicationWithBody Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3535,7 +3771,9 @@ func (c *Client) RollbackApplicationWithBody(ctx context.Context, namespace Path
 	return c.Client.Do(req)
 }
 
-// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4431,8 +4669,9 @@ func (c *Client) CheckSetup(ctx context.Context, body CheckSetupJSONRequestBody,
 // (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 // StreamEvent with the object), `resources`, `operation`, `cluster`,
 // `repository`, `project` (data is a StreamEvent), and `reset`: the
-// cursor is too old, list again and follow from the list's cursor. A
-// comment line comes every 15 seconds.
+// cursor is too old, list again and follow from the list's cursor. An
+// event `alive` without meaning comes after every 2 seconds of silence: a
+// client that hears nothing for 5 seconds is no longer connected.
 //
 // Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 func (c *Client) StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5132,7 +5371,7 @@ func NewDeleteApplicationRequest(server string, namespace PathNamespace, name Pa
 }
 
 // NewGetApplicationRequest constructs an http.Request for the GetApplication method
-func NewGetApplicationRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+func NewGetApplicationRequest(server string, namespace PathNamespace, name PathName, params *GetApplicationParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -5162,6 +5401,33 @@ func NewGetApplicationRequest(server string, namespace PathNamespace, name PathN
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Confirm != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "confirm", *params.Confirm, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6088,6 +6354,75 @@ func NewDeleteLiveResourceRequestWithBody(server string, namespace PathNamespace
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResumeApplicationRequest calls the generic ResumeApplication builder with application/json body
+func NewResumeApplicationRequest(server string, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeApplicationRequestWithBody(server, namespace, name, params, "application/json", bodyReader)
+}
+
+// NewResumeApplicationRequestWithBody constructs an http.Request for the ResumeApplication method, with any body, and a specified content type
+func NewResumeApplicationRequestWithBody(server string, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/applications/%s/%s/resume", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -8663,10 +8998,15 @@ type ClientWithResponsesInterface interface {
 
 	// GetApplicationWithResponse Gives one application
 	//
+	// With `confirm` the hub asks the cluster's agent first, and answers when
+	// it has everything that the agent had seen by the time of the request:
+	// `status.capstan.asOf` is not older than the request. If the agent is
+	// away, or does not answer within some seconds, the answer is 503.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-	GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error)
+	GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error)
 
 	// UpdateApplicationWithBodyWithResponse Replaces an application's spec, labels, annotations and finalizers
 	//
@@ -8791,14 +9131,36 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resource/delete (the `DeleteLiveResource` operationId).
 	DeleteLiveResourceWithResponse(ctx context.Context, namespace PathNamespace, name PathName, body DeleteLiveResourceJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteLiveResourceResponse, error)
 
-	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplicationWithBodyWithResponse Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error)
+
+	// ResumeApplicationWithResponse Ends the pause that a rollback began
+	//
+	// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+	ResumeApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error)
+
+	// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/applications/{namespace}/{name}/rollback (the `RollbackApplication` operationId).
 	RollbackApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *RollbackApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RollbackApplicationResponse, error)
 
-	// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and holds automation there
+	// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+	//
+	// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9194,8 +9556,9 @@ type ClientWithResponsesInterface interface {
 	// (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 	// StreamEvent with the object), `resources`, `operation`, `cluster`,
 	// `repository`, `project` (data is a StreamEvent), and `reset`: the
-	// cursor is too old, list again and follow from the list's cursor. A
-	// comment line comes every 15 seconds.
+	// cursor is too old, list again and follow from the list's cursor. An
+	// event `alive` without meaning comes after every 2 seconds of silence: a
+	// client that hears nothing for 5 seconds is no longer connected.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10179,6 +10542,61 @@ func (r DeleteLiveResourceResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeleteLiveResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResumeApplicationResponse200Headers the declared response headers of an HTTP 200 response for ResumeApplication
+type ResumeApplicationResponse200Headers struct {
+	ETag *string
+}
+
+type ResumeApplicationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *ErrorAnswer
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ResumeApplicationResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ResumeApplicationResponse) GetJSON200() *ApplicationAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ResumeApplicationResponse) GetJSONDefault() *ErrorAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResumeApplicationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeApplicationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeApplicationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResumeApplicationResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12183,8 +12601,11 @@ type CheckSetupResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		ExpiresAt time.Time `json:"expiresAt"`
-		Roles     []string  `json:"roles"`
-		Tenant    string    `json:"tenant"`
+
+		// First The tenant has no account yet.
+		First  bool     `json:"first"`
+		Roles  []string `json:"roles"`
+		Tenant string   `json:"tenant"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -12193,8 +12614,11 @@ type CheckSetupResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r CheckSetupResponse) GetJSON200() *struct {
 	ExpiresAt time.Time `json:"expiresAt"`
-	Roles     []string  `json:"roles"`
-	Tenant    string    `json:"tenant"`
+
+	// First The tenant has no account yet.
+	First  bool     `json:"first"`
+	Roles  []string `json:"roles"`
+	Tenant string   `json:"tenant"`
 } {
 	return r.JSON200
 }
@@ -13189,11 +13613,16 @@ func (c *ClientWithResponses) DeleteApplicationWithResponse(ctx context.Context,
 
 // GetApplicationWithResponse Gives one application
 //
+// With `confirm` the hub asks the cluster's agent first, and answers when
+// it has everything that the agent had seen by the time of the request:
+// `status.capstan.asOf` is not older than the request. If the agent is
+// away, or does not answer within some seconds, the answer is 503.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-func (c *ClientWithResponses) GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error) {
-	rsp, err := c.GetApplication(ctx, namespace, name, reqEditors...)
+func (c *ClientWithResponses) GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error) {
+	rsp, err := c.GetApplication(ctx, namespace, name, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -13425,7 +13854,39 @@ func (c *ClientWithResponses) DeleteLiveResourceWithResponse(ctx context.Context
 	return ParseDeleteLiveResourceResponse(rsp)
 }
 
-// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and holds automation there
+// ResumeApplicationWithBodyWithResponse Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *ClientWithResponses) ResumeApplicationWithBodyWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error) {
+	rsp, err := c.ResumeApplicationWithBody(ctx, namespace, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeApplicationResponse(rsp)
+}
+
+// ResumeApplicationWithResponse Ends the pause that a rollback began
+//
+// Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/applications/{namespace}/{name}/resume (the `ResumeApplication` operationId).
+func (c *ClientWithResponses) ResumeApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *ResumeApplicationParams, body ResumeApplicationJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeApplicationResponse, error) {
+	rsp, err := c.ResumeApplication(ctx, namespace, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeApplicationResponse(rsp)
+}
+
+// RollbackApplicationWithBodyWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13438,7 +13899,9 @@ func (c *ClientWithResponses) RollbackApplicationWithBodyWithResponse(ctx contex
 	return ParseRollbackApplicationResponse(rsp)
 }
 
-// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and holds automation there
+// RollbackApplicationWithResponse Applies what an earlier entry of the history applied, and pauses the application there
+//
+// Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14164,8 +14627,9 @@ func (c *ClientWithResponses) CheckSetupWithResponse(ctx context.Context, body C
 // (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 // StreamEvent with the object), `resources`, `operation`, `cluster`,
 // `repository`, `project` (data is a StreamEvent), and `reset`: the
-// cursor is too old, list again and follow from the list's cursor. A
-// comment line comes every 15 seconds.
+// cursor is too old, list again and follow from the list's cursor. An
+// event `alive` without meaning comes after every 2 seconds of silence: a
+// client that hears nothing for 5 seconds is no longer connected.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -15079,6 +15543,52 @@ func ParseDeleteLiveResourceResponse(rsp *http.Response) (*DeleteLiveResourceRes
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseResumeApplicationResponse parses an HTTP response from a ResumeApplicationWithResponse call
+func ParseResumeApplicationResponse(rsp *http.Response) (*ResumeApplicationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeApplicationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest ErrorAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ResumeApplicationResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -16539,8 +17049,11 @@ func ParseCheckSetupResponse(rsp *http.Response) (*CheckSetupResponse, error) {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			ExpiresAt time.Time `json:"expiresAt"`
-			Roles     []string  `json:"roles"`
-			Tenant    string    `json:"tenant"`
+
+			// First The tenant has no account yet.
+			First  bool     `json:"first"`
+			Roles  []string `json:"roles"`
+			Tenant string   `json:"tenant"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err

@@ -48,12 +48,13 @@ func TestRoles(t *testing.T) {
 		resource, action, object string
 		want                     bool
 	}{
-		"TenantAdminSyncs":         {"an admin may do everything in the tenant", Subject{User: "ann", Roles: []string{"tenant-admin"}}, Applications, Sync, "shop/web", true},
+		"RBAC-13 TenantAdminSyncs": {"an admin may do everything in the tenant", Subject{User: "ann", Roles: []string{"tenant-admin"}}, Applications, Sync, "shop/web", true},
+		"RBAC-13 ArgoAdminSyncs":   {"Argo CD's name of the role works too", Subject{User: "ann", Roles: []string{"admin"}}, Applications, Sync, "shop/web", true},
 		"TenantAdminNoTenants":     {"tenants are above a tenant's admin", Subject{User: "ann", Roles: []string{"tenant-admin"}}, Tenants, Create, "other", false},
 		"PlatformAdminTenants":     {"that is what the role is for", Subject{User: "pat", Roles: []string{"platform-admin"}}, Tenants, Create, "other", true},
 		"PlatformAdminNoApps":      {"the platform does not look into tenants", Subject{User: "pat", Roles: []string{"platform-admin"}}, Applications, Get, "shop/web", false},
-		"ReaderReads":              {"readonly reads", Subject{User: "rob", Roles: []string{"readonly"}}, Applications, Get, "shop/web", true},
-		"ReaderNoSync":             {"and nothing else", Subject{User: "rob", Roles: []string{"readonly"}}, Applications, Sync, "shop/web", false},
+		"RBAC-13 ReaderReads":      {"readonly reads", Subject{User: "rob", Roles: []string{"readonly"}}, Applications, Get, "shop/web", true},
+		"RBAC-13 ReaderNoSync":     {"and nothing else", Subject{User: "rob", Roles: []string{"readonly"}}, Applications, Sync, "shop/web", false},
 		"ReaderNoAudit":            {"the audit log is for admins", Subject{User: "rob", Roles: []string{"readonly"}}, Audit, Get, "*", false},
 		"NobodyNothing":            {"no role, no right", Subject{User: "nil"}, Applications, Get, "shop/web", false},
 		"EmptyNameNothing":         {"a caller without a name is nobody in particular (SEC-E3)", Subject{}, Applications, Get, "shop/web", false},
@@ -116,7 +117,7 @@ g, eve, role:platform-admin
 			t.Error("a tenant's policy made a platform admin")
 		}
 	})
-	t.Run("RBAC-14 project roles hold in their project", func(t *testing.T) {
+	t.Run("RBAC-14 PROJ-12(part) PROJ-14 project roles hold in their project", func(t *testing.T) {
 		t.Parallel()
 		p := project(t, "shop", hub.ProjectSpec{Roles: []hub.ProjectRole{{
 			Name: "dev", Groups: []string{"shoppers"},

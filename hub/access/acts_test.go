@@ -12,13 +12,13 @@ func TestActs(t *testing.T) {
 			t.Error("a right is wrong")
 		}
 	})
-	t.Run("SYNC-05 SYNC-06 so has applying something else than the application names", func(t *testing.T) {
+	t.Run("RBAC-10 SYNC-05 SYNC-06 so has applying something else than the application names", func(t *testing.T) {
 		t.Parallel()
 		if ix.Check(Applications, Override, "shop/web") {
 			t.Error("the right to sync overrides")
 		}
 	})
-	t.Run("DEL-07 the right to delete single objects names their kinds and places", func(t *testing.T) {
+	t.Run("RBAC-06(part) DEL-07 the right to delete single objects names their kinds and places", func(t *testing.T) {
 		t.Parallel()
 		for action, want := range map[string]bool{
 			"delete//Pod/shop/web-1": true, "delete//Pod/other/web-1": false, "delete//Secret/shop/x": false, Delete: false,

@@ -110,17 +110,27 @@ func TestApplySecrets(t *testing.T) {
 		t.Fatalf("apply says %+v", out)
 	}
 	answers = append(answers, w.call(admin, "POST", "/api/v1/apply", manifest(t, "14-cluster-secret.yaml")).ok(200).into(&out))
-	if got := strings.Join(out.Results[0].Warnings, "\n"); !strings.Contains(got, "bearerToken and tlsClientConfig were not stored") || !strings.Contains(got, "capstan cluster enroll production-cluster") {
-		t.Errorf("CLU-01: warnings are %q", got)
-	}
-	var cluster struct {
-		Server string
-		Labels map[string]string
-	}
-	w.call(admin, "GET", "/api/v1/clusters/production-cluster", nil).ok(200).into(&cluster)
-	if cluster.Server != "https://production.k8s.example.com" || cluster.Labels["environment"] != "production" || len(cluster.Labels) != 1 {
-		t.Errorf("the cluster is %+v", cluster)
-	}
+	t.Run("CLU-01(part) a labelled Secret names the cluster, its server and its labels; credentials are not stored", func(t *testing.T) {
+		if got := strings.Join(out.Results[0].Warnings, "\n"); !strings.Contains(got, "bearerToken and tlsClientConfig were not stored") || !strings.Contains(got, "capstan cluster enroll production-cluster") {
+			t.Errorf("warnings are %q", got)
+		}
+		var cluster struct {
+			Server string
+			Labels map[string]string
+		}
+		w.call(admin, "GET", "/api/v1/clusters/production-cluster", nil).ok(200).into(&cluster)
+		if cluster.Server != "https://production.k8s.example.com" || cluster.Labels["environment"] != "production" || len(cluster.Labels) != 1 {
+			t.Errorf("the cluster is %+v", cluster)
+		}
+	})
+	t.Run("CRED-01 labelled Secrets declare a repository and a credential template", func(t *testing.T) {
+		var repos, templates struct{ Items []struct{ URL string } }
+		w.call(admin, "GET", "/api/v1/repositories", nil).ok(200).into(&repos)
+		w.call(admin, "GET", "/api/v1/repository-credentials", nil).ok(200).into(&templates)
+		if len(repos.Items) != 1 || !strings.Contains(repos.Items[0].URL, "my-org/my-private-repo") || len(templates.Items) != 1 || !strings.HasSuffix(templates.Items[0].URL, "github.com/my-org") {
+			t.Errorf("repositories %+v, templates %+v", repos.Items, templates.Items)
+		}
+	})
 	t.Run("CRED-20 no answer, list, audit record or log holds a secret", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/repositories", "/api/v1/repository-credentials", "/api/v1/clusters", "/api/v1/audit"} {
 			answers = append(answers, w.call(admin, "GET", path, nil).ok(200))

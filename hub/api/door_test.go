@@ -51,7 +51,7 @@ func TestBrowserSession(t *testing.T) {
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "two"}, header("Origin", w.URL)).ok(201)
 		w.call("", "POST", "/api/v1/clusters/enroll", map[string]any{"name": "three"}, header("X-Capstan-Client", "console")).ok(201)
 	})
-	t.Run("SEC-F1 signing out ends the session at the hub", func(t *testing.T) {
+	t.Run("SEC-F1 AUTH-07 signing out ends the session at the hub", func(t *testing.T) {
 		var kept []*http.Cookie
 		u, _ := http.NewRequest("GET", w.URL, nil)
 		kept = w.Client.Jar.Cookies(u.URL)
@@ -148,7 +148,7 @@ func TestFrontDoor(t *testing.T) {
 			w.call("", "POST", path, map[string]any{}, header("X-Hub-Signature-256", "right")).ok(202)
 		}
 	})
-	t.Run("probes and the document need no sign-in", func(t *testing.T) {
+	t.Run("API-17 probes and the document need no sign-in", func(t *testing.T) {
 		for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 			w.call("", "GET", path, nil).ok(200)
 		}
@@ -303,7 +303,7 @@ func TestAccounts(t *testing.T) {
 		w.call(in.Token, "DELETE", "/api/v1/tokens/"+made.Info.ID, nil).ok(204)
 		w.call(made.Token, "GET", "/api/v1/applications", nil).fails(401)
 	})
-	t.Run("a password change asks for the old one and ends the sessions", func(t *testing.T) {
+	t.Run("AUTH-05(part) a password change asks for the old one and ends the sessions", func(t *testing.T) {
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": "wrong", "new": password + "2"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": "short"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": password + "2"}).ok(204)

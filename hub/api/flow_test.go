@@ -58,7 +58,7 @@ func TestApplications(t *testing.T) {
 	t.Run("creating it twice is a conflict", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/applications", application("web")).fails(409)
 	})
-	t.Run("UX-API-2 a write with an old ETag is refused", func(t *testing.T) {
+	t.Run("UX-API-2 API-02(part) a write with an old ETag is refused", func(t *testing.T) {
 		changed := application("web", func(s map[string]any) { s["info"] = []any{map[string]any{"name": "a", "value": "b"}} })
 		next := w.call(admin, "PUT", "/api/v1/applications/argocd/web", changed, header("If-Match", tag)).ok(200)
 		if next.header.Get("ETag") == tag {
@@ -165,7 +165,7 @@ func TestList(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	t.Run("UX-NAV-1 pages follow one another without gaps", func(t *testing.T) {
+	t.Run("UX-NAV-1 API-03(part) pages follow one another without gaps", func(t *testing.T) {
 		var all []string
 		cursor := ""
 		for {
@@ -180,7 +180,7 @@ func TestList(t *testing.T) {
 			t.Errorf("pages are %q", got)
 		}
 	})
-	t.Run("filters", func(t *testing.T) {
+	t.Run("API-03(part) filters", func(t *testing.T) {
 		for query, want := range map[string]string{
 			"q=ET":                        "beta",
 			"labels=team%3Da":             "alpha",

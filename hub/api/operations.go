@@ -137,11 +137,22 @@ func retryOf(b *gen.SyncRequest) *hub.Retry {
 
 // RollbackApplication starts a rollback.
 func (s *Server) RollbackApplication(ctx context.Context, r gen.RollbackApplicationRequestObject) (gen.RollbackApplicationResponseObject, error) {
-	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, catalog.RollbackRequest{Entry: r.Body.Id, Prune: r.Body.Prune, Reason: r.Body.Reason})
+	op, err := s.Catalog.Rollback(ctx, callerOf(ctx), r.Namespace, r.Name, catalog.RollbackRequest{
+		Entry: r.Body.Id, Prune: r.Body.Prune, Hooks: r.Body.Hooks, DryRun: r.Body.DryRun, Reason: r.Body.Reason,
+	})
 	if err != nil {
 		return nil, err
 	}
 	return gen.RollbackApplication202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
+}
+
+// ResumeApplication ends the pause of an application.
+func (s *Server) ResumeApplication(ctx context.Context, r gen.ResumeApplicationRequestObject) (gen.ResumeApplicationResponseObject, error) {
+	v, err := s.Catalog.Resume(ctx, callerOf(ctx), r.Namespace, r.Name, r.Body.Reason)
+	if err != nil {
+		return nil, err
+	}
+	return gen.ResumeApplication200JSONResponse{ApplicationAnswerJSONResponse: applicationAnswer(v)}, nil
 }
 
 // TerminateOperation ends what runs.

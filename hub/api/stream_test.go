@@ -92,7 +92,7 @@ func TestStream(t *testing.T) {
 	var list struct{ Cursor string }
 	w.call(admin, "GET", "/api/v1/applications", nil).ok(200).into(&list)
 	var resume string
-	t.Run("UX-API-4 what happens after a list arrives with the object", func(t *testing.T) {
+	t.Run("UX-API-4 API-07 what happens after a list arrives with the object", func(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+list.Cursor)
 		w.call(admin, "POST", "/api/v1/applications", application("second")).ok(201)
 		e := until(t, events, "application second", func(e event) bool { return e.Name == "application" && e.Data.Name == "second" })
@@ -104,6 +104,12 @@ func TestStream(t *testing.T) {
 		until(t, events, "cluster prod", func(e event) bool { return e.Name == "cluster" && e.Data.Cluster.Name == "prod" })
 		w.call(admin, "DELETE", "/api/v1/applications/argocd/second", nil).ok(204)
 		until(t, events, "the deletion", func(e event) bool { return e.Name == "application" && e.Data.Gone })
+	})
+	t.Run("UX-A11-6 a stream that has nothing to say shows that it is alive", func(t *testing.T) {
+		events := w.listen(t, admin, "")
+		if e := until(t, events, "a sign of life", func(e event) bool { return e.Name == "alive" }); e.ID == "" || e.Data.Kind != "alive" {
+			t.Errorf("the event is %+v", e)
+		}
 	})
 	t.Run("UX-API-4 a stream goes on where it broke off", func(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+resume)

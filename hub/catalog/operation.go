@@ -32,7 +32,8 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 			return hub.Operation{}, err
 		}
 	}
-	return c.operate(ctx, by, namespace, name, access.Sync, r.Reason, asked, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+	act := act{action: access.Sync, reason: r.Reason, asked: asked, dryRun: r.Options.DryRun}
+	return c.operate(ctx, by, namespace, name, act, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 		if r.Local != nil || r.Override != nil && (r.Override.Source != nil || len(r.Override.Sources) > 0) {
 			if err := w.need(access.Applications, access.Override, objectOf(a)); err != nil {
 				return hub.Operation{}, err
@@ -62,7 +63,7 @@ func checkSync(r hub.SyncRequest) error {
 // Approve records that a person approves what the operation in progress
 // deletes. It counts for operations that began before it.
 func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, reason string) (hub.Operation, error) {
-	return c.operate(ctx, by, namespace, name, access.Update, reason, "approve", func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+	return c.operate(ctx, by, namespace, name, act{action: access.Update, reason: reason, asked: "approve"}, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 		a.Annotations = a.Annotate(hub.ApprovedAnnotation, w.now.UTC().Format(time.RFC3339Nano))
 		if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
 			return hub.Operation{}, err
@@ -113,21 +114,61 @@ func orElse(s, otherwise string) string {
 }
 
 // Rollback starts an operation that applies what an earlier entry of the
-// history applied, and holds automation there.
+// history applied, and pauses the application there. Hooks run where the
+// request, or the application, asks for them.
 func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name string, r RollbackRequest) (hub.Operation, error) {
 	r.Initiator = initiator(by)
-	return c.operate(ctx, by, namespace, name, access.Rollback, r.Reason, map[string]any{"entry": r.Entry, "prune": r.Prune},
+	asked := map[string]any{"entry": r.Entry, "prune": r.Prune}
+	if r.DryRun {
+		asked["dryRun"] = true
+	}
+	return c.operate(ctx, by, namespace, name, act{action: access.Rollback, reason: r.Reason, asked: asked, dryRun: r.DryRun},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 			if err := w.remembered(ctx, a, r.Entry); err != nil {
 				return hub.Operation{}, err
 			}
-			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r)
+			hooks := a.RunsRollbackHooks()
+			if r.Hooks != nil {
+				hooks = *r.Hooks
+			}
+			asked["hooks"] = hooks
+			return c.Deployer.Rollback(ctx, w.Tx, a.ID, r, hub.OperationOptions{Prune: r.Prune, DryRun: r.DryRun, SkipHooks: !hooks})
 		})
+}
+
+// Resume ends the pause that a rollback began. An application that is not
+// paused stays as it is.
+func (c *Catalog) Resume(ctx context.Context, by hub.Caller, namespace, name, reason string) (View, error) {
+	var v View
+	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		a, err := w.forWrite(ctx, namespace, name, access.Sync)
+		if err != nil {
+			return err
+		}
+		if pin := a.Pin; pin != nil {
+			if err := c.Deployer.Resume(ctx, w.Tx, a.ID); err != nil {
+				return fault.With(err, "application "+title(namespace, name), "")
+			}
+			w.wakes, w.due = append(w.wakes, a.Cluster), append(w.due, hub.WorkRefresh)
+			w.note("resume", access.Applications, objectOf(a), reason, map[string]any{
+				"paused": pin.Sentence(a.Status.Revision), "revision": a.Status.Revision, "skipped": pin.Skipped,
+			}, nil)
+			if a, err = w.ApplicationByID(ctx, a.ID); err != nil {
+				return err
+			}
+		}
+		views, err := w.views(ctx, []hub.Application{a})
+		if err == nil {
+			v = views[0]
+		}
+		return err
+	})
+	return v, err
 }
 
 // Terminate ends the operation that runs.
 func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name string) (hub.Operation, error) {
-	return c.operate(ctx, by, namespace, name, access.Sync, "terminate", nil,
+	return c.operate(ctx, by, namespace, name, act{action: access.Sync, reason: "terminate"},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 			op, err := c.Deployer.Terminate(ctx, w.Tx, a.ID, initiator(by))
 			if err != nil || op.ID != "" {
@@ -137,21 +178,36 @@ func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name 
 		})
 }
 
+// dryRunSuffix marks the audit records of acts that change nothing.
+const dryRunSuffix = "/dry-run"
+
+// An act is what is done to an application's operations.
+type act struct {
+	action string // the right that it takes
+	reason string
+	asked  any
+	dryRun bool
+}
+
 // operate runs one act on an application that makes or ends an operation.
-func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name, action, reason string, detail any,
-	act func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error),
+func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name string, what act,
+	do func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error),
 ) (hub.Operation, error) {
 	var op hub.Operation
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		a, err := w.forWrite(ctx, namespace, name, action)
+		a, err := w.forWrite(ctx, namespace, name, what.action)
 		if err != nil {
 			return err
 		}
-		if op, err = act(ctx, w, a); err != nil {
+		if op, err = do(ctx, w, a); err != nil {
 			return fault.With(err, "application "+title(namespace, name), "")
 		}
 		w.wakes = append(w.wakes, op.Cluster)
-		w.note(action, access.Applications, objectOf(a), reason, nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": detail})
+		action := what.action
+		if what.dryRun {
+			action += dryRunSuffix
+		}
+		w.note(action, access.Applications, objectOf(a), what.reason, nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": what.asked})
 		return nil
 	})
 	return op, err

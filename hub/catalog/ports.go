@@ -171,7 +171,9 @@ type records interface {
 // gives the clusters whose agents have something to hear of after the commit.
 type Deployer interface {
 	Sync(ctx context.Context, tx Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error)
-	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest) (hub.Operation, error)
+	Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, r RollbackRequest, options hub.OperationOptions) (hub.Operation, error)
+	// Resume ends the pause that a rollback began.
+	Resume(ctx context.Context, tx Tx, app hub.ApplicationID) error
 	Terminate(ctx context.Context, tx Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error)
 	// Settings gives settings to the agents of clusters.
 	Settings(ctx context.Context, tx Tx, bodies map[hub.ClusterID][]byte) error
@@ -189,6 +191,8 @@ type Deployer interface {
 type RollbackRequest struct {
 	Entry     int64 // of the history
 	Prune     bool
+	Hooks     *bool // nil: as the application's annotation says
+	DryRun    bool
 	Reason    string
 	Initiator hub.Initiator
 }

@@ -109,6 +109,10 @@ func (c *Catalog) start(ctx context.Context, w *writer, by hub.Caller, a hub.App
 		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
 	}
 	w.wakes = append(w.wakes, op.Cluster)
-	w.note(access.Sync, access.Applications, objectOf(a), "", nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": q.Options})
+	action := access.Sync
+	if q.Options.DryRun {
+		action += dryRunSuffix
+	}
+	w.note(action, access.Applications, objectOf(a), "", nil, map[string]any{"operation": op.ID, "revision": op.Revision, "asked": q.Options})
 	return nil
 }

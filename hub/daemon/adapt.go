@@ -298,12 +298,20 @@ func (deployer) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, 
 	return dispatch.Sync(ctx, t, app, r)
 }
 
-func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
+func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
 	t, err := tenantOf(tx)
 	if err != nil {
 		return hub.Operation{}, err
 	}
-	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
+	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, options, r.Initiator)
+}
+
+func (deployer) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Resume(ctx, t, app)
 }
 
 func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {

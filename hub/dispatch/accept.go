@@ -168,6 +168,7 @@ type change struct {
 	leaves   map[hub.ClusterID]map[string][32]byte // what each log holds, as far as it was asked for
 
 	moved []moved // rows to come
+	tries []moved // dry runs: operation rows without a state
 	ends  []end
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
@@ -271,22 +272,41 @@ func (c *change) spec(app hub.Application) (hub.ApplicationSpec, error) {
 
 // operations gives the newest operation of each application, and those that are
 // not over: as nobody adds one while the applications are locked, these are
-// among the newest.
+// among the newest. A dry run has changed nothing, so the newest is the one
+// before it.
 func (c *change) operations(ctx context.Context) (err error) {
 	c.newest, c.open = make(map[hub.ApplicationID]hub.Operation, len(c.apps)), nil
-	var open []hub.ApplicationID
+	var open, tried []hub.ApplicationID
 	for id, a := range c.apps {
 		if op := a.Status.Operation; op != nil {
 			c.newest[id] = *op
+			if op.Options.DryRun {
+				tried = append(tried, id)
+			}
 			if !op.Phase.Over() {
 				open = append(open, id)
 			}
 		}
 	}
 	if len(open) > 0 {
-		c.open, err = c.tx.OpenOperations(ctx, open)
+		if c.open, err = c.tx.OpenOperations(ctx, open); err != nil {
+			return err
+		}
 	}
-	return err
+	if len(tried) == 0 {
+		return nil
+	}
+	before, err := c.tx.NewestOperations(ctx, tried)
+	if err != nil {
+		return err
+	}
+	for _, id := range tried {
+		delete(c.newest, id)
+		if op, there := before[id]; there {
+			c.newest[id] = op
+		}
+	}
+	return nil
 }
 
 // need reads snapshots that are not at hand yet.

@@ -43,6 +43,12 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
 		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
 	}
+	if p := app.Pin; p != nil {
+		if err := c.need(ctx, []hub.SnapshotID{p.Snapshot, p.Bad}); err != nil {
+			return err
+		}
+		s.RendersSkipped, s.RendersPinned = sameObjects(candidate, c.snaps[p.Bad]), sameObjects(candidate, c.snaps[p.Snapshot])
+	}
 	if op, ok := c.open[app.ID]; ok {
 		s.Running, s.RunningHasHooks = &op, hasHooks(c.snaps[op.Snapshot])
 	}
@@ -69,6 +75,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
 		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, looked: true}
+	if app.Pin != nil && !d.Unpin {
+		m.pin = seenWhilePaused(*app.Pin, candidate, s.RendersPinned)
+	}
 	if d.Target != candidate.ID {
 		// A pin keeps the target: the candidate's commit is not what it is.
 		if err := c.need(ctx, []hub.SnapshotID{d.Target}); err != nil {
@@ -82,6 +91,16 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	// The agent ends it when it hears of the newer one.
 	return c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision)
+}
+
+// seenWhilePaused is the pin of an application that stays paused while Git is
+// at a candidate; nil: it says so already.
+func seenWhilePaused(p hub.Pin, candidate hub.Snapshot, same bool) *hub.Pin {
+	if p.Newest == candidate.ID && p.Revision == candidate.Revision && slices.Equal(p.Revisions, candidate.Revisions) && p.Behind == !same {
+		return nil
+	}
+	p.Newest, p.Revision, p.Revisions, p.Behind = candidate.ID, candidate.Revision, candidate.Revisions, !same
+	return &p
 }
 
 // movePause is how long an application that would delete objects waits before

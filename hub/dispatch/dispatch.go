@@ -104,6 +104,8 @@ type operations interface {
 	Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error)
 	OperationsByID(ctx context.Context, ids []hub.OperationID) (map[hub.OperationID]hub.Operation, error)
 	OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
+	// NewestOperations leaves dry runs out.
+	NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error)
 	PutOperations(ctx context.Context, ops []hub.Operation) error
 	// AddOperations leaves it to SetTargets to note them as the newest.
 	AddOperations(ctx context.Context, ops []hub.Operation) error

@@ -162,7 +162,7 @@ func (c *change) removed(ctx context.Context, app hub.Application) error {
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
 	if whole(op.Options) {
-		c.history = append(c.history, historyOf(app, op, c.now))
+		c.history = append(c.history, historyOf(app, op, c.revisions(app, op), c.now))
 	}
 	if !newest {
 		return nil
@@ -185,9 +185,18 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 	return nil
 }
 
-func historyOf(app hub.Application, op hub.Operation, now time.Time) hub.HistoryEntry {
+// revisions are those that an operation has applied. The application may stand
+// at others by now.
+func (c *change) revisions(app hub.Application, op hub.Operation) []string {
+	if s, held := c.snaps[op.Snapshot]; held && op.Snapshot != app.Status.Target {
+		return s.Revisions
+	}
+	return app.Status.Revisions
+}
+
+func historyOf(app hub.Application, op hub.Operation, revisions []string, now time.Time) hub.HistoryEntry {
 	h := hub.HistoryEntry{
-		Application: app.ID, Operation: op.ID, Snapshot: op.Snapshot, Revision: op.Revision, Revisions: app.Status.Revisions,
+		Application: app.ID, Operation: op.ID, Snapshot: op.Snapshot, Revision: op.Revision, Revisions: revisions,
 		Initiator: op.Initiator, Reason: op.Reason, StartedAt: op.CreatedAt, DeployedAt: now,
 	}
 	var spec struct {
@@ -238,7 +247,7 @@ func (c *change) failed(ctx context.Context, app hub.Application, op hub.Operati
 }
 
 // retry makes the next attempt of a failed operation, unless something newer
-// has happened to its application. It goes for the target of the moment.
+// has happened to its application.
 func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 	return d.commit(ctx, item.Tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		op, err := tx.Operation(ctx, hub.OperationID(item.Key))
@@ -277,10 +286,13 @@ func (c *change) giveUp(ctx context.Context, op hub.Operation, why error) error 
 
 func (c *change) again(ctx context.Context, op hub.Operation) error {
 	app, there := c.apps[op.Application]
-	_, running := c.open[op.Application]
+	other, running := c.open[op.Application]
 	deletes := op.Kind == hub.DeleteOperation
-	if !there || running || (app.DeletingAt != nil) != deletes || app.Cluster == "" && !deletes || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
+	if !there || running && !other.Options.DryRun || (app.DeletingAt != nil) != deletes || app.Cluster == "" && !deletes || op.RetryAt == nil || c.newest[app.ID].ID != op.ID {
 		return nil
+	}
+	if running {
+		return c.later(ctx, op, c.now.Add(dryRunPause))
 	}
 	if deletes {
 		return c.deleteAgain(ctx, app, op)
@@ -294,20 +306,20 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return c.postpone(ctx, op, windows, use)
 	}
 	if c.skipped(app) != "" || c.restricted(app) != nil {
-		at := c.now.Add(time.Minute)
-		if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
-			return err
-		}
-		return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
+		return c.later(ctx, op, c.now.Add(time.Minute))
 	}
-	target := op.Snapshot
-	if op.Kind == hub.SyncOperation && op.Options.Override == nil {
-		target = app.Status.Target
-	}
-	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
+	if err := c.need(ctx, []hub.SnapshotID{op.Snapshot, app.Status.Target}); err != nil {
 		return err
 	}
+	target := c.retried(app, spec, op)
+	if _, held := c.snaps[target]; !held {
+		return c.giveUp(ctx, op, fault.With(fault.New(fault.Missing, "it is not tried again: the manifests of revision %s are not stored any more", op.Revision),
+			"operation "+string(op.ID), "start it anew"))
+	}
 	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
+	if target == op.Snapshot {
+		next.Revision = op.Revision
+	}
 	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
 	if next.Options.Asked.IsZero() {
 		next.Options.Asked = op.CreatedAt
@@ -316,22 +328,46 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 	if err := c.tx.SetOperationRetry(ctx, op.ID, nil, op.Options); err != nil {
 		return err
 	}
-	if op.Options.Override != nil {
-		next.Revision = op.Revision
+	if op.Options.Override != nil || target != app.Status.Target {
 		if err := c.instead(ctx, app, spec, &next, c.snaps[target]); err != nil {
 			return err
 		}
 		return c.write(ctx)
 	}
-	full := whole(op.Options)
 	err = c.move(ctx, move{
-		app: app, spec: spec, target: app.Status.Target, accept: full && target == app.Status.Target, op: &next,
+		app: app, spec: spec, target: target, accept: whole(op.Options), op: &next,
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})
 	if err != nil {
 		return err
 	}
 	return c.write(ctx)
+}
+
+// retried is the snapshot that the next attempt of an operation applies: its
+// own, or the newest where its retry block has refresh. What holds automation
+// back holds a retry back as well, and none removes every object unless the
+// application may be empty.
+func (c *change) retried(app hub.Application, spec hub.ApplicationSpec, op hub.Operation) hub.SnapshotID {
+	switch newest := c.snaps[app.Status.Target]; {
+	case op.Kind != hub.SyncOperation || op.Options.Override != nil,
+		op.Options.Retry == nil || !op.Options.Retry.Refresh,
+		op.Initiator.Automated && app.Status.Hold != "",
+		len(newest.Objects) == 0 && len(c.snaps[op.Snapshot].Objects) > 0 && !spec.AllowEmpty():
+		return op.Snapshot
+	}
+	return app.Status.Target
+}
+
+// dryRunPause is how long a retry waits for a dry run that is in progress.
+const dryRunPause = 5 * time.Second
+
+// later sets when an operation is tried again.
+func (c *change) later(ctx context.Context, op hub.Operation, at time.Time) error {
+	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
+		return err
+	}
+	return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
 }
 
 // postpone moves the next attempt of an operation to the opening of its
@@ -341,8 +377,5 @@ func (c *change) postpone(ctx context.Context, op hub.Operation, windows window.
 	if !ok {
 		at = c.now.Add(24 * time.Hour)
 	}
-	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
-		return err
-	}
-	return c.tx.Enqueue(ctx, WorkRetry, string(op.ID), at, false)
+	return c.later(ctx, op, at)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/trace"
 )
 
 // await notes an operation whose manifests have to be rendered first. It is
@@ -36,7 +38,10 @@ func (c *change) asked(a hub.Application, spec hub.ApplicationSpec, req hub.Sync
 	if spec.SyncPolicy != nil {
 		op.Options.SyncOptions = append(append([]string{}, spec.SyncPolicy.SyncOptions...), req.Options.SyncOptions...)
 	}
-	if op.Options.Retry == nil {
+	switch {
+	case op.Options.DryRun: // it tells what would happen now, once
+		op.Options.Retry = nil
+	case op.Options.Retry == nil:
 		op.Options.Retry = plan.RetryOf(spec, false)
 	}
 	op.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
@@ -71,6 +76,9 @@ func (c *change) awaited(ctx context.Context, app hub.Application, r hub.Rendere
 // instead moves an application so that an operation applies a snapshot which
 // is not its target. The target stays: the application is OutOfSync afterwards.
 func (c *change) instead(ctx context.Context, app hub.Application, spec hub.ApplicationSpec, op *hub.Operation, own hub.Snapshot) error {
+	if op.Options.DryRun {
+		return c.tryOut(ctx, app, spec, op, own)
+	}
 	if err := c.need(ctx, []hub.SnapshotID{app.Status.Target}); err != nil {
 		return err
 	}
@@ -78,6 +86,33 @@ func (c *change) instead(ctx context.Context, app hub.Application, spec hub.Appl
 		app: app, spec: spec, target: app.Status.Target, accept: whole(op.Options), op: op, own: &own, unpin: app.Pin != nil && whole(op.Options),
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})
+}
+
+// tryOut notes a dry run: an order to the cluster beside the application's
+// state. Nothing that is desired changes, in the hub or in the log.
+func (c *change) tryOut(ctx context.Context, app hub.Application, spec hub.ApplicationSpec, op *hub.Operation, own hub.Snapshot) error {
+	at, err := c.tx.DesiredClusters(ctx, app.ID)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(at, app.Cluster) {
+		return fault.With(fault.New(fault.Conflict, "cluster %s holds no state of it yet that a dry run could be compared with", c.clusters[app.Cluster].Name),
+			"application "+app.Name, "wait until its sources have been rendered; see its conditions")
+	}
+	if err := c.need(ctx, []hub.SnapshotID{app.Status.Target}); err != nil {
+		return err
+	}
+	st := c.state(app, spec, app.Generation)
+	if target, held := c.snaps[app.Status.Target]; held {
+		st.target = &target
+	}
+	if err := c.fits(ctx, st, op, &own); err != nil {
+		return err
+	}
+	op.Fence, op.Trace = app.Generation, trace.Parent(ctx)
+	move{spec: spec, op: op, own: &own, revisions: own.Revisions}.from()
+	c.tries = append(c.tries, moved{state: st, op: op, own: &own})
+	return nil
 }
 
 // from notes what the operation takes its manifests from. A rollback knows it

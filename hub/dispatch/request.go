@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,15 +22,18 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 		return hub.Operation{}, err
 	}
 	object := "application " + a.Name
-	target := a.Status.Target
-	if a.Pin != nil {
-		target = a.Pin.Bad
+	target, revision, revisions := a.Status.Target, a.Status.Revision, a.Status.Revisions
+	if a.Pin != nil { // what stands in the status is what it is paused at
+		target, revision, revisions = a.Pin.Git()
+		if o := req.Override; o != nil && o.Revision != "" && target == a.Pin.Bad && stands(target, a.Pin.Skipped, *o) {
+			revision, revisions = a.Pin.Skipped, a.Pin.SkippedRevisions // other commits with the same objects came since
+		}
 	}
 	if req.Present && req.Override == nil && (target == "" || a.Status.PlannedGeneration != a.Generation) {
 		req.Override = &hub.Override{Fresh: true}
 		return c.await(ctx, a, spec, req)
 	}
-	if req.Override != nil && !c.stands(a, target, *req.Override) {
+	if req.Override != nil && !stands(target, revision, *req.Override) {
 		if a.Follows(spec) && !req.Options.DryRun {
 			return hub.Operation{}, fault.With(fault.New(fault.Conflict, "it follows its revision by itself and would undo what you apply"), object,
 				"turn automation off first, make it a dry run, or roll back to a revision of its history")
@@ -43,20 +47,22 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
 		return hub.Operation{}, err
 	}
-	revision, revisions, sourceType := a.Status.Revision, a.Status.Revisions, a.Status.SourceType
-	if a.Pin != nil {
-		// What stands in the status is the pinned snapshot.
-		skipped := c.snaps[target]
-		revision, revisions, sourceType = a.Pin.Skipped, skipped.Revisions, skipped.SourceType
-	}
 	req.Override = nil
 	op := c.asked(a, spec, req)
-	op.Snapshot, op.Revision = target, c.snaps[target].Revision
-	full := whole(op.Options)
-	err = c.move(ctx, move{
-		app: a, spec: spec, target: target, accept: full, op: &op, unpin: a.Pin != nil && full,
-		revision: revision, revisions: revisions, sourceType: sourceType,
-	})
+	newest := c.snaps[target]
+	op.Snapshot, op.Revision = target, newest.Revision
+	switch {
+	case op.Options.DryRun:
+		err = c.tryOut(ctx, a, spec, &op, newest)
+	case a.Pin != nil && !whole(op.Options):
+		// A part of it leaves the application paused.
+		err = c.instead(ctx, a, spec, &op, newest)
+	default:
+		err = c.move(ctx, move{
+			app: a, spec: spec, target: target, accept: whole(op.Options), op: &op, unpin: a.Pin != nil,
+			revision: revision, revisions: revisions, sourceType: newest.SourceType,
+		})
+	}
 	if err != nil {
 		return hub.Operation{}, err
 	}
@@ -65,19 +71,16 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 
 // stands says whether an override asks for nothing but the revision that a
 // target stands for.
-func (c *change) stands(a hub.Application, target hub.SnapshotID, o hub.Override) bool {
+func stands(target hub.SnapshotID, revision string, o hub.Override) bool {
 	if o.Revision == "" || len(o.Revisions) > 0 || o.Source != nil || len(o.Sources) > 0 {
 		return o.Revision == "" && len(o.Revisions) == 0 && o.Source == nil && len(o.Sources) == 0
 	}
-	current := a.Status.Revision
-	if a.Pin != nil {
-		current = a.Pin.Skipped // what stands in the status is the pinned snapshot
-	}
-	return target != "" && (o.Revision == current || len(o.Revision) >= 7 && strings.HasPrefix(current, o.Revision))
+	return target != "" && (o.Revision == revision || len(o.Revision) >= 7 && strings.HasPrefix(revision, o.Revision))
 }
 
-// Rollback goes back to what a history entry holds and pins it: automation
-// skips the present revision until a newer one renders something else.
+// Rollback goes back to what a history entry holds and pauses the application
+// there: automation skips the present revision until Git renders something
+// else.
 func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, reason string, options hub.OperationOptions, by hub.Initiator) (hub.Operation, error) {
 	c := &change{tx: tx, now: time.Now()}
 	a, spec, err := c.one(ctx, app)
@@ -103,20 +106,95 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
 	}
 	op.Deadline = c.now.Add(plan.Timeout(op.Options.SyncOptions))
-	skipped, bad := a.Status.Revision, a.Status.Target
-	if a.Pin != nil {
-		skipped, bad = a.Pin.Skipped, a.Pin.Bad
+	if options.DryRun {
+		if err := c.tryOut(ctx, a, spec, &op, snapshot); err != nil {
+			return hub.Operation{}, err
+		}
+		return c.finish(ctx, app)
 	}
+	pin, err := c.pin(ctx, a, snapshot)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	pin.History, pin.Reason, pin.By, pin.At = h.ID, reason, by.Username, c.now
 	err = c.move(ctx, move{
-		app: a, spec: spec, target: snapshot.ID, accept: true, op: &op,
-		pin:      &hub.Pin{Snapshot: snapshot.ID, Skipped: skipped, Bad: bad, Reason: reason, By: by.Username, At: c.now},
+		app: a, spec: spec, target: snapshot.ID, accept: true, op: &op, pin: &pin,
 		revision: snapshot.Revision, revisions: snapshot.Revisions, sourceType: snapshot.SourceType,
-		hold: "rolled back to revision " + snapshot.Revision + " by " + by.Username,
+		hold: plan.Paused(pin, snapshot.Revision),
 	})
 	if err != nil {
 		return hub.Operation{}, err
 	}
 	return c.finish(ctx, app)
+}
+
+// pin is what an application is paused with that goes back to a snapshot.
+func (c *change) pin(ctx context.Context, a hub.Application, to hub.Snapshot) (hub.Pin, error) {
+	p := hub.Pin{Skipped: a.Status.Revision, SkippedRevisions: a.Status.Revisions, Bad: a.Status.Target}
+	p.Newest, p.Revision, p.Revisions = a.Status.Target, a.Status.Revision, a.Status.Revisions
+	if a.Pin != nil { // what was skipped before is skipped still
+		p.Skipped, p.SkippedRevisions, p.Bad = a.Pin.Skipped, a.Pin.SkippedRevisions, a.Pin.Bad
+		p.Newest, p.Revision, p.Revisions = a.Pin.Git()
+	}
+	p.Snapshot = to.ID
+	err := c.need(ctx, []hub.SnapshotID{p.Newest})
+	p.Behind = !sameObjects(c.snaps[p.Newest], to)
+	return p, err
+}
+
+// Resume ends the pause of an application, inside the caller's transaction:
+// automation follows Git again, and a person syncs where there is none. One
+// that is not paused stays as it is. The caller has the application looked at
+// after the commit.
+func Resume(ctx context.Context, tx Tx, app hub.ApplicationID) error {
+	c := &change{tx: tx, now: time.Now()}
+	if err := c.load(ctx, []hub.ApplicationID{app}); err != nil {
+		return err
+	}
+	a, there := c.apps[app]
+	switch {
+	case !there:
+		return fault.New(fault.Missing, "no such application")
+	case a.Pin == nil:
+		return nil
+	case a.DeletingAt != nil:
+		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), "application "+a.Name, "wait for the deletion to end")
+	}
+	if op, running := c.open[app]; running && !op.Options.DryRun {
+		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", op.ID), "application "+a.Name,
+			"wait for it, or end it with `capstan app terminate "+a.Name+"`")
+	}
+	spec, err := hub.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	target, revision, revisions := a.Pin.Git()
+	if err := c.need(ctx, []hub.SnapshotID{target}); err != nil {
+		return err
+	}
+	newest, held := c.snaps[target]
+	if !held {
+		return fault.With(fault.New(fault.Conflict, "the manifests of revision %s are not stored any more", revision), "application "+a.Name,
+			"refresh it with `capstan app refresh --hard "+a.Name+"`, and try again")
+	}
+	err = c.move(ctx, move{
+		app: a, spec: spec, target: target, unpin: true,
+		revision: revision, revisions: revisions, sourceType: newest.SourceType,
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.write(ctx); err != nil {
+		return err
+	}
+	// Automation decides about it as about any new revision.
+	return tx.Enqueue(ctx, WorkRefresh, string(app), c.now, false)
+}
+
+// sameObjects says whether two snapshots hold the same objects: to apply one
+// instead of the other would change nothing.
+func sameObjects(a, b hub.Snapshot) bool {
+	return a.ID != "" && b.ID != "" && (a.ID == b.ID || slices.Equal(a.Objects, b.Objects))
 }
 
 // rememberedFrom is what the sync of a history entry was made from.

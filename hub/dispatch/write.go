@@ -16,7 +16,7 @@ import (
 // touched lists the clusters whose logs the change appends to.
 func (c *change) touched() []hub.ClusterID {
 	seen := map[hub.ClusterID]bool{}
-	for _, m := range c.moved {
+	for _, m := range slices.Concat(c.moved, c.tries) {
 		seen[m.state.app.Cluster] = true
 	}
 	for _, e := range slices.Concat(c.ends, c.forget) {
@@ -152,9 +152,9 @@ func (c *change) rows(ctx context.Context, cluster hub.ClusterID, head hub.LogHe
 			}
 		}
 	}
-	for i := range c.moved {
-		if m := &c.moved[i]; m.state.app.Cluster == cluster && m.op != nil {
-			if err := c.appendOperation(log, m); err != nil {
+	for _, m := range slices.Concat(c.moved, c.tries) {
+		if m.state.app.Cluster == cluster && m.op != nil {
+			if err := c.appendOperation(log, &m); err != nil {
 				return nil, fmt.Errorf("application %q: %w", m.state.app.Name, err)
 			}
 		}

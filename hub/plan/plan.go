@@ -7,6 +7,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -25,6 +26,9 @@ type Situation struct {
 	// Candidate is the newest snapshot that a complete, error-free render
 	// produced for the application's sources.
 	Candidate hub.Snapshot
+	// RendersSkipped says that the candidate holds the same objects as what a
+	// rollback went back from, RendersPinned that it holds those of the pin.
+	RendersSkipped, RendersPinned bool
 	// AcceptedObjects is how many objects the accepted snapshot holds.
 	AcceptedObjects int
 	// Running is the operation that is not over; nil if there is none.
@@ -61,8 +65,8 @@ func Next(s Situation) Decision {
 		return Decision{Target: st.Target, Hold: "the application is being deleted"}
 	}
 	if pin := app.Pin; pin != nil {
-		if s.Candidate.ID == pin.Bad || s.Candidate.ID == pin.Snapshot || s.Candidate.Revision == pin.Skipped {
-			return Decision{Target: pin.Snapshot, Hold: pinned(pin)}
+		if s.paused(*pin) {
+			return Decision{Target: pin.Snapshot, Hold: Paused(*pin, st.Revision)}
 		}
 		d.Unpin = true
 	}
@@ -84,7 +88,9 @@ func Next(s Situation) Decision {
 			short(s.Candidate.Revision), s.AcceptedObjects)
 		return d
 	}
-	if s.Running != nil {
+	if s.Running != nil && s.Running.Options.DryRun {
+		d.Supersede = true // it changes nothing, so nothing waits for it
+	} else if s.Running != nil {
 		if s.Running.Snapshot == s.Candidate.ID && s.Running.Kind == hub.SyncOperation {
 			return d
 		}
@@ -243,12 +249,21 @@ func Check(app hub.Application, running *hub.Operation, windows window.Set, now 
 	return nil
 }
 
-func pinned(p *hub.Pin) string {
-	s := fmt.Sprintf("rolled back from revision %s by %s", short(p.Skipped), p.By)
-	if p.Reason != "" {
-		s += ": " + p.Reason
+// paused says whether the candidate leaves the application where a rollback
+// has put it: it is what was rolled back from, or renders no other objects than
+// that or the pin.
+func (s Situation) paused(pin hub.Pin) bool {
+	skipped := s.Candidate.Revision == pin.Skipped
+	if len(pin.SkippedRevisions) > 1 {
+		skipped = slices.Equal(s.Candidate.Revisions, pin.SkippedRevisions)
 	}
-	return s + "; automation goes on with the next revision that renders something else"
+	return skipped || s.Candidate.ID == pin.Bad || s.Candidate.ID == pin.Snapshot || s.RendersSkipped || s.RendersPinned
+}
+
+// Paused says why automation does nothing after a rollback to a revision, and
+// when it goes on.
+func Paused(p hub.Pin, revision string) string {
+	return p.Sentence(revision) + "; automation goes on when Git renders something else than revision " + short(p.Skipped)
 }
 
 func short(revision string) string {

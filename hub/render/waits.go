@@ -17,7 +17,7 @@ func passes(err error) bool {
 // for instance.
 func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
 	app := f.Application
-	return app.Status.Hold != "" || app.Follows(spec) && app.Status.Accepted != target && app.Pin == nil ||
+	return app.Status.Hold != "" || app.Pin != nil || app.Follows(spec) && app.Status.Accepted != target ||
 		app.Status.PlannedGeneration != app.Generation || moved(f)
 }
 

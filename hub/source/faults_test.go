@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/integration/machine"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -257,7 +258,7 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=600k"); errors.Is(err, unix.EPERM) {
-		t.Skip("file systems can be mounted by root only")
+		machine.Lacks(t, "file systems can be mounted by root only")
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -34,10 +34,10 @@ const (
 		         WHERE r.age > $3 LIMIT $4)
 		  AND  NOT EXISTS (SELECT FROM application_status a WHERE a.tenant_id = $1 AND s.id IN (a.target_id, a.accepted_id))
 		  AND  NOT EXISTS (SELECT FROM application_status a WHERE a.tenant_id = $1 AND a.application_id = s.application_id
-		                   AND s.id::text IN (a.pin ->> 'snapshot', a.pin ->> 'bad'))
+		                   AND s.id::text IN (a.pin ->> 'snapshot', a.pin ->> 'bad', a.pin ->> 'newest'))
 		  AND  NOT EXISTS (SELECT FROM history h WHERE h.tenant_id = $1 AND h.application_id = s.application_id AND h.snapshot_id = s.id)
 		  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.application_id = s.application_id AND o.snapshot_id = s.id
-		                   AND o.phase IN ('Pending', 'Running', 'Terminating'))`
+		                   AND (o.phase IN ('Pending', 'Running', 'Terminating') OR o.retry_at IS NOT NULL))`
 	// A part of the objects that are due for a look: those that are used are
 	// not looked at again for a while, the others go. The date is looked at
 	// again under the row's lock, so that an object that is being used at this

@@ -39,14 +39,16 @@ func TestCredentials(t *testing.T) {
 		must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://h.test/org/team/"}, &hub.Credential{Password: "canary-team"}))
 		return nil
 	})
-	for url, want := range map[string]string{
-		"https://h.test/org/own": "canary-own", "https://h.test/org/none": "canary-org", "https://h.test/org/team/deep": "canary-team",
-		"https://h.test/organisation/x": "", "https://other.test/x": "",
-	} {
-		if got := credential(url); got.Password != want {
-			t.Errorf("the credential of %s is the wrong one", url)
+	t.Run("CRED-02 the longest matching prefix supplies what a repository has not itself", func(t *testing.T) {
+		for url, want := range map[string]string{
+			"https://h.test/org/own": "canary-own", "https://h.test/org/none": "canary-org", "https://h.test/org/team/deep": "canary-team",
+			"https://h.test/organisation/x": "", "https://other.test/x": "",
+		} {
+			if got := credential(url); got.Password != want {
+				t.Errorf("the credential of %s is the wrong one", url)
+			}
 		}
-	}
+	})
 	t.Run("a credential stays through a change and goes when it is emptied", func(t *testing.T) {
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
 			r := must[hub.Repository](t)(tx.RepositoryByURL(ctx, "https://h.test/org/own"))

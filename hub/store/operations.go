@@ -20,9 +20,14 @@ const (
 		       o.phase, o.message, o.results, o.attempt, o.retry_at, o.created_at, o.started_at, o.finished_at, o.healthy_at, o.deadline, o.application_id
 		FROM   operation o
 		WHERE  o.tenant_id = $1`
-	operationByID   = selectOperations + ` AND o.id = $2`
-	operationsByID  = selectOperations + ` AND o.id = ANY ($2::uuid[])`
-	operationsOpen  = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
+	operationByID  = selectOperations + ` AND o.id = $2`
+	operationsByID = selectOperations + ` AND o.id = ANY ($2::uuid[])`
+	operationsOpen = selectOperations + ` AND o.application_id = ANY ($2::uuid[]) AND o.phase IN ('Pending', 'Running', 'Terminating')`
+	// Dry runs are left out: they have changed nothing.
+	operationsNewest = `
+		SELECT n.* FROM unnest($2::uuid[]) AS u (app)
+		CROSS  JOIN LATERAL (` + selectOperations + ` AND o.application_id = u.app AND coalesce(o.options ->> 'dryRun', 'false') <> 'true'
+		       ORDER BY o.created_at DESC, o.id DESC LIMIT 1) n`
 	operationsOfApp = selectOperations + ` AND o.application_id = $2 ORDER BY o.created_at DESC, o.id DESC LIMIT $3`
 
 	insertOperations = `
@@ -166,6 +171,17 @@ func (t *Tenant) Operations(ctx context.Context, app hub.ApplicationID, limit in
 // OpenOperations gives the operation of each application that is not over.
 func (t *Tenant) OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
 	found, err := list(ctx, t.tx, "operations", scanOperation, operationsOpen, t.id, ids(apps))
+	out := make(map[hub.ApplicationID]hub.Operation, len(found))
+	for _, op := range found {
+		out[op.Application] = op
+	}
+	return out, err
+}
+
+// NewestOperations gives the newest operation of each application that was no
+// dry run, with its results.
+func (t *Tenant) NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
+	found, err := list(ctx, t.tx, "newest operations", scanOperation, operationsNewest, t.id, ids(apps))
 	out := make(map[hub.ApplicationID]hub.Operation, len(found))
 	for _, op := range found {
 		out[op.Application] = op

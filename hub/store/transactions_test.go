@@ -20,7 +20,7 @@ func TestTenants(t *testing.T) {
 	db := storetest.OpenURLs(t, urls.Config())
 	ctx, s := t.Context(), db.System()
 	id := storetest.Tenant(t, db, "acme")
-	t.Run("a tenant starts with a project that allows everything", func(t *testing.T) {
+	t.Run("PROJ-19 a tenant starts with a project that allows everything", func(t *testing.T) {
 		storetest.In(t, db, id, func(ctx context.Context, tx *store.Tenant) error {
 			p := must[hub.Project](t)(tx.Project(ctx, "default"))
 			spec := must[hub.ProjectSpec](t)(hub.DecodeProject(p.Spec))

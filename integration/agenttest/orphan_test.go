@@ -68,7 +68,7 @@ func TestOrphans(t *testing.T) {
 		w.await("it is gone", func() bool { return w.resources[orphan("stray")] == nil })
 		w.resource(orphan("late"), func(r *linkv1.Resource) bool { return r.GetManaged() })
 	})
-	t.Run("CMPR-11 rules leave orphans out, and warn can be off", func(t *testing.T) {
+	t.Run("CMPR-11 PROJ-11 rules leave orphans out, and warn can be off", func(t *testing.T) {
 		a.orphans = &linkv1.Orphans{Ignore: []*linkv1.OrphanRule{{Kind: "ConfigMap", Name: "cache-*"}}}
 		w.append(a.stateRow())
 		a.taken() // what comes is judged by it

@@ -123,6 +123,14 @@ func TestAgentChart(t *testing.T) {
 			}
 		}
 	})
+	t.Run("SEC-K9 the agent is told which roles of other names are its own", func(t *testing.T) {
+		if got := says(agent("rbac: {create: false, names: [deployers, agents]}").at(t, agentDeployment, "spec", "template", "spec", "containers")); !strings.Contains(got, "--own-roles=deployers,agents") {
+			t.Errorf("the agent is started so:\n%s", got)
+		}
+		if got := says(agent("{}").at(t, agentDeployment, "spec", "template", "spec", "containers")); strings.Contains(got, "--own-roles") {
+			t.Errorf("the agent is started so:\n%s", got)
+		}
+	})
 	t.Run("SEC-K9 the guard is one that the agent takes, and protects the agent's rights", func(t *testing.T) {
 		r := agent("guard: {allowDelete: false, namespaces: ['*', '!kube-*'], deny: [{kind: Secret}]}")
 		text, _ := r.at(t, "ConfigMap/capstan-agent-guard", "data", "guard.yaml").(string)

@@ -73,7 +73,7 @@ spec:
 	settled(t, "compare")
 	cluster := s.Clusters["in-cluster"]
 	maps := cluster.Dynamic().Resource(configMaps).Namespace("compare")
-	t.Run("CMPR-11 an orphaned object makes a condition and stands in the tree", func(t *testing.T) {
+	t.Run("CMPR-11 PROJ-11 an orphaned object makes a condition and stands in the tree", func(t *testing.T) {
 		for _, name := range []string{"stray", "cache-1"} {
 			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}
 			if _, err := maps.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {

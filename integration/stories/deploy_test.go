@@ -73,7 +73,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		}
 	})
 	settled(t, "push")
-	t.Run("ROLL-01 rollback brings the older state back and automation leaves it there", func(t *testing.T) {
+	t.Run("ROLL-01 API-08 rollback brings the older state back and automation leaves it there", func(t *testing.T) {
 		ctx := within(t, patience)
 		if _, err := s.API.CLI(ctx, "", "app", "rollback", "push", "1", "--reason", "a story"); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("DEL-01 deletion with cascade removes the objects", func(t *testing.T) {
+	t.Run("DEL-01 API-06(part) deletion with cascade removes the objects", func(t *testing.T) {
 		ctx := within(t, patience)
 		if _, err := s.API.CLI(ctx, "", "app", "delete", "push", "--yes"); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestManualApplication(t *testing.T) {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
-	t.Run("SYNC-01 a person's sync applies it", func(t *testing.T) {
+	t.Run("SYNC-01 API-08 a person's sync applies it", func(t *testing.T) {
 		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "manual", "--reason", "by hand"); err != nil {
 			t.Fatal(err)
 		}

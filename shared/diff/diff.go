@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
@@ -166,6 +167,30 @@ func verdict(differ []path) Verdict {
 		v.Fields = append(v.Fields, p.String())
 	}
 	return v
+}
+
+// Writers names the managers that hold fields which differ, apart from the
+// applies of own and from those that only report a status. A field that is no
+// longer there has no manager.
+func (v Verdict) Writers(live *manifest.Object, own string) []string {
+	var out []string
+	for _, entry := range managedEntries(live) {
+		name, _ := entry["manager"].(string)
+		sub, _ := entry["subresource"].(string)
+		fields, ok := entry["fieldsV1"].(map[string]any)
+		if !ok || sub == "status" || name == own && entry["operation"] == "Apply" || slices.Contains(out, name) {
+			continue
+		}
+		text, err := manifest.AppendCanonical(nil, fields)
+		if err != nil {
+			continue // an object that came as JSON has only values that can be written
+		}
+		if tree, err := parseFields(text); err == nil && slices.ContainsFunc(v.paths, tree.covers) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Own is Comparer.Own without a key.

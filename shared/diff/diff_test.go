@@ -140,6 +140,45 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+func TestWriters(t *testing.T) {
+	t.Parallel()
+	entry := func(manager, operation, sub string, fields map[string]any) any {
+		return map[string]any{"manager": manager, "operation": operation, "subresource": sub, "fieldsV1": fields}
+	}
+	replicas := map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}
+	other := map[string]any{"f:metadata": map[string]any{"f:annotations": map[string]any{"f:deployment.kubernetes.io/revision": map[string]any{}}}}
+	cases := map[string]struct {
+		why     string
+		change  bool
+		entries []any
+		want    []string
+	}{
+		"who holds the field":              {why: "who wrote last wrote something else", change: true, entries: []any{entry("kubectl-edit", "Update", "", replicas), entry("kube-controller-manager", "Update", "", other)}, want: []string{"kubectl-edit"}},
+		"two hold it":                      {change: true, entries: []any{entry("robot", "Apply", "", replicas), entry("hpa", "Update", "scale", replicas)}, want: []string{"hpa", "robot"}},
+		"our own applies are no edit":      {change: true, entries: []any{entry(manager, "Apply", "", replicas)}},
+		"our manager in another's hand":    {change: true, entries: []any{entry(manager, "Update", "", replicas)}, want: []string{manager}},
+		"a report of a status is no edit":  {change: true, entries: []any{entry("kubelet", "Update", "status", replicas)}},
+		"nobody holds what is gone":        {change: true, entries: []any{entry("kubectl-edit", "Update", "", other)}},
+		"fields that do not differ":        {entries: []any{entry("kubectl-edit", "Update", "", replicas)}},
+		"an entry that cannot be read":     {change: true, entries: []any{"odd", entry("odd", "Update", "", map[string]any{"f:spec": "odd"})}},
+		"an object without managed fields": {change: true},
+	}
+	for name, c := range cases {
+		t.Run("AUTO-08 "+name, func(t *testing.T) {
+			t.Parallel()
+			rec, _ := own(t, live(t))
+			o := live(t)
+			if c.change {
+				at(o, "spec")["replicas"] = int64(5)
+			}
+			at(o, "metadata")["managedFields"] = c.entries
+			if diff := cmp.Diff(c.want, compare(t, rec, o, nil).Writers(o, manager)); diff != "" {
+				t.Errorf("Writers() (-want +got):\n%s%s", diff, c.why)
+			}
+		})
+	}
+}
+
 func TestVoid(t *testing.T) {
 	t.Parallel()
 	rec, _ := own(t, live(t))

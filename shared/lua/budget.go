@@ -13,6 +13,7 @@ const (
 	stepBytes  = 32  // what an instruction is taken to make, at most about ten times that in truth
 	valueBytes = 16  // a slot in a table or on the stack
 	entryBytes = 128 // a named entry of a table
+	frameBytes = 96  // a place on the call stack
 	fewValues  = 256 // on the stack of one call, that need no counting
 	lookEvery  = 16  // instructions between two looks at the clock
 )

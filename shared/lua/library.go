@@ -109,7 +109,7 @@ func (r *running) thread(make *glua.LFunction) glua.LGFunction {
 		if r.b.threads++; r.b.threads > maxThreads {
 			l.RaiseError("the script makes more than %d coroutines", maxThreads)
 		}
-		r.pay(l, 1, 2*registers*valueBytes)
+		r.pay(l, 1, 2*registers*valueBytes+callDepth*frameBytes)
 		outer := l.RemoveContext()
 		made := make.GFunction(l)
 		l.SetContext(outer)

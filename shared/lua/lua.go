@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -97,13 +96,13 @@ type Call struct {
 // float64, string, []any or map[string]any. A script that fails is
 // fault.Invalid, one that passes a limit fault.Exceeded.
 func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			result, err = nil, fault.With(brokenDown(r), s.name, "")
-		}
-	}()
 	r := newRun(ctx, c)
-	defer r.close()
+	defer func() {
+		if broken := recover(); broken != nil {
+			result, err = nil, fault.With(r.brokenDown(broken), s.name, "")
+		}
+		r.close()
+	}()
 	result, err = r.do(s)
 	if err != nil {
 		return nil, fault.With(err, s.name, "")
@@ -112,18 +111,12 @@ func (s *Script) Run(ctx context.Context, c Call) (result any, err error) {
 }
 
 // brokenDown is the answer to a script in which the interpreter itself failed.
-// It does after a stack overflow that the script caught: the frame that would
-// take the error is then beyond the end of the stack.
-func brokenDown(recovered any) error {
-	if defect, ok := recovered.(runtime.Error); ok {
-		return overflown(defect.Error())
+// A limit that was passed before is the cause, whatever came of it.
+func (r *running) brokenDown(recovered any) error {
+	if r.b.err != nil {
+		return r.b.err
 	}
 	return fault.New(fault.Invalid, "the script failed: %s", short(fmt.Sprint(recovered)))
-}
-
-func overflown(said string) error {
-	return fault.With(fault.New(fault.Exceeded, "the interpreter broke down in the script, most likely after a stack overflow that the script caught: %s", short(said)),
-		"", "look for a function that calls itself without end")
 }
 
 // failure is the answer to a script that did not reach its end.
@@ -144,9 +137,6 @@ func failure(err error) error {
 		if api.Cause != nil {
 			said = api.Cause.Error()
 		}
-	}
-	if strings.HasPrefix(said, "runtime error: ") { // the interpreter's own, which it caught itself
-		return overflown(said)
 	}
 	if rest, ok := strings.CutPrefix(said, chunkName+":"); ok {
 		said = chunkName + " " + rest

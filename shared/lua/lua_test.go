@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +63,8 @@ func exact(v any) any {
 
 func TestHostileScripts(t *testing.T) {
 	t.Parallel()
-	limits := lua.Limits{Time: 10 * time.Minute} // what ends these is no clock, unless the test says so
+	limits := lua.Limits{Time: 10 * time.Minute}     // what ends these is no clock, unless the test says so
+	const whichever = "the script was stopped after" // so many steps, or its time
 	cases := []struct{ name, source, want string }{
 		{"endless loop", `while true do end`, "steps"},
 		{"endless loop in pcall", `while true do pcall(function() while true do end end) end`, "steps"},
@@ -71,7 +73,8 @@ func TestHostileScripts(t *testing.T) {
 		{"endless recursion in tail calls", `local function f() return f() end return f()`, "steps"},
 		{"deep recursion", `local function f() f() return 1 end return f()`, "stack overflow"},
 		{"recursion through metamethods", `local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k .. "x"] end return t.a`, "stack overflow"},
-		{"recursion through pcall", `local function f() pcall(f) f() end f()`, "steps|stack overflow|after"},
+		{"recursion through pcall", `local function f() pcall(f) f() end f()`, whichever},
+		{"recursion through xpcall", `local function f() xpcall(f, f) f() end f()`, whichever},
 		{"recursion through tostring", `local t = {} setmetatable(t, {__tostring = function(x) return tostring(x) end}) return tostring(t)`, "stack overflow"},
 		{"doubling text", `local s = "x" while true do s = s .. s end`, "text of more than|memory"},
 		{"doubling text kept", `local s, k = "x", {} for i = 1, 1e6 do if #s < 1000000 then s = s .. s end k[i] = s .. i end`, "memory|steps"},
@@ -125,7 +128,7 @@ func TestHostileScripts(t *testing.T) {
 			s, err := lua.Compile("script", c.source)
 			if err == nil {
 				l := limits
-				if strings.HasSuffix(c.want, "|after") {
+				if c.want == whichever {
 					l.Time = 0 // each unwinding of the whole stack takes long: the clock ends it
 				}
 				_, err = s.Run(context.Background(), lua.Call{Open: true, Limits: l})
@@ -147,6 +150,38 @@ func TestHostileScripts(t *testing.T) {
 			t.Errorf("error %q, want %q in it", fault.Sentence(err), c.want)
 		})
 	}
+}
+
+// What a script that exhausts the call stack leaves behind reaches neither
+// itself nor a script that runs beside or after it.
+func TestRecursionThatIsCaughtEndsByALimit(t *testing.T) {
+	t.Parallel()
+	const runs, together = 120, 6
+	hostile := compile(t, `local function f() pcall(f) f() end f()`)
+	friendly := compile(t, `local function f(n) if n == 0 then return 0 end return 1 + f(n - 1) end return f(100)`)
+	t.Run("SEC-B9 120 runs of a recursion through pcall, six at a time, are all stopped by a limit", func(t *testing.T) {
+		t.Parallel()
+		work := make(chan struct{}, runs)
+		for range runs {
+			work <- struct{}{}
+		}
+		close(work)
+		var group sync.WaitGroup
+		for range together {
+			group.Go(func() {
+				for range work {
+					_, err := hostile.Run(context.Background(), lua.Call{Limits: lua.Limits{Time: 100 * time.Millisecond}})
+					if fault.KindOf(err) != fault.Exceeded || !strings.Contains(fault.Sentence(err), "the script was stopped after") {
+						t.Errorf("the hostile script: %v", err)
+					}
+					if got, err := friendly.Run(context.Background(), lua.Call{}); err != nil || got != int64(100) {
+						t.Errorf("a script that runs after it: %v, %v; want 100", got, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+	})
 }
 
 func TestLimitsOfTime(t *testing.T) {

@@ -27,8 +27,10 @@ func newRun(ctx context.Context, c Call) *running {
 	if r.now == nil {
 		r.now = time.Now
 	}
+	// A call stack of fixed size: the one that grows (MinimizeStackMemory) does
+	// not notice that it is full, and shares its frames between interpreters.
 	r.l = glua.NewState(glua.Options{
-		SkipOpenLibs: true, CallStackSize: callDepth, MinimizeStackMemory: true,
+		SkipOpenLibs: true, CallStackSize: callDepth,
 		RegistrySize: registers, RegistryMaxSize: moreValues, RegistryGrowStep: registers,
 	})
 	r.library()

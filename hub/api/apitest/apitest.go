@@ -104,8 +104,12 @@ func (deploys) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r
 	return dispatch.Sync(ctx, tx.(*store.Tenant), app, r)
 }
 
-func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest) (hub.Operation, error) {
-	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, hub.OperationOptions{Prune: r.Prune}, r.Initiator)
+func (deploys) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
+	return dispatch.Rollback(ctx, tx.(*store.Tenant), app, r.Entry, r.Reason, options, r.Initiator)
+}
+
+func (deploys) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
+	return dispatch.Resume(ctx, tx.(*store.Tenant), app)
 }
 
 func (deploys) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {

@@ -123,6 +123,63 @@ func (e ConnectionStatus) Valid() bool {
 	}
 }
 
+// Defines values for HeadlineState.
+const (
+	HeadlineStateAwaitingApproval HeadlineState = "AwaitingApproval"
+	HeadlineStateDegraded         HeadlineState = "Degraded"
+	HeadlineStateDeleting         HeadlineState = "Deleting"
+	HeadlineStateHealthy          HeadlineState = "Healthy"
+	HeadlineStateMissing          HeadlineState = "Missing"
+	HeadlineStateNotDeployed      HeadlineState = "NotDeployed"
+	HeadlineStateOutOfSync        HeadlineState = "OutOfSync"
+	HeadlineStatePaused           HeadlineState = "Paused"
+	HeadlineStateProgressing      HeadlineState = "Progressing"
+	HeadlineStateSourceError      HeadlineState = "SourceError"
+	HeadlineStateStale            HeadlineState = "Stale"
+	HeadlineStateSuspended        HeadlineState = "Suspended"
+	HeadlineStateSyncFailed       HeadlineState = "SyncFailed"
+	HeadlineStateSyncing          HeadlineState = "Syncing"
+	HeadlineStateUnknown          HeadlineState = "Unknown"
+)
+
+// Valid indicates whether the value is a known member of the HeadlineState enum.
+func (e HeadlineState) Valid() bool {
+	switch e {
+	case HeadlineStateAwaitingApproval:
+		return true
+	case HeadlineStateDegraded:
+		return true
+	case HeadlineStateDeleting:
+		return true
+	case HeadlineStateHealthy:
+		return true
+	case HeadlineStateMissing:
+		return true
+	case HeadlineStateNotDeployed:
+		return true
+	case HeadlineStateOutOfSync:
+		return true
+	case HeadlineStatePaused:
+		return true
+	case HeadlineStateProgressing:
+		return true
+	case HeadlineStateSourceError:
+		return true
+	case HeadlineStateStale:
+		return true
+	case HeadlineStateSuspended:
+		return true
+	case HeadlineStateSyncFailed:
+		return true
+	case HeadlineStateSyncing:
+		return true
+	case HeadlineStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatusCode.
 const (
 	HealthStatusCodeDegraded    HealthStatusCode = "Degraded"
@@ -155,19 +212,22 @@ func (e HealthStatusCode) Valid() bool {
 
 // Defines values for HubStatusAutomation.
 const (
-	Auto   HubStatusAutomation = "Auto"
-	Held   HubStatusAutomation = "Held"
-	Manual HubStatusAutomation = "Manual"
+	HubStatusAutomationAuto    HubStatusAutomation = "Auto"
+	HubStatusAutomationManual  HubStatusAutomation = "Manual"
+	HubStatusAutomationPaused  HubStatusAutomation = "Paused"
+	HubStatusAutomationWaiting HubStatusAutomation = "Waiting"
 )
 
 // Valid indicates whether the value is a known member of the HubStatusAutomation enum.
 func (e HubStatusAutomation) Valid() bool {
 	switch e {
-	case Auto:
+	case HubStatusAutomationAuto:
 		return true
-	case Held:
+	case HubStatusAutomationManual:
 		return true
-	case Manual:
+	case HubStatusAutomationPaused:
+		return true
+	case HubStatusAutomationWaiting:
 		return true
 	default:
 		return false
@@ -321,8 +381,30 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for StaleReason.
+const (
+	StaleReasonAgentAway   StaleReason = "AgentAway"
+	StaleReasonAgentBehind StaleReason = "AgentBehind"
+	StaleReasonSourceError StaleReason = "SourceError"
+)
+
+// Valid indicates whether the value is a known member of the StaleReason enum.
+func (e StaleReason) Valid() bool {
+	switch e {
+	case StaleReasonAgentAway:
+		return true
+	case StaleReasonAgentBehind:
+		return true
+	case StaleReasonSourceError:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StreamEventKind.
 const (
+	StreamEventKindAlive       StreamEventKind = "alive"
 	StreamEventKindApplication StreamEventKind = "application"
 	StreamEventKindCluster     StreamEventKind = "cluster"
 	StreamEventKindOperation   StreamEventKind = "operation"
@@ -335,6 +417,8 @@ const (
 // Valid indicates whether the value is a known member of the StreamEventKind enum.
 func (e StreamEventKind) Valid() bool {
 	switch e {
+	case StreamEventKindAlive:
+		return true
 	case StreamEventKindApplication:
 		return true
 	case StreamEventKindCluster:
@@ -824,6 +908,21 @@ type GroupKind struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Headline The worst that is true of the application. Health is that of Argo CD,
+// which counts neither a failed operation nor a single missing object;
+// this does.
+type Headline struct {
+	// Message Which object, and why.
+	Message string    `json:"message,omitempty,omitzero"`
+	Since   time.Time `json:"since,omitempty,omitzero"`
+
+	// State In the order in which they prevail.
+	State HeadlineState `json:"state"`
+}
+
+// HeadlineState In the order in which they prevail.
+type HeadlineState string
+
 // HealthStatusCode defines model for HealthStatusCode.
 type HealthStatusCode string
 
@@ -850,8 +949,10 @@ type HubStatus struct {
 	// Accepted Snapshot that is enforced.
 	Accepted string `json:"accepted,omitempty,omitzero"`
 
-	// AsOf When the cluster's agent was last heard; state is as of then.
-	AsOf       time.Time           `json:"asOf,omitempty,omitzero"`
+	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
+	AsOf time.Time `json:"asOf,omitempty,omitzero"`
+
+	// Automation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 	Automation HubStatusAutomation `json:"automation"`
 
 	// AwaitsApproval The operation in progress waits until a person approves what it deletes.
@@ -866,7 +967,12 @@ type HubStatus struct {
 	FollowsRevision bool  `json:"followsRevision,omitempty,omitzero"`
 	Generation      int64 `json:"generation"`
 
-	// Hold Why automation waits.
+	// Headline The worst that is true of the application. Health is that of Argo CD,
+	// which counts neither a failed operation nor a single missing object;
+	// this does.
+	Headline Headline `json:"headline,omitempty,omitzero"`
+
+	// Hold Why automation waits, as a sentence; absent while the application is paused.
 	Hold string `json:"hold,omitempty,omitzero"`
 	Id   string `json:"id,omitempty,omitzero"`
 
@@ -876,8 +982,8 @@ type HubStatus struct {
 	// Parent The application that renders this one (app of apps).
 	Parent ParentApplication `json:"parent,omitempty,omitzero"`
 
-	// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-	Pin Pin `json:"pin,omitempty,omitzero"`
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused Paused `json:"paused,omitempty,omitzero"`
 
 	// RefreshedAt When the sources were last looked at.
 	RefreshedAt time.Time `json:"refreshedAt,omitempty,omitzero"`
@@ -885,11 +991,17 @@ type HubStatus struct {
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
 
-	// Target Snapshot that is compared with the cluster.
+	// Stale Why sync and health are not current; absent: they are. While the agent
+	// of the cluster is away the last known states are given for 60 seconds
+	// more, and Unknown from then on. While the sources cannot be resolved or
+	// rendered sync is Unknown, and health goes on.
+	Stale Stale `json:"stale,omitempty,omitzero"`
+
+	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
 	Target string `json:"target,omitempty,omitzero"`
 }
 
-// HubStatusAutomation defines model for HubStatus.Automation.
+// HubStatusAutomation Waiting: for what hold says. Paused: by a rollback, with or without automation.
 type HubStatusAutomation string
 
 // HubStatusConnection defines model for HubStatus.Connection.
@@ -1132,6 +1244,26 @@ type ParentApplication struct {
 	Namespace string `json:"namespace"`
 }
 
+// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+type Paused struct {
+	// By Who rolled back.
+	By string `json:"by"`
+
+	// HistoryId The entry of the history that was gone back to; absent where it is not known.
+	HistoryId int64 `json:"historyId,omitempty,omitzero"`
+
+	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
+	Message string `json:"message"`
+	Reason  string `json:"reason,omitempty,omitzero"`
+
+	// Revision The revision that is deployed.
+	Revision string    `json:"revision"`
+	Since    time.Time `json:"since"`
+
+	// Skipped The revision that was rolled back from.
+	Skipped string `json:"skipped"`
+}
+
 // Permission That the caller may do an action on a resource, at least in some projects.
 type Permission struct {
 	Action string `json:"action"`
@@ -1142,15 +1274,6 @@ type Permission struct {
 	// Projects In these projects, if not in all.
 	Projects []string `json:"projects"`
 	Resource string   `json:"resource"`
-}
-
-// Pin Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears.
-type Pin struct {
-	At       time.Time `json:"at"`
-	By       string    `json:"by"`
-	Reason   string    `json:"reason,omitempty,omitzero"`
-	Skipped  string    `json:"skipped"`
-	Snapshot string    `json:"snapshot"`
 }
 
 // Propagation defines model for Propagation.
@@ -1350,6 +1473,25 @@ type Source struct {
 	TargetRevision       string                 `json:"targetRevision,omitempty,omitzero"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// Stale Why sync and health are not current; absent: they are. While the agent
+// of the cluster is away the last known states are given for 60 seconds
+// more, and Unknown from then on. While the sources cannot be resolved or
+// rendered sync is Unknown, and health goes on.
+type Stale struct {
+	Health  HealthStatusCode `json:"health,omitempty,omitzero"`
+	Message string           `json:"message"`
+
+	// Reason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+	Reason StaleReason `json:"reason"`
+
+	// Since What is known is as of then; absent: nothing ever was.
+	Since time.Time      `json:"since,omitempty,omitzero"`
+	Sync  SyncStatusCode `json:"sync,omitempty,omitzero"`
+}
+
+// StaleReason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+type StaleReason string
 
 // StreamCursor Where to follow the stream from to miss nothing after this list.
 type StreamCursor = string
@@ -1623,6 +1765,12 @@ type DeleteApplicationParams struct {
 	Propagation Propagation `form:"propagation,omitempty" json:"propagation,omitempty,omitzero"`
 }
 
+// GetApplicationParams defines parameters for GetApplication.
+type GetApplicationParams struct {
+	// Confirm Answer only with what is not older than the request.
+	Confirm bool `form:"confirm,omitempty" json:"confirm,omitempty,omitzero"`
+}
+
 // UpdateApplicationParams defines parameters for UpdateApplication.
 type UpdateApplicationParams struct {
 	// IfMatch The ETag of the object as it was read; another one now answers 412.
@@ -1693,8 +1841,20 @@ type RunResourceActionParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// ResumeApplicationParams defines parameters for ResumeApplication.
+type ResumeApplicationParams struct {
+	// IdempotencyKey A repetition with this key answers what the first one answered.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // RollbackApplicationJSONBody defines parameters for RollbackApplication.
 type RollbackApplicationJSONBody struct {
+	// DryRun Ask the cluster what would happen; change nothing.
+	DryRun bool `json:"dryRun,omitempty,omitzero"`
+
+	// Hooks Whether the hooks of that entry run as well. Absent: only if the application carries the annotation capstan.dev/rollback-hooks: "true".
+	Hooks *bool `json:"hooks,omitempty"`
+
 	// Id Of an entry of the history.
 	Id int64 `json:"id"`
 
@@ -1958,6 +2118,9 @@ type RunResourceActionJSONRequestBody = ResourceActionRun
 
 // DeleteLiveResourceJSONRequestBody defines body for DeleteLiveResource for application/json ContentType.
 type DeleteLiveResourceJSONRequestBody = DeleteResource
+
+// ResumeApplicationJSONRequestBody defines body for ResumeApplication for application/json ContentType.
+type ResumeApplicationJSONRequestBody = Reason
 
 // RollbackApplicationJSONRequestBody defines body for RollbackApplication for application/json ContentType.
 type RollbackApplicationJSONRequestBody RollbackApplicationJSONBody
@@ -2404,7 +2567,7 @@ type ServerInterface interface {
 	DeleteApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) error
 	// GetApplication Gives one application
 	// (GET /api/v1/applications/{namespace}/{name})
-	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
@@ -2441,7 +2604,10 @@ type ServerInterface interface {
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx echo.Context, namespace PathNamespace, name PathName) error
-	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplication Ends the pause that a rollback began
+	// (POST /api/v1/applications/{namespace}/{name}/resume)
+	ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error
+	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx echo.Context, namespace PathNamespace, name PathName, params RollbackApplicationParams) error
 	// SyncApplication Applies the target to the cluster
@@ -2792,8 +2958,17 @@ func (w *ServerInterfaceWrapper) GetApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetApplicationParams
+	// ------------- Optional query parameter "confirm" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "confirm", ctx.QueryParams(), &params.Confirm, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter confirm: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetApplication(ctx, namespace, name)
+	err = w.Handler.GetApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -3283,6 +3458,50 @@ func (w *ServerInterfaceWrapper) DeleteLiveResource(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DeleteLiveResource(ctx, namespace, name)
+	return err
+}
+
+// ResumeApplication converts echo context to params.
+func (w *ServerInterfaceWrapper) ResumeApplication(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "namespace" -------------
+	var namespace PathNamespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", ctx.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter namespace: %s", err))
+	}
+
+	// ------------- Path parameter "name" -------------
+	var name PathName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResumeApplicationParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResumeApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -4393,6 +4612,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/api/v1/applications/:namespace/:name", wrapper.UpdateApplication, options.OperationMiddlewares["updateApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/sync", wrapper.SyncApplication, options.OperationMiddlewares["syncApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/rollback", wrapper.RollbackApplication, options.OperationMiddlewares["rollbackApplication"]...)
+	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/resume", wrapper.ResumeApplication, options.OperationMiddlewares["resumeApplication"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/terminate", wrapper.TerminateOperation, options.OperationMiddlewares["terminateOperation"]...)
 	router.POST(options.BaseURL+"/api/v1/applications/:namespace/:name/refresh", wrapper.RefreshApplication, options.OperationMiddlewares["refreshApplication"]...)
 	router.GET(options.BaseURL+"/api/v1/applications/:namespace/:name/tree", wrapper.GetApplicationTree, options.OperationMiddlewares["getApplicationTree"]...)
@@ -4611,6 +4831,7 @@ func (response DeleteApplicationdefaultJSONResponse) VisitDeleteApplicationRespo
 type GetApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    GetApplicationParams
 }
 
 type GetApplicationResponseObject interface {
@@ -5137,6 +5358,49 @@ type DeleteLiveResourcedefaultJSONResponse struct {
 }
 
 func (response DeleteLiveResourcedefaultJSONResponse) VisitDeleteLiveResourceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeApplicationRequestObject struct {
+	Namespace PathNamespace `json:"namespace"`
+	Name      PathName      `json:"name"`
+	Params    ResumeApplicationParams
+	Body      *ResumeApplicationJSONRequestBody
+}
+
+type ResumeApplicationResponseObject interface {
+	VisitResumeApplicationResponse(w http.ResponseWriter) error
+}
+
+type ResumeApplication200JSONResponse struct{ ApplicationAnswerJSONResponse }
+
+func (response ResumeApplication200JSONResponse) VisitResumeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ResumeApplicationdefaultJSONResponse) VisitResumeApplicationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6700,8 +6964,11 @@ type CheckSetupResponseObject interface {
 
 type CheckSetup200JSONResponse struct {
 	ExpiresAt time.Time `json:"expiresAt"`
-	Roles     []string  `json:"roles"`
-	Tenant    string    `json:"tenant"`
+
+	// First The tenant has no account yet.
+	First  bool     `json:"first"`
+	Roles  []string `json:"roles"`
+	Tenant string   `json:"tenant"`
 }
 
 func (response CheckSetup200JSONResponse) VisitCheckSetupResponse(w http.ResponseWriter) error {
@@ -7363,7 +7630,10 @@ type StrictServerInterface interface {
 	// DeleteLiveResource Deletes one live object of the application
 	// (POST /api/v1/applications/{namespace}/{name}/resource/delete)
 	DeleteLiveResource(ctx context.Context, request DeleteLiveResourceRequestObject) (DeleteLiveResourceResponseObject, error)
-	// RollbackApplication Applies what an earlier entry of the history applied, and holds automation there
+	// ResumeApplication Ends the pause that a rollback began
+	// (POST /api/v1/applications/{namespace}/{name}/resume)
+	ResumeApplication(ctx context.Context, request ResumeApplicationRequestObject) (ResumeApplicationResponseObject, error)
+	// RollbackApplication Applies what an earlier entry of the history applied, and pauses the application there
 	// (POST /api/v1/applications/{namespace}/{name}/rollback)
 	RollbackApplication(ctx context.Context, request RollbackApplicationRequestObject) (RollbackApplicationResponseObject, error)
 	// SyncApplication Applies the target to the cluster
@@ -7643,11 +7913,12 @@ func (sh *strictHandler) DeleteApplication(ctx echo.Context, namespace PathNames
 }
 
 // GetApplication operation middleware
-func (sh *strictHandler) GetApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error {
 	var request GetApplicationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetApplication(ctx.Request().Context(), request.(GetApplicationRequestObject))
@@ -8098,6 +8369,56 @@ func (sh *strictHandler) DeleteLiveResource(ctx echo.Context, namespace PathName
 		return err
 	} else if validResponse, ok := response.(DeleteLiveResourceResponseObject); ok {
 		return validResponse.VisitDeleteLiveResourceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ResumeApplication operation middleware
+func (sh *strictHandler) ResumeApplication(ctx echo.Context, namespace PathNamespace, name PathName, params ResumeApplicationParams) error {
+	var request ResumeApplicationRequestObject
+
+	request.Namespace = namespace
+	request.Name = name
+	request.Params = params
+
+	var body ResumeApplicationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeApplication(ctx.Request().Context(), request.(ResumeApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResumeApplicationResponseObject); ok {
+		return validResponse.VisitResumeApplicationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

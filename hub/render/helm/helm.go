@@ -72,10 +72,14 @@ func scope(job render.Job, settings hub.HelmSource, ch *chart.Chart, given map[s
 		namespace = job.Namespace
 	}
 	release := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
-	values, err := chartutil.ToRenderValuesWithSchemaValidation(ch, given, release, nil, settings.SkipSchemaValidation)
+	values, err := chartutil.ToRenderValuesWithSchemaValidation(ch, given, release, nil, true)
 	if err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "%s", strings.TrimSpace(err.Error())), path.Join(job.Dir, "values.schema.json"),
-			"correct the values, or set helm.skipSchemaValidation") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be put together: %s", strings.TrimSpace(err.Error())), job.Dir, "") //nolint:wrapcheck // classified
+	}
+	if own, ok := values["Values"].(chartutil.Values); ok && !settings.SkipSchemaValidation {
+		if err := checkValues(job.Dir, ch, own); err != nil {
+			return nil, err
+		}
 	}
 	values["Capabilities"] = caps
 	return values, nil

@@ -2,8 +2,13 @@ package helm
 
 import (
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -289,7 +294,33 @@ func TestBadCharts(t *testing.T) {
 			more: map[string]string{"charts/web/values.schema.json": `{"properties":{"a":{"type":"integer"}}}`}, says: []string{"values.schema.json", "a"},
 		},
 		"SEC-B6 a schema that is elsewhere": {
-			more: map[string]string{"charts/web/values.schema.json": `{"$ref":"file:///etc/passwd"}`}, says: []string{"values.schema.json"},
+			more: map[string]string{"charts/web/values.schema.json": `{"$ref":"file:///etc/passwd"}`},
+			says: []string{"charts/web/values.schema.json", `refers to "file:///etc/passwd"`, "only what is in the schema itself is read"},
+		},
+		"SEC-B6 a schema that is elsewhere, by a relative path": {
+			more: map[string]string{"charts/web/values.schema.json": `{"$ref":"../../../etc/passwd"}`},
+			says: []string{"charts/web/values.schema.json", `etc/passwd"`, "only what is in the schema itself is read"},
+		},
+		"SEC-B6 a schema whose own schema is elsewhere": {
+			more: map[string]string{"charts/web/values.schema.json": `{"$schema":"https://127.0.0.1:1/meta.json"}`},
+			says: []string{"charts/web/values.schema.json", `refers to "https://127.0.0.1:1/meta.json"`},
+		},
+		"SEC-B6 a subchart's schema that is elsewhere": {
+			more: map[string]string{
+				"charts/web/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "charts/web/charts/sub/values.yaml": "a: 1\n",
+				"charts/web/charts/sub/values.schema.json": `{"properties":{"a":{"$ref":"http://127.0.0.1:1/latest"}}}`,
+			},
+			says: []string{"charts/web/charts/sub/values.schema.json", `refers to "http://127.0.0.1:1/latest"`},
+		},
+		"HELM-13 values of a subchart against its schema": {
+			more: map[string]string{
+				"charts/web/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "charts/web/charts/sub/values.yaml": "a: 1\n",
+				"charts/web/charts/sub/values.schema.json": `{"$defs":{"text":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/text"}}}`,
+			},
+			says: []string{"charts/web/charts/sub/values.schema.json", "sub:", "at '/a'", "want string"},
+		},
+		"HELM-13 a schema that is no JSON": {
+			more: map[string]string{"charts/web/values.schema.json": `{`}, says: []string{"charts/web/values.schema.json", "not JSON"},
 		},
 		"SEC-B3 a packed chart that is none": {
 			more: map[string]string{"charts/web/charts/x-1.0.0.tgz": "not gzip"}, says: []string{"x-1.0.0.tgz"},
@@ -320,6 +351,45 @@ func TestBadCharts(t *testing.T) {
 		_, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "env", Helm: &hub.HelmSource{}}, web()))
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Sentence(err), "there is no Chart.yaml") {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// What a schema refers to is refused by the loader itself, so that it holds
+// also where renderers are not caged: as here.
+func TestASchemaOpensNothing(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write([]byte(`{"properties":{"a":{"type":"integer"}}}`))
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "schema.json")
+	if err := os.WriteFile(file, []byte(`{"properties":{"a":{"type":"integer"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, ref := range map[string]string{"SEC-B6 no file": "file://" + file, "SEC-B6 no address": server.URL + "/schema.json"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "charts/web"}, with(web(), map[string]string{
+				"charts/web/values.schema.json": `{"$ref":"` + ref + `"}`,
+			})))
+			says := fault.Sentence(err)
+			if fault.KindOf(err) != fault.Invalid || !strings.Contains(says, "charts/web/values.schema.json") || !strings.Contains(says, ref) || strings.Contains(says, "want integer") {
+				t.Errorf("error %v", err)
+			}
+			if asked.Load() != 0 {
+				t.Error("the address was asked")
+			}
+		})
+	}
+	t.Run("HELM-13 a URN fits everything, as with Helm", func(t *testing.T) {
+		t.Parallel()
+		if _, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "charts/web"}, with(web(), map[string]string{
+			"charts/web/values.schema.json": `{"properties":{"a":{"$ref":"urn:example:thing"}}}`,
+		}))); err != nil {
+			t.Error(err)
 		}
 	})
 }

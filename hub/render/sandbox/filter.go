@@ -74,9 +74,31 @@ func allowFilter(pid int) []unix.SockFilter {
 	f = append(f, unless(unix.SYS_CLONE3), answer(answerNone))
 	f = append(f, argument(unix.SYS_TGKILL, 0, uint32(pid))...) //nolint:gosec // a process id
 	f = append(f, argumentMask(unix.SYS_CLONE, 0, unix.CLONE_THREAD)...)
+	f = append(f, files()...)
 	// Memory may be mapped, but never from a file (fd below 0 means anonymous).
 	f = append(f, argumentMask(unix.SYS_MMAP, 3, unix.MAP_ANONYMOUS)...)
 	return append(f, answer(answerDeny))
+}
+
+// files allows what the Go runtime does to an open file with fcntl, and
+// nothing else: F_SETOWN, F_SETSIG and O_ASYNC would have the kernel send a
+// signal of the worker's choice to the hub, which only Landlock of ABI 6
+// prevents otherwise.
+func files() []unix.SockFilter {
+	body := []unix.SockFilter{load(offArgs + 8*1)}
+	for _, command := range [...]uint32{unix.F_GETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC} {
+		body = append(body, unless(command), answer(answerAllow))
+	}
+	body = append(body,
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.F_SETFL, Jt: 1, Jf: 0},
+		answer(answerDeny),
+		load(offArgs+8*2),
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.O_ASYNC, Jt: 0, Jf: 1},
+		answer(answerDeny),
+		answer(answerAllow),
+	)
+	only := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FCNTL, Jt: 0, Jf: uint8(len(body))} //nolint:gosec // a dozen
+	return append([]unix.SockFilter{only}, body...)
 }
 
 // argument allows a call if one argument has this value.
@@ -135,7 +157,7 @@ func deniedCalls() []uint32 {
 func allowedCalls() []uint32 {
 	return append([]uint32{
 		unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT,
-		unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2, unix.SYS_FCNTL,
+		unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CREATE1, unix.SYS_EVENTFD2,
 		unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_GETTIMEOFDAY,
 		unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
 		unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,

@@ -25,6 +25,9 @@ var ErrUnsupported = errors.New("this kernel has no Landlock (Linux 5.13 or newe
 type Limits struct {
 	Data  uint64 // bytes of private memory that may be mapped; 0: not limited
 	Files uint64 // open files
+	// ABI is the highest version of Landlock that is used; 0: the kernel's own.
+	// Tests try with it what holds on older kernels.
+	ABI int
 }
 
 // Enter restricts the calling thread and all that it executes from now on.
@@ -41,7 +44,7 @@ func Enter(executable string, limits Limits, keep uint) (string, error) {
 	if err := unix.CloseRange(keep+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return "", fmt.Errorf("close inherited files: %w", err)
 	}
-	abi, err := landlock(executable)
+	abi, err := landlock(executable, limits.ABI)
 	if err != nil {
 		return "", err
 	}
@@ -87,11 +90,15 @@ func setLimits(l Limits) error {
 }
 
 // landlock denies all files but the executable, all TCP, and what else the
-// kernel's version of Landlock can deny. It gives that version.
-func landlock(executable string) (int, error) {
+// kernel's version of Landlock, or the newest one that is wanted, can deny. It
+// returns that version.
+func landlock(executable string, newest int) (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < 1 {
 		return 0, ErrUnsupported
+	}
+	if newest > 0 {
+		abi = min(abi, uintptr(newest))
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledFiles(int(abi))}
 	if abi >= 4 {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -158,6 +159,41 @@ func attempt(name, arg string) (string, error) {
 		return fmt.Sprint(got), err
 	case "raise-limit":
 		return "raised", unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+	case "fcntl-setown":
+		_, err := unix.FcntlInt(wireFile, unix.F_SETOWN, os.Getppid())
+		return "owned", err
+	case "fcntl-setown-ex":
+		owner := struct{ kind, pid int32 }{1, int32(os.Getppid())}
+		return "owned", raw(unix.SYS_FCNTL, wireFile, 15, uintptr(unsafe.Pointer(&owner))) // F_SETOWN_EX
+	case "fcntl-setsig":
+		_, err := unix.FcntlInt(wireFile, 10, int(unix.SIGURG)) // F_SETSIG
+		return "set", err
+	case "fcntl-async":
+		_, err := unix.FcntlInt(wireFile, unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC)
+		return "asynchronous", err
+	case "fcntl-lease":
+		_, err := unix.FcntlInt(wireFile, unix.F_SETLEASE, unix.F_RDLCK)
+		return "leased", err
+	case "fcntl-dup":
+		_, err := unix.FcntlInt(wireFile, unix.F_DUPFD, 10)
+		return "doubled", err
+	case "fcntl-high": // the kernel looks at the low half of the command alone
+		return "owned", raw(unix.SYS_FCNTL, wireFile, 1<<32|unix.F_SETOWN, uintptr(os.Getppid()))
+	case "fcntl-ordinary":
+		flags, err := unix.FcntlInt(wireFile, unix.F_GETFL, 0)
+		if err == nil {
+			_, err = unix.FcntlInt(wireFile, unix.F_SETFL, flags|unix.O_NONBLOCK)
+		}
+		if err == nil {
+			flags, err = unix.FcntlInt(wireFile, unix.F_GETFD, 0)
+		}
+		if err == nil {
+			_, err = unix.FcntlInt(wireFile, unix.F_SETFD, flags)
+		}
+		if err == nil {
+			_, err = unix.FcntlInt(wireFile, unix.F_DUPFD_CLOEXEC, 10)
+		}
+		return "served", err
 	case "x32":
 		return "called", raw(0x40000000 + unix.SYS_GETPID)
 	}
@@ -256,6 +292,36 @@ func TestSandboxHolds(t *testing.T) {
 		}
 	})
 	wellAgain(t, p)
+}
+
+func TestSandboxHoldsOnOlderKernels(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector cannot be caged")
+	}
+	for _, abi := range []string{"1", "5", "0"} {
+		p := newPool(t, func(c *render.Config) { c.Arguments = []string{render.WorkerCommand, "--landlock-abi=" + abi} })
+		for _, name := range []string{
+			"fcntl-setown", "fcntl-setown-ex", "fcntl-setsig", "fcntl-async", "fcntl-lease", "fcntl-dup", "fcntl-high", "kill", "tgkill", "connect",
+		} {
+			t.Run("SEC-A11 "+name+" with Landlock ABI "+abi, func(t *testing.T) {
+				res, err := p.Render(t.Context(), probeRequest(name, "127.0.0.1:1"))
+				if err == nil {
+					t.Fatalf("%s was possible: %s", name, res.Objects[0].JSON)
+				}
+				if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "not permitted") {
+					t.Errorf("error %v, want one of kind %q that says that it was not permitted", err, fault.Invalid)
+				}
+			})
+		}
+		t.Run("what the runtime does to open files is permitted with Landlock ABI "+abi, func(t *testing.T) {
+			if _, err := p.Render(t.Context(), probeRequest("fcntl-ordinary", "")); err != nil {
+				t.Error(err)
+			}
+			if held, err := p.Status(t.Context()); err != nil || abi != "0" && !strings.Contains(held, "ABI "+abi+")") {
+				t.Errorf("the sandbox is %q (%v), and is tried with ABI %s", held, err, abi)
+			}
+		})
+	}
 }
 
 func TestRendererThatGoesWrongFailsAlone(t *testing.T) {

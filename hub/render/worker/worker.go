@@ -43,6 +43,7 @@ func Main(args []string) int { return run(args, renderSource) }
 type options struct {
 	memory  int64
 	sandbox string
+	abi     int    // the newest version of Landlock to use; 0: the kernel's
 	held    string // what holds the process; set for the second stage
 }
 
@@ -52,6 +53,7 @@ func parse(args []string) (options, error) {
 	set.SetOutput(io.Discard) // the hub makes the arguments; there is nobody to help
 	set.Int64Var(&o.memory, "memory", 512<<20, "bytes of memory that rendering may need")
 	set.StringVar(&o.sandbox, "sandbox", "", "how the process is caged")
+	set.IntVar(&o.abi, "landlock-abi", 0, "the newest version of Landlock that is used, to try what holds on older kernels; 0: the kernel's own")
 	set.StringVar(&o.held, "held", "", "what the first stage did; for the second stage only")
 	if err := set.Parse(args); err != nil {
 		return o, fmt.Errorf("render-worker: %w", err)
@@ -124,7 +126,7 @@ func cage(o options) (string, error) {
 	// If the machine runs out of memory, a renderer goes before the hub. A
 	// kernel that has no such file kills by its own choice.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	limits := sandbox.Limits{Data: uint64(2*o.memory + roomForRuntime), Files: openFiles} //nolint:gosec // checked by the pool
+	limits := sandbox.Limits{Data: uint64(2*o.memory + roomForRuntime), Files: openFiles, ABI: o.abi} //nolint:gosec // checked by the pool
 	if raceDetector {
 		limits.Data = 0 // it maps terabytes
 	}

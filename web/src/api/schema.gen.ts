@@ -637,7 +637,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one application */
+        /**
+         * Gives one application
+         * @description With `confirm` the hub asks the cluster's agent first, and answers when
+         *     it has everything that the agent had seen by the time of the request:
+         *     `status.capstan.asOf` is not older than the request. If the agent is
+         *     away, or does not answer within some seconds, the answer is 503.
+         */
         get: operations["getApplication"];
         /** Replaces an application's spec, labels, annotations and finalizers */
         put: operations["updateApplication"];
@@ -675,8 +681,31 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Applies what an earlier entry of the history applied, and holds automation there */
+        /**
+         * Applies what an earlier entry of the history applied, and pauses the application there
+         * @description Who may sync may roll back, unless the tenant's setting server.rbac.rollback.enforce.enable asks for the right rollback. Automation is paused until Git renders something else, or until somebody syncs or resumes.
+         */
         post: operations["rollbackApplication"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/applications/{namespace}/{name}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ends the pause that a rollback began
+         * @description Automation follows Git again. Without automation nothing is applied until somebody syncs. An application that is not paused is returned as it is.
+         */
+        post: operations["resumeApplication"];
         delete?: never;
         options?: never;
         head?: never;
@@ -855,8 +884,9 @@ export interface paths {
          *     (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
          *     StreamEvent with the object), `resources`, `operation`, `cluster`,
          *     `repository`, `project` (data is a StreamEvent), and `reset`: the
-         *     cursor is too old, list again and follow from the list's cursor. A
-         *     comment line comes every 15 seconds.
+         *     cursor is too old, list again and follow from the list's cursor. An
+         *     event `alive` without meaning comes after every 2 seconds of silence: a
+         *     client that hears nothing for 5 seconds is no longer connected.
          */
         get: operations["streamChanges"];
         put?: never;
@@ -1306,20 +1336,26 @@ export interface components {
             generation: number;
             /** @description Managed objects in the target. */
             resources: number;
-            /** @enum {string} */
-            automation: "Auto" | "Manual" | "Held";
-            /** @description Why automation waits. */
+            /**
+             * @description Waiting: for what hold says. Paused: by a rollback, with or without automation.
+             * @enum {string}
+             */
+            automation: "Auto" | "Manual" | "Waiting" | "Paused";
+            /** @description Why automation waits, as a sentence; absent while the application is paused. */
             hold?: string;
+            paused?: components["schemas"]["Paused"];
             /** @description Name of the cluster that the destination stands for; absent if none does. */
             cluster?: string;
             /** @enum {string} */
             connection?: "Connected" | "Disconnected" | "NeverConnected" | "NoCluster";
             /**
              * Format: date-time
-             * @description When the cluster's agent was last heard; state is as of then.
+             * @description The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
              */
             asOf?: string;
-            /** @description Snapshot that is compared with the cluster. */
+            stale?: components["schemas"]["Stale"];
+            headline?: components["schemas"]["Headline"];
+            /** @description Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git. */
             target?: string;
             /** @description Snapshot that is enforced. */
             accepted?: string;
@@ -1335,22 +1371,68 @@ export interface components {
             keepsLive?: boolean;
             /** @description The operation in progress waits until a person approves what it deletes. */
             awaitsApproval?: boolean;
-            pin?: components["schemas"]["Pin"];
             parent?: components["schemas"]["ParentApplication"];
+        };
+        /**
+         * @description Why sync and health are not current; absent: they are. While the agent
+         *     of the cluster is away the last known states are given for 60 seconds
+         *     more, and Unknown from then on. While the sources cannot be resolved or
+         *     rendered sync is Unknown, and health goes on.
+         */
+        Stale: {
+            /**
+             * @description AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+             * @enum {string}
+             */
+            reason: "AgentAway" | "AgentBehind" | "SourceError";
+            message: string;
+            /**
+             * Format: date-time
+             * @description What is known is as of then; absent: nothing ever was.
+             */
+            since?: string;
+            sync?: components["schemas"]["SyncStatusCode"];
+            health?: components["schemas"]["HealthStatusCode"];
+        };
+        /**
+         * @description The worst that is true of the application. Health is that of Argo CD,
+         *     which counts neither a failed operation nor a single missing object;
+         *     this does.
+         */
+        Headline: {
+            /**
+             * @description In the order in which they prevail.
+             * @enum {string}
+             */
+            state: "Deleting" | "Stale" | "SyncFailed" | "Degraded" | "SourceError" | "AwaitingApproval" | "Syncing" | "NotDeployed" | "Missing" | "Paused" | "Progressing" | "OutOfSync" | "Suspended" | "Unknown" | "Healthy";
+            /** @description Which object, and why. */
+            message?: string;
+            /** Format: date-time */
+            since?: string;
         };
         /** @description The application that renders this one (app of apps). */
         ParentApplication: {
             namespace: string;
             name: string;
         };
-        /** @description Set by a rollback; automation holds an older snapshot until a newer revision than the skipped one appears. */
-        Pin: {
-            snapshot: string;
-            skipped: string;
-            reason?: string;
-            by: string;
+        /** @description Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while. */
+        Paused: {
             /** Format: date-time */
-            at: string;
+            since: string;
+            /** @description Who rolled back. */
+            by: string;
+            reason?: string;
+            /** @description The revision that is deployed. */
+            revision: string;
+            /**
+             * Format: int64
+             * @description The entry of the history that was gone back to; absent where it is not known.
+             */
+            historyId?: number;
+            /** @description The revision that was rolled back from. */
+            skipped: string;
+            /** @description All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON. */
+            message: string;
         };
         Condition: {
             type: string;
@@ -1779,7 +1861,7 @@ export interface components {
         };
         StreamEvent: {
             /** @enum {string} */
-            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "reset";
+            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "reset" | "alive";
             id: string;
             namespace?: string;
             name?: string;
@@ -2262,6 +2344,8 @@ export interface operations {
                 content: {
                     "application/json": {
                         tenant: string;
+                        /** @description The tenant has no account yet. */
+                        first: boolean;
                         roles: string[];
                         /** Format: date-time */
                         expiresAt: string;
@@ -3346,7 +3430,10 @@ export interface operations {
     };
     getApplication: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Answer only with what is not older than the request. */
+                confirm?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */
@@ -3471,11 +3558,39 @@ export interface operations {
                     reason?: string;
                     /** @description Also delete what the earlier entry did not have. */
                     prune?: boolean;
+                    /** @description Whether the hooks of that entry run as well. Absent: only if the application carries the annotation capstan.dev/rollback-hooks: "true". */
+                    hooks?: boolean;
+                    /** @description Ask the cluster what would happen; change nothing. */
+                    dryRun?: boolean;
                 };
             };
         };
         responses: {
             202: components["responses"]["OperationAnswer"];
+            default: components["responses"]["ErrorAnswer"];
+        };
+    };
+    resumeApplication: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repetition with this key answers what the first one answered. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The namespace of the application; `argocd` unless it says otherwise. */
+                namespace: components["parameters"]["PathNamespace"];
+                name: components["parameters"]["PathName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reason"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ApplicationAnswer"];
             default: components["responses"]["ErrorAnswer"];
         };
     };

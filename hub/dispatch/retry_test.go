@@ -1,0 +1,202 @@
+package dispatch_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/store"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
+
+// tryAgain makes the next attempt of an operation due, and runs the dispatcher
+// until it is there.
+func (w *world) tryAgain(of hub.Operation) hub.Operation {
+	w.t.Helper()
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		return tx.Enqueue(ctx, dispatch.WorkRetry, string(of.ID), w.app.CreatedAt, false)
+	})
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- w.d.Run(ctx) }()
+	var next hub.Operation
+	for next.ID == "" {
+		if ctx.Err() != nil {
+			w.t.Fatal("the operation is not tried again")
+		}
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			open, err := tx.OpenOperations(ctx, []hub.ApplicationID{w.app.ID})
+			if op := open[w.app.ID]; op.ID != of.ID {
+				next = op
+			}
+			return err
+		})
+	}
+	cancel()
+	<-done
+	w.reload()
+	return next
+}
+
+// names are the objects of a reference.
+func names(ref *linkv1.SnapshotRef) (out []string) {
+	for _, o := range ref.GetObjects() {
+		out = append(out, o.GetName())
+	}
+	slices.Sort(out)
+	return out
+}
+
+const (
+	retrySlowly  = `,"retry":{"limit":3,"backoff":{"duration":"4s"}}`
+	retryRefresh = `,"retry":{"limit":3,"refresh":true,"backoff":{"duration":"4s"}}`
+)
+
+func withPolicy(policy string) string {
+	return `{"project":"default","source":{"repoURL":"https://git.example.com/shop.git","path":"."},"destination":{"name":"prod"},"syncPolicy":{` + policy + `}}`
+}
+
+func TestRetryOfAPersonsSync(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, policy string) (*world, hub.Operation) {
+		w := newWorld(t, withPolicy(policy))
+		w.render("r0", "a", "kept")
+		if _, err := w.sync(hub.SyncRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		w.end(hub.Succeeded, "")
+		w.render("r1", "a", "kept", "b")
+		op, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Prune: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.end(hub.Failed, "one object failed")
+		w.render("r2", "a", "c") // meanwhile, and nobody asked for it
+		return w, op
+	}
+	t.Run("SYNC-28 without refresh a retry applies what the person synced, and prunes nothing that only a newer revision drops", func(t *testing.T) {
+		t.Parallel()
+		w, op := begin(t, retrySlowly[1:])
+		next := w.tryAgain(op)
+		if next.Snapshot != op.Snapshot || next.Revision != "r1" || next.Attempt != 1 || next.Initiator != jane {
+			t.Errorf("next attempt %+v", next)
+		}
+		s := w.state()
+		if s.GetAccepted().GetId() != string(op.Snapshot) || s.GetAccepted().GetRevision() != "r1" || w.app.Status.Accepted != op.Snapshot {
+			t.Errorf("accepted %s at %s: nobody synced it", s.GetAccepted().GetId(), s.GetAccepted().GetRevision())
+		}
+		if s.GetTarget().GetRevision() != "r2" || w.app.Status.Revision != "r2" {
+			t.Errorf("target %v, revision %s: the application is compared with the newest all the same", s.GetTarget(), w.app.Status.Revision)
+		}
+		for _, stone := range s.GetTombstones() {
+			if stone.GetName() == "kept" || stone.GetName() == "b" {
+				t.Errorf("%s is to be deleted, which r1 has", stone.GetName())
+			}
+		}
+		if got := names(w.order().GetSnapshot()); !slices.Equal(got, []string{"a", "b", "kept"}) {
+			t.Errorf("the order applies %v", got)
+		}
+		w.end(hub.Succeeded, "")
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			h, err := tx.HistoryEntry(ctx, w.app.ID, 2)
+			if h.Revision != "r1" || h.Snapshot != op.Snapshot || !slices.Equal(h.Revisions, []string{"r1"}) || h.Initiator != jane {
+				t.Errorf("history %+v", h)
+			}
+			return err
+		})
+	})
+	t.Run("SYNC-28 with refresh a retry applies the newest", func(t *testing.T) {
+		t.Parallel()
+		w, op := begin(t, retryRefresh[1:])
+		next := w.tryAgain(op)
+		if next.Snapshot != w.app.Status.Target || next.Revision != "r2" || w.state().GetAccepted().GetRevision() != "r2" {
+			t.Errorf("next attempt %+v, accepted %v", next, w.state().GetAccepted())
+		}
+		var doomed []string
+		for _, stone := range w.state().GetTombstones() {
+			doomed = append(doomed, stone.GetName())
+		}
+		slices.Sort(doomed)
+		if !slices.Equal(doomed, []string{"b", "kept"}) {
+			t.Errorf("to be deleted: %v", doomed)
+		}
+	})
+	t.Run("INV-3 with refresh a retry does not go for a newest revision that renders nothing", func(t *testing.T) {
+		t.Parallel()
+		w, op := begin(t, retryRefresh[1:])
+		w.render("r3")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.state().GetAccepted().GetRevision() != "r1" {
+			t.Errorf("next attempt %+v, accepted %v", next, w.state().GetAccepted())
+		}
+	})
+	t.Run("SYNC-28 the retry of a part leaves what is enforced as it was", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, withPolicy(retrySlowly[1:]))
+		w.render("r1", "a", "b")
+		op, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Resources: []string{":ConfigMap:a"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.end(hub.Failed, "one object failed")
+		w.render("r2", "a", "b")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.app.Status.Accepted != "" {
+			t.Errorf("next attempt %+v, accepted %q", next, w.app.Status.Accepted)
+		}
+	})
+}
+
+func TestRetryOfAutomation(t *testing.T) {
+	t.Parallel()
+	// A revision that renders nothing is held, so the failed one is tried again.
+	begin := func(t *testing.T, policy string) (*world, hub.Operation) {
+		w := newWorld(t, withPolicy(`"automated":{"prune":true}`+policy))
+		w.render("r1", "a")
+		op := w.end(hub.Failed, "one object failed")
+		return w, op
+	}
+	t.Run("SYNC-28 without refresh automation tries its own snapshot again, not a newer one that is held", func(t *testing.T) {
+		t.Parallel()
+		w, op := begin(t, retrySlowly)
+		w.render("r2")
+		next := w.tryAgain(op)
+		if next.Snapshot != op.Snapshot || !next.Initiator.Automated || w.app.Status.Accepted != op.Snapshot || w.app.Status.Hold == "" {
+			t.Errorf("next attempt %+v, accepted %q, hold %q", next, w.app.Status.Accepted, w.app.Status.Hold)
+		}
+	})
+	t.Run("SYNC-28 with refresh it does not go for one that is held either", func(t *testing.T) {
+		t.Parallel()
+		w, op := begin(t, retryRefresh)
+		w.render("r2")
+		if next := w.tryAgain(op); next.Snapshot != op.Snapshot || w.app.Status.Accepted != op.Snapshot {
+			t.Errorf("next attempt %+v, accepted %q", next, w.app.Status.Accepted)
+		}
+	})
+	for name, policy := range map[string]string{"with refresh": retryRefresh, "without refresh": retrySlowly} {
+		t.Run("SYNC-28 AUTO-02 "+name+" a newer revision replaces the attempts of the older one", func(t *testing.T) {
+			t.Parallel()
+			w, op := begin(t, policy)
+			w.render("r2", "a", "b")
+			next := w.newest()
+			if next.ID == op.ID || next.Revision != "r2" || next.Attempt != 0 || w.app.Status.Accepted != next.Snapshot {
+				t.Errorf("operation %+v", next)
+			}
+			w.end(hub.Succeeded, "")
+			w.retryNow(op.ID)
+			if got := w.newest(); got.ID != next.ID {
+				t.Errorf("operation %+v came after it", got)
+			}
+		})
+	}
+}
+
+// retryNow has a retry looked at that is due later, and waits for it.
+func (w *world) retryNow(op hub.OperationID) {
+	w.t.Helper()
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		return tx.Enqueue(ctx, dispatch.WorkRetry, string(op), w.app.CreatedAt, false)
+	})
+	w.drain(dispatch.WorkRetry)
+}

@@ -1,0 +1,5 @@
+//go:build soak
+
+package faults_test
+
+const soak = true
