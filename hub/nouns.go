@@ -377,7 +377,7 @@ type HistoryEntry struct {
 
 // A Change is one step of the feed of a tenant.
 type Change struct {
-	Cursor string `json:"cursor"` // opaque, ordered within the tenant
+	Cursor string `json:"cursor"` // opaque: it says nothing to who holds it
 	Kind   string `json:"kind"`   // application, resources, operation, cluster, repository, project
 	ID     string `json:"id"`
 	Gone   bool   `json:"gone,omitempty"`

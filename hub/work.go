@@ -23,6 +23,7 @@ type TenantKeys struct {
 	Digest     [32]byte // names objects; never rotated
 	Object     [32]byte // seals objects; the tenant's agents hold it too
 	Credential [32]byte // seals credentials; never leaves the hub
+	Feed       [32]byte // seals places in the feed; never leaves the hub
 }
 
 // String hides the keys from every formatter.

@@ -71,7 +71,7 @@ func (t *told) listen(ctx context.Context, c Config) error {
 	if err != nil {
 		return fault.With(fault.Wrap(fault.Invalid, err, "the agent cannot listen on %s", c.Listen), "", "choose another port with --listen")
 	}
-	port := telemetry.Port{Registry: t.registry, Health: t.health, Profiles: c.Profiles, Log: c.Log}
+	port := telemetry.Port{Registry: t.registry, Health: t.health, Profiles: c.Profiles, Readers: telemetry.Readers{Everybody: true}, Log: c.Log}
 	own, cancel := context.WithCancel(t.monitor.With(context.WithoutCancel(ctx)))
 	done := make(chan struct{})
 	c.Log.InfoContext(ctx, "serving health and metrics", logkey.Address, ln.Addr().String())

@@ -60,7 +60,7 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.
 func presentApplication(v catalog.View, list bool) gen.Application {
 	return gen.Application{
 		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindApplication,
-		Metadata: applicationMetadata(v), Spec: v.Spec, Status: presentStatus(v, list), Operation: presentRequested(v),
+		Metadata: applicationMetadata(v), Spec: hub.RedactJSON(v.Spec), Status: presentStatus(v, list), Operation: presentRequested(v),
 	}
 }
 
@@ -78,7 +78,7 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	}
 	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
-		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: c.Message, LastTransitionTime: c.Since.UTC()})
+		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: hub.RedactText(c.Message), LastTransitionTime: c.Since.UTC()})
 	}
 	if unreachable := awaitingCluster(v); unreachable != "" {
 		out.Conditions = append(out.Conditions, gen.Condition{Type: hub.DeletionError, Message: unreachable, LastTransitionTime: v.DeletingAt.UTC()})
@@ -229,7 +229,7 @@ func parseSelector(s string) gen.ResourceSelector {
 
 func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
 	return gen.HistoryEntry{
-		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: h.Source, Reason: h.Reason,
+		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: hub.RedactJSON(h.Source), Reason: h.Reason,
 		Operation: string(h.Operation), Snapshot: string(h.Snapshot),
 		InitiatedBy:     gen.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
 		DeployStartedAt: h.StartedAt.UTC(), DeployedAt: h.DeployedAt.UTC(),
@@ -240,7 +240,7 @@ func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
 func presentProject(p hub.Project) gen.AppProject {
 	return gen.AppProject{
 		ApiVersion: catalog.ArgoVersion, Kind: catalog.KindProject,
-		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: p.Spec,
+		Metadata: metadata(string(p.ID), p.Meta, 0, nil), Spec: hub.RedactJSON(p.Spec),
 	}
 }
 
@@ -318,7 +318,7 @@ func presentNode(r hub.Resource) gen.Node {
 func presentAudit(r hub.AuditRecord) gen.AuditRecord {
 	return gen.AuditRecord{
 		Seq: r.Seq, At: r.At.UTC(), Actor: r.Actor, Via: r.Via, Address: r.Address, Action: r.Action, Resource: r.Resource, Object: r.Object,
-		Result: r.Result, Reason: r.Reason, Detail: r.Detail, Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
+		Result: r.Result, Reason: hub.RedactText(r.Reason), Detail: hub.RedactJSON(r.Detail), Request: string(r.Request), Prev: hex.EncodeToString(r.Prev), Hash: hex.EncodeToString(r.Hash),
 	}
 }
 

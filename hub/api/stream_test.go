@@ -115,6 +115,11 @@ func TestStream(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+resume)
 		until(t, events, "cluster prod again", func(e event) bool { return e.Data.Cluster.Name == "prod" })
 	})
+	t.Run("a cursor of an earlier release begins with a reset", func(t *testing.T) {
+		if body := string(w.call(admin, "GET", "/api/v1/stream?cursor=4711", nil).ok(200).body); !strings.Contains(body, "event: reset") {
+			t.Errorf("the stream begins with %s", body)
+		}
+	})
 	t.Run("a cursor that is none is refused", func(t *testing.T) {
 		w.call(admin, "GET", "/api/v1/stream?cursor=nonsense", nil).fails(400)
 		w.call("", "GET", "/api/v1/stream", nil).fails(401)

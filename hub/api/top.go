@@ -129,5 +129,5 @@ func raw(v any) gen.AnyObject {
 	if err != nil {
 		return nil
 	}
-	return text
+	return hub.RedactJSON(text)
 }

@@ -50,7 +50,7 @@ func Record(c hub.Caller, e Entry, at time.Time) hub.AuditRecord {
 		Resource: e.Resource,
 		Object:   cut(e.Object),
 		Result:   e.Result,
-		Reason:   cut(e.Reason),
+		Reason:   cut(hub.RedactText(e.Reason)),
 		Detail:   detail(c, e),
 		Request:  c.Request,
 	}
@@ -72,6 +72,7 @@ func detail(c hub.Caller, e Entry) json.RawMessage {
 		Omitted    string `json:"omitted,omitempty"`
 	}{Credential: c.Credential, Before: e.Before, After: e.After}
 	b, err := json.Marshal(d)
+	b = hub.RedactJSON(b) // a second fence: what is here, stays for ever
 	if err == nil && len(b) > maxDetail {
 		d.Omitted = fmt.Sprintf("%d bytes are more than the log keeps of one change", len(b))
 	}

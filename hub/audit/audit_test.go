@@ -23,4 +23,8 @@ func TestRecord(t *testing.T) {
 	if got := Record(hub.Caller{Username: "ann"}, Entry{}, time.Now()).Detail; got != nil {
 		t.Errorf("an empty detail is %s", got)
 	}
+	kept := Record(hub.Caller{Username: "ann"}, Entry{Reason: "see https://u:hunter2@h.test/a", After: map[string]string{"repoURL": "https://u:hunter2@h.test/a"}}, time.Now())
+	if text := string(kept.Detail) + kept.Reason; strings.Contains(text, "hunter2") || !strings.Contains(text, "https://h.test/a") {
+		t.Errorf("SEC-C1 a password in a URL stays: %s", text)
+	}
 }

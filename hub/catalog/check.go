@@ -112,6 +112,16 @@ func checkSource(s hub.Source) error {
 	if s.RepoURL == "" {
 		return fault.New(fault.Invalid, "repoURL is empty")
 	}
+	if err := hub.CheckNoSecret(s.RepoURL); err != nil {
+		return prefix(err, "repoURL")
+	}
+	if s.Helm != nil {
+		for i, file := range s.Helm.ValueFiles {
+			if err := hub.CheckNoSecret(file); err != nil && strings.Contains(file, "://") {
+				return prefix(err, fmt.Sprintf("helm.valueFiles[%d]", i))
+			}
+		}
+	}
 	if s.Chart == "" {
 		if _, err := hub.NormalizeRepoURL(s.RepoURL); err != nil {
 			return err
@@ -194,6 +204,11 @@ func checkProject(p *hub.Project, rules func(name string, spec hub.ProjectSpec) 
 	}
 	if slices.Contains(spec.SourceRepos, "!*") {
 		return spec, nil, fault.New(fault.Invalid, "spec.sourceRepos has !*, which denies everything")
+	}
+	for i, pattern := range spec.SourceRepos {
+		if err := hub.CheckNoSecret(pattern); err != nil {
+			return spec, nil, prefix(err, fmt.Sprintf("spec.sourceRepos[%d]", i))
+		}
 	}
 	for i, d := range spec.Destinations {
 		if d.Server == "" && d.Name == "" {

@@ -62,6 +62,13 @@ type Metrics struct {
 	// MaxSeries bounds the applications and repositories that are shown one
 	// by one; default 10,000.
 	MaxSeries int `json:"maxSeries"`
+	// TokenFile holds the token that readers of metrics and profiles send as
+	// "Authorization: Bearer"; it is read at each request. Empty: metrics are
+	// served to processes of this machine alone.
+	TokenFile string `json:"tokenFile"`
+	// Public serves metrics to whoever reaches the address: they name tenants,
+	// applications and repositories.
+	Public bool `json:"public"`
 	// Profiles serves /debug/pprof, which tells much about the process.
 	Profiles bool `json:"profiles"`
 }
@@ -76,6 +83,9 @@ func (m Metrics) options() meter.Options {
 const maxLabels = 20
 
 func (m Metrics) check(bad func(format string, args ...any)) {
+	if m.Public && m.TokenFile != "" {
+		bad("metrics: public and tokenFile are both set; use one")
+	}
 	if len(m.ApplicationLabels) > maxLabels {
 		bad("metrics.applicationLabels: %d labels are too many; %d are allowed", len(m.ApplicationLabels), maxLabels)
 	}
@@ -118,9 +128,8 @@ type Listen struct {
 	// Internal takes other replicas of the same hub, which prove themselves
 	// with certificates of its private authority. Empty: there are none.
 	Internal string `json:"internal"`
-	// Metrics serves metrics in Prometheus' text form, /livez and /readyz,
-	// without sign-in: whoever reaches it may read names of applications.
-	// Empty: not at all.
+	// Metrics serves metrics in Prometheus' text form, and without sign-in
+	// /livez and /readyz. Empty: not at all.
 	Metrics string `json:"metrics"`
 }
 

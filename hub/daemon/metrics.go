@@ -3,6 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,9 +30,41 @@ func (p *parts) addMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port := telemetry.Port{Registry: p.metrics, Health: p.health, Profiles: p.cfg.Metrics.Profiles, Log: p.log}
+	readers, err := p.cfg.Metrics.readers()
+	if err != nil {
+		return err
+	}
+	if host, _, err := net.SplitHostPort(p.cfg.Listen.Metrics); err == nil && readers.Token == nil && !readers.Everybody && !isLoopback(host) {
+		p.log.WarnContext(ctx, "metrics are served to this machine alone: metrics.tokenFile is not set", "address", p.cfg.Listen.Metrics)
+	}
+	port := telemetry.Port{Registry: p.metrics, Health: p.health, Profiles: p.cfg.Metrics.Profiles, Readers: readers, Log: p.log}
 	p.add("metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
 	return nil
+}
+
+// readers are those who may read the metrics, which name tenants,
+// applications and repositories.
+func (m Metrics) readers() (telemetry.Readers, error) {
+	if m.TokenFile == "" {
+		return telemetry.Readers{Everybody: m.Public}, nil
+	}
+	token := func() (string, error) {
+		b, err := os.ReadFile(m.TokenFile)
+		return strings.TrimSpace(string(b)), err
+	}
+	text, err := token()
+	switch {
+	case err != nil:
+		return telemetry.Readers{}, fault.Wrap(fault.Invalid, err, "metrics.tokenFile cannot be read")
+	case text == "":
+		return telemetry.Readers{}, fault.New(fault.Invalid, "metrics.tokenFile is empty")
+	}
+	return telemetry.Readers{Token: token}, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // figures adds the metrics that are read when somebody asks for them.

@@ -119,20 +119,20 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 			continue
 		}
 		if deny {
-			return fault.New(fault.Invalid, "project %q denies the repository %s", name, s.RepoURL)
+			return fault.New(fault.Invalid, "project %q denies the repository %s", name, hub.RedactURL(s.RepoURL))
 		}
 		allowed = true
 	}
 	if !allowed {
-		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, s.RepoURL), "", "add it to the project's sourceRepos")
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, hub.RedactURL(s.RepoURL)), "", "add it to the project's sourceRepos")
 	}
 	switch {
 	case s.Chart != "" && s.Path != "":
 		return fault.With(fault.New(fault.Invalid, "%s has both path and chart", where), "", "keep one of them")
 	case s.Chart != "":
-		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, s.RepoURL), "", "keep the chart in a Git repository and name its path")
+		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, hub.RedactURL(s.RepoURL)), "", "keep the chart in a Git repository and name its path")
 	case strings.HasPrefix(s.RepoURL, "oci://"):
-		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", s.RepoURL), "", "keep the manifests in a Git repository")
+		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", hub.RedactURL(s.RepoURL)), "", "keep the manifests in a Git repository")
 	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
 		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
 	case s.Path == "" && s.Ref == "":

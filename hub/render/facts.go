@@ -61,7 +61,7 @@ func (r Request) env(source int, name string) string {
 	case "ARGOCD_APP_SOURCE_PATH":
 		return s.Path
 	case "ARGOCD_APP_SOURCE_REPO_URL":
-		return s.RepoURL
+		return hub.RedactText(s.RepoURL)
 	case "ARGOCD_APP_SOURCE_TARGET_REVISION":
 		return s.TargetRevision
 	case "KUBE_VERSION":

@@ -28,6 +28,7 @@ type Pool struct {
 	long    int        // stints that are long: what Processes leaves
 	idle    []*process // longest idle first
 	slow    map[hub.TenantID]time.Time
+	heavy   map[rendered]time.Time // applications whose render passed a limit lately, and until when that counts
 	used    map[hub.TenantID]usage
 	forgot  time.Time // when old use was last dropped
 	closed  bool
@@ -39,7 +40,14 @@ type Pool struct {
 // A ticket is one render that waits for its turn.
 type ticket struct {
 	tenant hub.TenantID
+	app    string     // empty: not known
 	turn   chan grant // capacity 1: a grant never waits for its taker
+}
+
+// A rendered is an application as the pool knows it.
+type rendered struct {
+	tenant hub.TenantID
+	app    string
 }
 
 // A grant is the right to one worker.
@@ -57,7 +65,7 @@ func NewPool(cfg Config) (*Pool, error) {
 	}
 	return &Pool{
 		cfg: cfg.withDefaults(), waiting: map[hub.TenantID][]*ticket{}, busy: map[hub.TenantID]int{},
-		running: map[*stint]struct{}{}, slow: map[hub.TenantID]time.Time{}, used: map[hub.TenantID]usage{}, quit: make(chan struct{}),
+		running: map[*stint]struct{}{}, slow: map[hub.TenantID]time.Time{}, heavy: map[rendered]time.Time{}, used: map[hub.TenantID]usage{}, quit: make(chan struct{}),
 	}, nil
 }
 
@@ -156,7 +164,7 @@ func (p *Pool) Render(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	g, err := p.acquire(ctx, req.Tenant)
+	g, err := p.acquireFor(ctx, req.Tenant, req.Application)
 	if err != nil {
 		return Result{}, err
 	}

@@ -270,6 +270,70 @@ func TestPlacesAreShared(t *testing.T) {
 		take(t, p, "good")
 		take(t, p, "other")
 	})
+	t.Run("INV-7 a short render passes a long one of its own tenant, and leaves a place to others", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		asksFor := func(app string) *ticket {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			tk := &ticket{tenant: "bad", app: app, turn: make(chan grant, 1)}
+			if len(p.waiting["bad"]) == 0 {
+				p.turns = append(p.turns, "bad")
+			}
+			p.waiting["bad"] = append(p.waiting["bad"], tk)
+			p.schedule(time.Now())
+			return tk
+		}
+		p.release(<-asksFor("bomb").turn, nil, slow)
+		p.release(<-asksFor("bomb2").turn, nil, slow)
+		bomb := asksFor("bomb")
+		if len(bomb.turn) != 1 {
+			t.Fatal("the long render gets no place")
+		}
+		again := asksFor("bomb2")
+		short := asksFor("web")
+		next := asksFor("api")
+		if len(again.turn) != 0 || len(short.turn) != 1 || len(next.turn) != 0 {
+			t.Fatalf("places: another long one %d, a short one %d, the next %d; want the short one alone", len(again.turn), len(short.turn), len(next.turn))
+		}
+		good := take(t, p, "good")
+		p.release(<-short.turn, nil, nil)
+		if len(next.turn) != 0 {
+			t.Error("a second one passes although no place would stay free")
+		}
+		p.release(good, nil, nil)
+		if len(next.turn) != 1 || len(again.turn) != 0 {
+			t.Error("the next short render does not pass")
+		}
+		p.release(<-next.turn, nil, nil)
+		p.release(<-bomb.turn, nil, slow)
+		if len(again.turn) != 1 {
+			t.Error("the other long render is not begun when the first has ended")
+		}
+		p.release(<-again.turn, nil, nil)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.long != 0 || p.working != 0 || len(p.running) != 0 || len(p.waiting) != 0 || len(p.heavy) != 1 {
+			t.Errorf("INV-9 long %d, working %d, running %d, waiting %d, heavy %d", p.long, p.working, len(p.running), len(p.waiting), len(p.heavy))
+		}
+	})
+	t.Run("INV-7 nothing passes while another tenant waits", func(t *testing.T) {
+		t.Parallel()
+		p := testPool(t, 2)
+		p.mu.Lock()
+		p.slow["bad"], p.slow["bad2"] = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+		p.mu.Unlock()
+		take(t, p, "bad")
+		waits(t, p, "bad2")
+		p.mu.Lock()
+		tk := &ticket{tenant: "bad", app: "web", turn: make(chan grant, 1)}
+		p.waiting["bad"], p.turns = []*ticket{tk}, append(p.turns, "bad")
+		p.schedule(time.Now())
+		p.mu.Unlock()
+		if len(tk.turn) != 0 {
+			t.Error("it passes while another tenant waits")
+		}
+	})
 	t.Run("INV-7 who used less comes first", func(t *testing.T) {
 		t.Parallel()
 		p := testPool(t, 1)

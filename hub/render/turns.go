@@ -17,7 +17,9 @@ import (
 // take longer than brief while another tenant waits. So a tenant waits for
 // another's slow render as long as brief at most, unless several tenants are
 // slow for the first time at once. A tenant whose render passed a limit begins
-// among the long ones for a while, and shares them with its like.
+// among the long ones for a while, and shares them with its like. While no other
+// tenant waits, one render of such a tenant may pass its long ones in an ordinary
+// place, if another one stays free.
 const (
 	brief = 2 * time.Second
 	// penance is how long a tenant whose worker had to be ended gets one
@@ -33,6 +35,8 @@ const (
 // A stint is one render that has a place.
 type stint struct {
 	tenant hub.TenantID
+	app    string
+	passes bool // it passes a long render of its own tenant
 	began  time.Time
 	long   bool // it has one of the places for long renders
 	slow   bool // it began there
@@ -58,7 +62,12 @@ func (u usage) now(now time.Time) time.Duration {
 
 // acquire waits for the tenant's turn.
 func (p *Pool) acquire(ctx context.Context, tenant hub.TenantID) (grant, error) {
-	t := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+	return p.acquireFor(ctx, tenant, "")
+}
+
+// acquireFor waits for the turn of an application of the tenant.
+func (p *Pool) acquireFor(ctx context.Context, tenant hub.TenantID, app string) (grant, error) {
+	t := &ticket{tenant: tenant, app: app, turn: make(chan grant, 1)}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -150,6 +159,11 @@ func (p *Pool) release(g grant, w *process, err error) {
 	p.leavePlace(g.stint, now)
 	if w == nil && fault.KindOf(err) == fault.Exceeded {
 		p.slow[g.tenant] = now.Add(penance)
+		if g.app != "" {
+			p.heavy[rendered{g.tenant, g.app}] = now.Add(penance)
+		}
+	} else if err == nil {
+		delete(p.heavy, rendered{g.tenant, g.app})
 	}
 	if w != nil {
 		if p.closed || w.calm || w.renders >= maxRenders || anonymous(w.cmd.Process.Pid) > p.cfg.Limits.Memory/2 {
@@ -182,6 +196,11 @@ func (p *Pool) leavePlace(s *stint, now time.Time) {
 		return
 	}
 	p.forgot = now
+	for a, until := range p.heavy {
+		if now.After(until) {
+			delete(p.heavy, a)
+		}
+	}
 	for tenant, u := range p.used {
 		if u.now(now) < brief/8 {
 			delete(p.used, tenant)
@@ -203,27 +222,51 @@ func (p *Pool) schedule(now time.Time) {
 				best, least = i, d
 			}
 		}
+		at, passes := 0, false
 		if best < 0 {
-			return
+			if at = p.passing(now); at < 0 {
+				return
+			}
+			best, passes = 0, true
 		}
 		tenant := p.turns[best]
 		p.turns = slices.Delete(p.turns, best, best+1)
 		queue := p.waiting[tenant]
-		next := queue[0]
-		if len(queue) > 1 {
-			p.waiting[tenant] = queue[1:]
+		next := queue[at]
+		if queue = slices.Delete(queue, at, at+1); len(queue) > 0 {
+			p.waiting[tenant] = queue
 			p.turns = append(p.turns, tenant)
 		} else {
 			delete(p.waiting, tenant)
 		}
-		next.turn <- p.begin(tenant, now)
+		next.turn <- p.begin(next, passes, now)
 	}
 }
 
-// begin gives a place to a tenant that may start.
-func (p *Pool) begin(tenant hub.TenantID, now time.Time) grant {
-	s := &stint{tenant: tenant, began: now}
-	if p.isSlow(tenant, now) && p.longPlaces() > 0 {
+// passing is the place in the queue of the one tenant that waits of a render
+// that may pass those of the same tenant that take long; below 0: there is
+// none. It is one at a time, of an application that has passed no limit
+// lately, and leaves an ordinary place free for whoever comes. The caller
+// holds mu.
+func (p *Pool) passing(now time.Time) int {
+	if len(p.turns) != 1 || p.working+1 >= p.cfg.Workers {
+		return -1
+	}
+	tenant := p.turns[0]
+	if p.busy[tenant] == 0 || p.count(func(s *stint) bool { return s.passes && s.tenant == tenant }) > 0 {
+		return -1
+	}
+	return slices.IndexFunc(p.waiting[tenant], func(t *ticket) bool {
+		until, heavy := p.heavy[rendered{tenant, t.app}]
+		return t.app != "" && (!heavy || now.After(until))
+	})
+}
+
+// begin gives a place to a ticket that may start.
+func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
+	tenant := t.tenant
+	s := &stint{tenant: tenant, app: t.app, passes: passes, began: now}
+	if p.isSlow(tenant, now) && p.longPlaces() > 0 && !passes {
 		s.long, s.slow = true, true
 		p.long++
 	} else {

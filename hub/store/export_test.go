@@ -103,3 +103,9 @@ func Plans(ctx context.Context, t *Tenant) (own, general int, err error) {
 		FROM   pg_prepared_statements WHERE statement LIKE '%unnest(%'`).Scan(&own, &general)
 	return own, general, err
 }
+
+// CursorOf is the cursor of a place that the tests name in plain.
+func (t *Tenant) CursorOf(ctx context.Context, plain string) (string, error) {
+	p, _ := parsePosition(plain)
+	return t.cursor(ctx, p)
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // The kinds of changes in a tenant's feed.
@@ -53,8 +55,19 @@ const (
 		  AND  c.xid < pg_snapshot_xmin(pg_current_snapshot())
 		ORDER  BY c.xid, c.kind, c.ref
 		LIMIT  $5`
-	selectFeed = `
-		SELECT o.feed_floor > $2::text::xid8 OR (o.feed_floor = $2::text::xid8 AND $3), pg_snapshot_xmin(pg_current_snapshot())::text
+	selectForgotten = `
+		SELECT o.feed_floor > $2::text::xid8 OR (o.feed_floor = $2::text::xid8 AND $3)
+		FROM   organisation o
+		WHERE  o.tenant_id = $1`
+	// The end of the feed is the tenant's own last change: where the database
+	// as a whole stands would tell of other tenants' work.
+	selectFeedEnd = `
+		SELECT greatest(o.feed_floor, (
+		           SELECT c.xid
+		           FROM   change c
+		           WHERE  c.tenant_id = $1 AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+		           ORDER  BY c.xid DESC
+		           LIMIT  1))::text
 		FROM   organisation o
 		WHERE  o.tenant_id = $1`
 )
@@ -72,8 +85,9 @@ func (t *Tenant) queueChanges(b *pgx.Batch) {
 }
 
 // A position is a place in the feed: after the change (xid, kind, ref), or
-// after all of a transaction when kind is empty. It prints as the cursor that
-// people see.
+// after all of a transaction when kind is lastKind. Sealed with a key of the
+// tenant it is the cursor that people see: numbers of transactions count the
+// whole database, and would tell of other tenants' work.
 type position struct{ xid, kind, ref string }
 
 // lastKind sorts behind every kind, and lastRef behind every id.
@@ -89,19 +103,56 @@ func (p position) String() string {
 	return p.xid + "." + p.kind + "." + p.ref
 }
 
-func parsePosition(cursor string) (position, error) {
-	parts := strings.Split(cursor, ".")
+func parsePosition(text string) (position, bool) {
+	parts := strings.Split(text, ".")
 	n, err := strconv.ParseUint(parts[0], 10, 63)
 	p := position{xid: strconv.FormatUint(n, 10), kind: lastKind, ref: lastRef}
 	switch {
 	case err != nil || (len(parts) != 1 && len(parts) != 3):
 	case len(parts) == 1:
-		return p, nil
+		return p, true
 	case parts[1] != "" && hub.ValidID(parts[2]):
 		p.kind, p.ref = parts[1], parts[2]
-		return p, nil
+		return p, true
 	}
-	return p, fault.With(fault.New(fault.Invalid, "the cursor is none that the feed gave out"), "", "read the list again and follow from the cursor that comes with it")
+	return p, false
+}
+
+// cursor seals a position.
+func (t *Tenant) cursor(ctx context.Context, p position) (string, error) {
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := seal.SealToken(keys.Feed, []byte(p.String()))
+	if err != nil {
+		return "", fmt.Errorf("seal a cursor: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// place opens a cursor. One that an earlier release gave out is too old: its
+// holder reads the lists again.
+func (t *Tenant) place(ctx context.Context, cursor string) (position, error) {
+	if _, plain := parsePosition(cursor); plain {
+		return position{}, errForgotten()
+	}
+	keys, err := t.keys(ctx)
+	if err != nil {
+		return position{}, err
+	}
+	if sealed, err := base64.RawURLEncoding.DecodeString(cursor); err == nil {
+		if text, err := seal.OpenToken(keys.Feed, sealed); err == nil {
+			if p, ok := parsePosition(string(text)); ok {
+				return p, nil
+			}
+		}
+	}
+	return position{}, fault.With(fault.New(fault.Invalid, "the cursor is none that the feed gave out"), "", "read the list again and follow from the cursor that comes with it")
+}
+
+func errForgotten() error {
+	return fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from the cursor that comes with it")
 }
 
 // Changes gives what changed after a cursor, in an order that is the same for
@@ -109,40 +160,38 @@ func parsePosition(cursor string) (position, error) {
 // many transactions run side by side. The error is fault.Missing if changes
 // after the cursor were already forgotten: the caller reads its lists again.
 func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Change, string, error) {
-	from, err := parsePosition(after)
+	from, err := t.place(ctx, after)
 	if err != nil {
 		return nil, "", err
 	}
 	var forgotten bool
-	var oldest string
-	if err := t.tx.QueryRow(ctx, selectFeed, t.id, from.xid, from.kind != lastKind).Scan(&forgotten, &oldest); err != nil {
+	if err := t.tx.QueryRow(ctx, selectForgotten, t.id, from.xid, from.kind != lastKind).Scan(&forgotten); err != nil {
 		return nil, "", fmt.Errorf("read feed: %w", err)
 	}
 	if forgotten {
-		return nil, "", fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from the cursor that comes with it")
+		return nil, "", errForgotten()
 	}
-	next := from
+	next := after
 	out, err := list(ctx, t.tx, "changes", func(row pgx.CollectableRow) (c hub.Change, err error) {
 		var p position
-		err = row.Scan(&p.xid, &p.kind, &p.ref, &c.Gone)
-		c.Cursor, c.Kind, c.ID = p.String(), p.kind, p.ref
-		next = p
+		if err := row.Scan(&p.xid, &p.kind, &p.ref, &c.Gone); err != nil {
+			return c, err
+		}
+		c.Kind, c.ID = p.kind, p.ref
+		c.Cursor, err = t.cursor(ctx, p)
+		next = c.Cursor
 		return c, err
 	}, selectChanges, t.id, from.xid, from.kind, from.ref, limit)
-	return out, next.String(), err
+	return out, next, err
 }
 
 // FeedCursor is where the feed stands now: whoever follows from here, and
-// read its lists in this transaction or later, misses nothing.
+// read its lists in this transaction or later, misses nothing. It moves with
+// the tenant's own changes alone.
 func (t *Tenant) FeedCursor(ctx context.Context) (string, error) {
-	var forgotten bool
-	var oldest string
-	if err := t.tx.QueryRow(ctx, selectFeed, t.id, "0", false).Scan(&forgotten, &oldest); err != nil {
+	p := position{kind: lastKind, ref: lastRef}
+	if err := t.tx.QueryRow(ctx, selectFeedEnd, t.id).Scan(&p.xid); err != nil {
 		return "", fmt.Errorf("read feed: %w", err)
 	}
-	n, err := strconv.ParseUint(oldest, 10, 64)
-	if err != nil {
-		return "", fmt.Errorf("read feed position %q: %w", oldest, err)
-	}
-	return position{xid: strconv.FormatUint(n-1, 10), kind: lastKind, ref: lastRef}.String(), nil
+	return t.cursor(ctx, p)
 }

@@ -54,6 +54,7 @@ func (t *Tenant) keys(ctx context.Context) (hub.TenantKeys, error) {
 		Digest:     digestKey,
 		Object:     seal.Derive(dataKey, seal.ObjectKey),
 		Credential: seal.Derive(dataKey, seal.CredentialKey),
+		Feed:       seal.Derive(dataKey, seal.FeedKey),
 	}
 	t.db.mu.Lock()
 	defer t.db.mu.Unlock()

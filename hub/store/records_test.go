@@ -83,21 +83,58 @@ func TestFeed(t *testing.T) {
 			return err
 		})
 		check(t, db.ReadTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			if _, _, err := tx.Changes(ctx, "0", 100); fault.KindOf(err) != fault.Missing {
-				t.Errorf("old cursor: error %v, want Missing", err)
+			for _, old := range []string{must[string](t)(tx.CursorOf(ctx, "0")), "0", "4711", "4711.application." + string(w.app.ID)} { // plain ones are those of earlier releases
+				if _, _, err := tx.Changes(ctx, old, 100); fault.KindOf(err) != fault.Missing {
+					t.Errorf("old cursor %q: error %v, want Missing", old, err)
+				}
 			}
-			for _, bad := range []string{"", "x", "-1", "1.2", "1.application.x", "1.application." + string(w.app.ID) + ".4", "99999999999999999999999", "1' OR true --"} {
+			now := must[string](t)(tx.FeedCursor(ctx))
+			for _, bad := range []string{"", "x", "-1", "1.2", "1.application.x", "1.application." + string(w.app.ID) + ".4", "99999999999999999999999", "1' OR true --", now[1:], now + "AA", "A" + now[1:] + "A"} {
 				if _, _, err := tx.Changes(ctx, bad, 100); fault.KindOf(err) != fault.Invalid {
 					t.Errorf("cursor %q: error %v, want Invalid", bad, err)
 				}
 			}
-			now, err := tx.FeedCursor(ctx)
-			check(t, err)
 			if changes, _, err := tx.Changes(ctx, now, 100); err != nil || len(changes) != 0 {
 				t.Errorf("after the present cursor: %v, %v, want nothing", changes, err)
 			}
 			return nil
 		}))
+	})
+	t.Run("INV-7 the cursor of an idle tenant does not move with others' work, and nobody can read it", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.Open(t)
+		idle, busy := storetest.Tenant(t, db, "idle"), storetest.Tenant(t, db, "busy")
+		cursor := func(tenant hub.TenantID) (out string) {
+			check(t, db.ReadTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
+				out, err = tx.FeedCursor(ctx)
+				return err
+			}))
+			return out
+		}
+		write := func(tenant hub.TenantID, name string) {
+			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+				_, err := tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: name}})
+				return err
+			})
+		}
+		write(idle, "first")
+		until(t, func() bool { return len(changesOf(t, db, idle)) > 0 })
+		before, theirs := cursor(idle), cursor(busy)
+		for i := range 5 {
+			write(busy, fmt.Sprintf("p%d", i))
+		}
+		until(t, func() bool { return cursor(busy) != theirs })
+		if got := cursor(idle); got != before {
+			t.Errorf("the cursor went from %q to %q", before, got)
+		}
+		check(t, db.ReadTenant(t.Context(), busy, func(ctx context.Context, tx *store.Tenant) error {
+			if _, _, err := tx.Changes(ctx, before, 100); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("ISO-5 another tenant's cursor: error %v, want Invalid", err)
+			}
+			return nil
+		}))
+		write(idle, "second")
+		until(t, func() bool { return cursor(idle) != before })
 	})
 	t.Run("one transaction touches a thing once, and says what is gone", func(t *testing.T) {
 		t.Parallel()
@@ -135,7 +172,8 @@ func until(t *testing.T, done func() bool) {
 func changesOf(t *testing.T, db *store.DB, tenant hub.TenantID) (out []hub.Change) {
 	t.Helper()
 	check(t, db.ReadTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
-		out, _, err = tx.Changes(ctx, "0", 100)
+		start := must[string](t)(tx.CursorOf(ctx, "0"))
+		out, _, err = tx.Changes(ctx, start, 100)
 		return err
 	}))
 	return out

@@ -183,6 +183,28 @@ func TestHubChart(t *testing.T) {
 			t.Error("it cannot be switched off")
 		}
 	})
+	t.Run("SEC-J4 metrics need a token, and nobody reaches them unless the values say who", func(t *testing.T) {
+		r := hub("metrics: {serviceMonitor: {enabled: true}}")
+		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Metrics.TokenFile != "/etc/capstan/metrics/token" {
+			t.Errorf("token file %q", cfg.Metrics.TokenFile)
+		}
+		if text := says(r.at(t, hubDeployment, append(pod, "volumes")...)); !strings.Contains(text, "capstan-capstan-hub-metrics-token") || r["Secret/capstan-capstan-hub-metrics-token"] == nil {
+			t.Errorf("the token is not there: %s", text)
+		}
+		if got := says(r.at(t, "ServiceMonitor/capstan-capstan-hub", "spec", "endpoints", 0, "authorization")); !strings.Contains(got, "capstan-capstan-hub-metrics-token") || !strings.Contains(got, "Bearer") {
+			t.Errorf("authorization %s", got)
+		}
+		if got := says(r.at(t, "NetworkPolicy/capstan-capstan-hub", "spec", "ingress")); strings.Contains(got, "port: metrics") {
+			t.Errorf("the metrics are open:\n%s", got)
+		}
+		r = hub("metrics: {token: {existingSecret: mine}}")
+		if text := says(r.at(t, hubDeployment, append(pod, "volumes")...)); !strings.Contains(text, "mine") || r["Secret/capstan-capstan-hub-metrics-token"] != nil {
+			t.Errorf("a token of one's own: %s", text)
+		}
+		if cfg := configuration(t, hub("config: {metrics: {public: true}}"), "ConfigMap/capstan-capstan-hub"); cfg.Metrics.TokenFile != "" || !cfg.Metrics.Public {
+			t.Errorf("public metrics: %+v", cfg.Metrics)
+		}
+	})
 	t.Run("metrics", func(t *testing.T) {
 		r := hub("metrics: {serviceMonitor: {enabled: true, interval: 10s, labels: {release: prom}}}")
 		m := r["ServiceMonitor/capstan-capstan-hub"]

@@ -25,6 +25,7 @@ const KeySize = 32
 const (
 	ObjectKey     = "capstan object key v1"     // seals the objects of snapshots; agents of the tenant hold it
 	CredentialKey = "capstan credential key v1" // seals repository credentials; never leaves the hub
+	FeedKey       = "capstan feed key v1"       // seals places in the tenant's feed; never leaves the hub
 )
 
 // A Key is 32 secret bytes. No formatter, logger or encoder prints it.

@@ -206,3 +206,37 @@ func BenchmarkBlob(b *testing.B) {
 		}
 	})
 }
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	one, other := key(t), key(t)
+	for _, plain := range []string{"", "4711", strings.Repeat("long ", 100)} {
+		a, err := seal.SealToken(one, []byte(plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := seal.SealToken(one, []byte(plain))
+		if err != nil || !bytes.Equal(a, b) {
+			t.Errorf("the same text gives other bytes: %v", err)
+		}
+		if got, err := seal.OpenToken(one, a); err != nil || string(got) != plain {
+			t.Errorf("it opens to %q, %v", got, err)
+		}
+		if plain != "" && bytes.Contains(a, []byte(plain)) {
+			t.Error("the text can be read")
+		}
+		if _, err := seal.OpenToken(other, a); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("under another key: %v", err)
+		}
+		for i := range a {
+			bad := bytes.Clone(a)
+			bad[i] ^= 1
+			if _, err := seal.OpenToken(one, bad); fault.KindOf(err) != fault.Invalid {
+				t.Fatalf("byte %d is changed: %v", i, err)
+			}
+		}
+		if _, err := seal.OpenToken(one, a[:15]); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a part of it: %v", err)
+		}
+	}
+}

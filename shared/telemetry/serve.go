@@ -2,11 +2,15 @@ package telemetry
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,29 +24,75 @@ const (
 	headTime      = 5 * time.Second
 )
 
-// A Port is what one process tells about itself over HTTP, without sign-in:
-// whoever can reach it may read it.
+// A Port is what one process reports about itself over HTTP. Health is served
+// to everybody; metrics and profiles to whom Readers admits.
 type Port struct {
 	Registry *prometheus.Registry
 	Health   *Health
 	Profiles bool // serve pprof too
+	Readers  Readers
 	Log      *slog.Logger
+}
+
+// Readers are those who may read metrics and profiles. The zero value admits
+// processes of the same machine alone.
+type Readers struct {
+	Everybody bool
+	// Token returns what the header Authorization has to carry behind "Bearer ";
+	// it is asked at each request, so that the token can be replaced. Nil: no
+	// token is asked for.
+	Token func() (string, error)
+}
+
+// admit answers a request that may not read, and says whether it may.
+func (r Readers) admit(w http.ResponseWriter, req *http.Request, log *slog.Logger) bool {
+	switch {
+	case r.Everybody:
+		return true
+	case r.Token == nil:
+		if addr, err := netip.ParseAddrPort(req.RemoteAddr); err == nil && addr.Addr().Unmap().IsLoopback() {
+			return true
+		}
+		http.Error(w, "metrics are served to this machine alone: set metrics.tokenFile of the configuration, and have the reader send the token", http.StatusForbidden)
+		return false
+	}
+	want, err := r.Token()
+	if err != nil || want == "" {
+		log.WarnContext(req.Context(), "the token for metrics cannot be read", "error", err)
+		http.Error(w, "the token for metrics cannot be read", http.StatusServiceUnavailable)
+		return false
+	}
+	given, bearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	have, need := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
+	if bearer && hmac.Equal(have[:], need[:]) {
+		return true
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "metrics need the token of metrics.tokenFile, as Authorization: Bearer", http.StatusUnauthorized)
+	return false
 }
 
 // Handler answers /metrics, /livez, /readyz and, if asked for, /debug/pprof.
 func (p Port) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{
+	guarded := func(h http.Handler) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if p.Readers.admit(w, r, p.Log) {
+				h.ServeHTTP(w, r)
+			}
+		}
+	}
+	mux.Handle("GET /metrics", guarded(promhttp.HandlerFor(p.Registry, promhttp.HandlerOpts{
 		ErrorLog: logged{p.Log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTime,
-	}))
+	})))
 	mux.HandleFunc("GET /livez", handler(p.Health.Liveness))
 	mux.HandleFunc("GET /healthz", handler(p.Health.Liveness))
 	mux.HandleFunc("GET /readyz", handler(p.Health.Readiness))
 	if p.Profiles {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.Handle("GET /debug/pprof/", guarded(http.HandlerFunc(pprof.Index)))
+		mux.Handle("GET /debug/pprof/profile", guarded(http.HandlerFunc(pprof.Profile)))
+		mux.Handle("GET /debug/pprof/symbol", guarded(http.HandlerFunc(pprof.Symbol)))
+		mux.Handle("GET /debug/pprof/trace", guarded(http.HandlerFunc(pprof.Trace)))
 	}
 	return mux
 }

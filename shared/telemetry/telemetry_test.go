@@ -75,7 +75,7 @@ func TestPort(t *testing.T) {
 	t.Parallel()
 	m := run.NewMonitor(run.System{}, nil)
 	h := telemetry.NewHealth()
-	port := telemetry.Port{Registry: telemetry.NewRegistry(m), Health: h, Log: slog.New(slog.DiscardHandler)}
+	port := telemetry.Port{Registry: telemetry.NewRegistry(m), Health: h, Readers: telemetry.Readers{Everybody: true}, Log: slog.New(slog.DiscardHandler)}
 	handler := port.Handler()
 	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
 		if code, body := get(t, handler, path); code != http.StatusOK || body != "ok\n" {
@@ -110,4 +110,54 @@ func TestPort(t *testing.T) {
 			t.Errorf("%.2000s", body)
 		}
 	})
+}
+
+func TestReadersOfMetrics(t *testing.T) {
+	t.Parallel()
+	token, broken := "s3cret", error(nil)
+	port := func(r telemetry.Readers) http.Handler {
+		return telemetry.Port{Registry: telemetry.NewRegistry(run.NewMonitor(run.System{}, nil)), Health: telemetry.NewHealth(), Profiles: true, Readers: r, Log: slog.New(slog.DiscardHandler)}.Handler()
+	}
+	guarded := port(telemetry.Readers{Token: func() (string, error) { return token, broken }})
+	ask := func(h http.Handler, path, from, authorization string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.RemoteAddr = from
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	const near, far = "127.0.0.1:4000", "192.0.2.7:4000"
+	for name, c := range map[string]struct {
+		h                         http.Handler
+		path, from, authorization string
+		want                      int
+	}{
+		"SEC-J4 the right token reads":                           {guarded, "/metrics", far, "Bearer s3cret", 200},
+		"SEC-J4 no token does not":                               {guarded, "/metrics", far, "", 401},
+		"SEC-J4 nor from the same machine":                       {guarded, "/metrics", near, "", 401},
+		"SEC-J4 nor a wrong one":                                 {guarded, "/metrics", far, "Bearer s3cre", 401},
+		"SEC-J4 nor one without its kind":                        {guarded, "/metrics", far, "s3cret", 401},
+		"SEC-J4 profiles need it too":                            {guarded, "/debug/pprof/", far, "", 401},
+		"SEC-J4 health is open":                                  {guarded, "/livez", far, "", 200},
+		"SEC-J4 without a token the same machine alone reads":    {port(telemetry.Readers{}), "/metrics", near, "", 200},
+		"SEC-J4 over IPv6 as well":                               {port(telemetry.Readers{}), "/metrics", "[::1]:4000", "", 200},
+		"SEC-J4 without a token others do not":                   {port(telemetry.Readers{}), "/metrics", far, "", 403},
+		"SEC-J4 who may be read by everybody has to be told so":  {port(telemetry.Readers{Everybody: true}), "/metrics", far, "", 200},
+		"SEC-J4 an address that cannot be read is another one's": {port(telemetry.Readers{}), "/metrics", "@", "", 403},
+	} {
+		if got := ask(c.h, c.path, c.from, c.authorization); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	token = "other"
+	if got := ask(guarded, "/metrics", far, "Bearer s3cret"); got != 401 {
+		t.Errorf("a token that was replaced: %d", got)
+	}
+	broken = errors.New("gone")
+	if got := ask(guarded, "/metrics", far, "Bearer other"); got != 503 {
+		t.Errorf("a token that cannot be read: %d", got)
+	}
 }

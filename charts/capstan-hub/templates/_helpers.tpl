@@ -68,6 +68,10 @@ app.kubernetes.io/component: postgres
 {{- end }}
 {{- end }}
 
+{{- define "hub.metricsSecret" -}}
+{{- .Values.metrics.token.existingSecret | default (printf "%s-metrics-token" (include "hub.fullname" .)) }}
+{{- end }}
+
 {{- define "hub.migrations" -}}
 {{- if ne .Values.migrations.mode "auto" }}
 {{- if and .Values.postgres.bundled (eq .Values.migrations.mode "job") }}
@@ -103,6 +107,7 @@ app.kubernetes.io/component: postgres
 {{- range $k, $value := dict "chart" $v.agentChart.chart "version" $v.agentChart.version "image" $image }}{{- if $value }}{{- $_ := set $agent $k $value }}{{- end }}{{- end }}
 {{- if $agent }}{{- $_ := set $c "agentChart" $agent }}{{- end }}
 {{- if $v.webhook.existingSecret }}{{- $_ := set $c "webhook" (dict "githubSecretFile" "/etc/capstan/webhook/github") }}{{- end }}
+{{- if and $v.metrics.enabled (not (dig "metrics" "public" false $v.config)) }}{{- $_ := set $c "metrics" (dict "tokenFile" "/etc/capstan/metrics/token") }}{{- end }}
 {{- toYaml (mustMergeOverwrite $c (deepCopy $v.config)) }}
 {{- end }}
 
