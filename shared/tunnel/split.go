@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -24,10 +25,16 @@ type SplitConfig struct {
 	HTTP *tls.Config
 	// Handshake bounds the TLS handshake; zero: 10 s.
 	Handshake time.Duration
-	// Pending bounds the connections whose handshake is not done; one more
-	// is closed at once. Zero: 1,024.
+	// Pending bounds the connections whose handshake is not done. One more
+	// takes the place of one of the busiest source. Zero: 1,024.
 	Pending int
-	Log     *slog.Logger
+	// PerSource bounds those of one source: an IPv4 address, or a /64 of
+	// IPv6. Zero: three quarters of Pending.
+	PerSource int
+	// Client says where a WebSocket's request comes from; nil: from its
+	// connection.
+	Client func(*http.Request) string
+	Log    *slog.Logger
 }
 
 // A Splitter shares one TCP port between the link and the HTTP API, by what
@@ -39,7 +46,8 @@ type Splitter struct {
 	tls  *tls.Config
 	link *queue
 	http *queue
-	slot chan struct{} // one for each pending handshake
+
+	pending *pending
 }
 
 // Split prepares the sharing of a listener. Run does the work and owns the
@@ -51,10 +59,16 @@ func Split(raw net.Listener, cfg SplitConfig) *Splitter {
 	if cfg.Pending == 0 {
 		cfg.Pending = 1024
 	}
+	if cfg.PerSource == 0 {
+		cfg.PerSource = max(1, cfg.Pending*3/4)
+	}
+	if cfg.Client == nil {
+		cfg.Client = func(r *http.Request) string { return r.RemoteAddr }
+	}
 	return &Splitter{
 		raw: raw, cfg: cfg, tls: splitTLS(cfg),
 		link: newQueue(raw.Addr()), http: newQueue(raw.Addr()),
-		slot: make(chan struct{}, cfg.Pending),
+		pending: newPending(cfg.Pending, cfg.PerSource, cfg.Log),
 	}
 }
 
@@ -96,16 +110,15 @@ func (s *Splitter) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		select {
-		case s.slot <- struct{}{}:
-			pending.Go(func() {
-				defer func() { <-s.slot }()
-				s.handshake(ctx, c)
-			})
-		default:
-			s.cfg.Log.WarnContext(ctx, "too many handshakes at once, connection closed", logkey.Address, c.RemoteAddr().String())
+		w, ok := s.pending.enter(ctx, c, c.RemoteAddr().String())
+		if !ok {
 			_ = c.Close()
+			continue
 		}
+		pending.Go(func() {
+			defer s.pending.leave(w)
+			s.handshake(ctx, c)
+		})
 	}
 }
 
@@ -135,7 +148,7 @@ func (s *Splitter) handshake(ctx context.Context, raw net.Conn) {
 	}
 	to := s.http
 	if _, ok := LaneOf(conn.ConnectionState().NegotiatedProtocol); ok {
-		tuneSocket(raw)
+		tuneBelow(raw)
 		to = s.link
 	}
 	if !to.put(limited, conn) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,7 @@ func upgrade(ctx context.Context, conn *tls.Conn, address string) (net.Conn, err
 	if err != nil {
 		return nil, upgradeFault(res, err)
 	}
-	return newWebSocket(ws, conn), nil
+	return newWebSocket(ws, conn, conn.RemoteAddr().String()), nil
 }
 
 // upgradeFault says in a sentence why there is no WebSocket.
@@ -92,13 +93,20 @@ type webSocket struct {
 	net.Conn // reads and writes messages
 	ws       *websocket.Conn
 	below    net.Conn
+	from     wsAddr
 }
 
-func newWebSocket(ws *websocket.Conn, below net.Conn) *webSocket {
+// wsAddr is where the other side of a WebSocket is. A proxy in between says it.
+type wsAddr string
+
+func (wsAddr) Network() string  { return "websocket" }
+func (a wsAddr) String() string { return string(a) }
+
+func newWebSocket(ws *websocket.Conn, below net.Conn, from string) *webSocket {
 	// Its life is that of the connection: whoever gets it closes it.
 	c := websocket.NetConn(context.Background(), ws, websocket.MessageBinary)
 	ws.SetReadLimit(mostFrame)
-	return &webSocket{Conn: c, ws: ws, below: below}
+	return &webSocket{Conn: c, ws: ws, below: below, from: wsAddr(from)}
 }
 
 // Write sends messages of bounded size.
@@ -126,8 +134,9 @@ func (c *webSocket) Close() error {
 // LocalAddr is that of the TCP connection.
 func (c *webSocket) LocalAddr() net.Addr { return c.below.LocalAddr() }
 
-// RemoteAddr is that of the TCP connection.
-func (c *webSocket) RemoteAddr() net.Addr { return c.below.RemoteAddr() }
+// RemoteAddr is where the client is: the other end of the TCP connection, or
+// what a trusted proxy says.
+func (c *webSocket) RemoteAddr() net.Addr { return c.from }
 
 // closeBelow closes the connection that lies below all TLS.
 func closeBelow(c net.Conn) error {
@@ -143,21 +152,21 @@ func closeBelow(c net.Conn) error {
 func (s *Splitter) WebSocket() http.Handler {
 	inner := linkConfig(s.cfg)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.slot <- struct{}{}:
-			defer func() { <-s.slot }()
-		default:
+		client := s.cfg.Client(r)
+		tap := &hijackTap{ResponseWriter: w}
+		waiting, ok := s.pending.enter(r.Context(), tap, client)
+		if !ok {
 			w.Header().Set("Retry-After", strconv.Itoa(busyRetry))
 			http.Error(w, "too many agents connect at once", http.StatusServiceUnavailable)
 			return
 		}
-		tap := &hijackTap{ResponseWriter: w}
+		defer s.pending.leave(waiting)
 		ws, err := websocket.Accept(tap, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 		if err != nil { // the client has its answer
 			s.cfg.Log.DebugContext(r.Context(), "upgrade refused", logkey.Address, r.RemoteAddr, logkey.Error, err)
 			return
 		}
-		s.welcome(newWebSocket(ws, tap.conn), inner)
+		s.welcome(newWebSocket(ws, tap.conn, client), inner)
 	})
 }
 
@@ -189,12 +198,34 @@ func tuneBelow(c net.Conn) {
 // hijackTap keeps the connection that an upgrade takes over.
 type hijackTap struct {
 	http.ResponseWriter
-	conn net.Conn
+
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
 }
 
 // Hijack gives the connection and remembers it.
 func (h *hijackTap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.conn = c
-	return c, rw, err
+	if h.closed {
+		return nil, nil, errors.Join(net.ErrClosed, c.Close())
+	}
+	return c, rw, nil
+}
+
+// Close ends the connection, also when it is not taken over yet.
+func (h *hijackTap) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	if h.conn == nil {
+		return nil
+	}
+	return closeBelow(h.conn)
 }
