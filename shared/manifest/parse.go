@@ -75,11 +75,30 @@ func Parse(file string, data []byte, l Limits) ([]*Object, error) {
 	return p.objects, nil
 }
 
+// ParseDocuments is Parse for a text that was split into its documents by
+// rules other than YAML's. Lines in errors count from the start of a document.
+func ParseDocuments(file string, docs []string, l Limits) ([]*Object, error) {
+	l = l.withDefaults()
+	p := &parser{file: file, limits: l}
+	var size int64
+	for i, doc := range docs {
+		p.before = i
+		if size += int64(len(doc)); size > l.MaxBytes {
+			return nil, fault.With(fault.New(fault.Exceeded, "%d bytes are over the limit of %d", size, l.MaxBytes), file, "")
+		}
+		if err := p.stream([]byte(doc)); err != nil {
+			return nil, err
+		}
+	}
+	return p.objects, nil
+}
+
 // A parser reads one text.
 type parser struct {
 	file    string
 	limits  Limits
 	objects []*Object
+	before  int // documents of the text before the stream being read
 	doc     int // number of the document being read, from 1
 
 	expanded      int   // values that aliases have added so far
@@ -99,7 +118,7 @@ func (p *parser) stream(data []byte) error {
 		return err
 	}
 	for i, doc := range docs {
-		p.doc = i + 1
+		p.doc = p.before + i + 1
 		if err := p.document(doc); err != nil {
 			return err
 		}
@@ -115,7 +134,7 @@ func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
 	}()
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
-		p.doc = len(docs) + 1
+		p.doc = p.before + len(docs) + 1
 		var n yaml.Node
 		err := dec.Decode(&n)
 		if errors.Is(err, io.EOF) {
@@ -124,7 +143,7 @@ func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
 		if err != nil {
 			return nil, p.fail(fault.Invalid, 0, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		if len(docs) == p.limits.MaxDocs {
+		if p.before+len(docs) == p.limits.MaxDocs {
 			return nil, p.fail(fault.Exceeded, n.Line, "more than %d documents", p.limits.MaxDocs)
 		}
 		if len(n.Content) == 1 {

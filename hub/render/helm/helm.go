@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -100,10 +101,15 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 			texts = append(texts, text{repoName(job.Dir, crd.Filename), crd.File.Data})
 		}
 	}
+	limits := manifest.Limits{
+		MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true, LastKeyWins: true,
+	}
 	for _, t := range texts {
-		parsed, err := manifest.Parse(yamlName(t.file), t.data, manifest.Limits{
-			MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true, LastKeyWins: true,
-		})
+		docs, ok := split(string(t.data), job.Limits.Objects)
+		if !ok {
+			return out, fault.With(fault.New(fault.Exceeded, "more than %d documents", job.Limits.Objects), t.file, "")
+		}
+		parsed, err := manifest.ParseDocuments(t.file, docs, limits)
 		if err != nil {
 			return out, fault.With(err, "", "helm template shows the text that the chart makes") //nolint:wrapcheck // names file and line
 		}
@@ -120,13 +126,22 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 	return out, nil
 }
 
-// yamlName keeps the parser from taking a template for a file of one JSON
-// object: templates may be called anything.
-func yamlName(file string) string {
-	if strings.HasSuffix(file, ".json") {
-		return file + " "
+// separator is what Helm takes for the start of a document. Unlike YAML's it
+// needs no end of line: white-space control may leave text behind it.
+var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
+
+// split cuts a rendered text into documents as Helm does: without the white
+// space around them, with one line break behind. The latter is what the last
+// line of a block scalar ends with. It reports false for more than most.
+func split(rendered string, most int) ([]string, bool) {
+	parts := separator.Split(strings.TrimSpace(rendered), most+2) // the text may begin with a separator
+	docs := make([]string, 0, len(parts))
+	for _, part := range parts {
+		if part = strings.TrimSpace(part); part != "" {
+			docs = append(docs, part+"\n")
+		}
 	}
-	return file
+	return docs, len(docs) <= most
 }
 
 func isTest(o *manifest.Object) bool {
