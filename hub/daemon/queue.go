@@ -50,6 +50,9 @@ type queue struct {
 	// parents are the traces that asked for work on this replica. They are a
 	// hint: losing one costs a connection between spans.
 	parents map[parentKey]string
+	// pushes are what Git hosts have said of repositories that wait to be
+	// fetched. Losing one costs a listing.
+	pushes map[parentKey]hub.Pushed
 }
 
 // taken is when an item was taken, and what it is.
@@ -67,7 +70,7 @@ type parentKey struct {
 func newQueue(system *store.System, owner string) *queue {
 	return &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		taken: map[int64]taken{}, parents: map[parentKey]string{}, first: &wayOut{}, come: &arrivals{},
+		taken: map[int64]taken{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &wayOut{}, come: &arrivals{},
 	}
 }
 
@@ -109,6 +112,25 @@ func (q *queue) follow(parent, kind string, tenant hub.TenantID, keys ...string)
 			q.parents[parentKey{kind, tenant, key}] = parent
 		}
 	}
+}
+
+// pushed keeps what a Git host says of a repository until the repository is
+// fetched. Of several things that were pushed none is told: they are listed. So
+// is everything where there are several replicas, because another one may
+// have been told of something else.
+func (q *queue) pushed(tenant hub.TenantID, id hub.RepositoryID, what hub.Pushed) {
+	if q.among != nil && len(q.among()) > 1 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := parentKey{hub.WorkFetch, tenant, string(id)}
+	if other, ok := q.pushes[k]; ok && other.Ref != what.Ref {
+		what.Ref, what.Commit = "", ""
+	} else if !ok && len(q.pushes) >= maxParents {
+		return
+	}
+	q.pushes[k] = what
 }
 
 // continued makes what a transaction enqueued continue the trace of ctx. It is
@@ -200,8 +222,9 @@ func (q *queue) take(items []hub.WorkItem) {
 	}()
 	for i := range items {
 		k := parentKey{items[i].Kind, items[i].Tenant, items[i].Key}
-		items[i].Trace = q.parents[k]
+		items[i].Trace, items[i].Pushed = q.parents[k], q.pushes[k]
 		delete(q.parents, k)
+		delete(q.pushes, k)
 		q.taken[items[i].Token] = taken{now, items[i].Kind}
 		if items[i].Kind == hub.WorkRefresh {
 			begun++
