@@ -68,10 +68,12 @@ type parentKey struct {
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{
+	q := &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
 		taken: map[int64]taken{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &wayOut{}, come: &arrivals{},
 	}
+	q.come.let = func() { q.hint(hub.WorkRefresh, hub.WorkOutcome) }
+	return q
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -144,7 +146,11 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
-	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+	busy := func() []hub.TenantID { return nil }
+	if kind == hub.WorkOutcome {
+		busy = q.come.following
+	}
+	return q.ClaimExcept(ctx, kind, limit, busy, nil)
 }
 
 // ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
