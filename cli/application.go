@@ -124,7 +124,7 @@ type appSpec struct {
 
 func appTable(apps []client.Application) table {
 	t := table{
-		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
+		head: []string{"NAME", "PROJECT", "SYNC", "HEALTH", "OPERATION", "REVISION", "CLUSTER", "AS OF", "CONDITIONS", "NAMESPACE", "REPOSITORY", "PATH", "TARGET"},
 		wide: 4,
 	}
 	for _, x := range apps {
@@ -145,12 +145,35 @@ func appTable(apps []client.Application) table {
 			cluster = *st.Capstan.Cluster
 		}
 		t.rows = append(t.rows, []string{
-			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster), dash(conditionTypes(st)),
+			qualified(x.Metadata), first(spec.Project, "default"), sync, health, operation, revision, dash(cluster), asOf(st), dash(conditionTypes(st)),
 			dash(spec.Destination.Namespace), dash(spec.Source.RepoURL), dash(spec.Source.Path), first(spec.Source.TargetRevision, "HEAD"),
 		})
 		t.name = append(t.name, "application/"+x.Metadata.Name)
 	}
 	return t
+}
+
+// asOf is the age of a status. A status that is not current says so.
+func asOf(st client.ApplicationStatus) string {
+	on := deref(st.Capstan)
+	age := ago(on.AsOf)
+	if on.Stale == nil {
+		return age
+	}
+	switch on.Stale.Reason {
+	case client.StaleReasonSourceError:
+		if on.Stale.Since == nil {
+			return age
+		}
+		return ago(on.Stale.Since) + " (source error)"
+	case client.StaleReasonAgentAway:
+		if on.AsOf == nil {
+			return "never"
+		}
+		return age + " (agent away)"
+	case client.StaleReasonAgentBehind:
+	}
+	return age + " (agent behind)"
 }
 
 // conditionTypes names what is said of an application, each once.
@@ -179,7 +202,7 @@ func (a *app) appGet() *cobra.Command {
 					return err
 				}
 			}
-			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name))
+			x, raw, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
 			if err != nil {
 				return err
 			}
@@ -204,6 +227,9 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 		return err
 	}
 	out := a.streams.Out
+	if st.Capstan != nil && st.Capstan.Stale != nil {
+		fmt.Fprintf(out, "\nNot current: %s; %s\n", st.Capstan.Stale.Message, lastKnown(x))
+	}
 	if st.Health != nil && deref(st.Health.Message) != "" {
 		fmt.Fprintln(out, "\nHealth:", *st.Health.Message)
 	}

@@ -28,6 +28,7 @@ const (
 	exitForbidden = 5
 	exitMissing   = 6
 	exitTimeout   = 7
+	exitAway      = 8
 )
 
 // Streams are where a command reads and writes.
@@ -102,6 +103,8 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage), errors.Is(err, context.Canceled), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
 		return exitUsage
+	case errors.Is(err, errAway):
+		return exitAway
 	case errors.Is(err, errTimeout):
 		return exitTimeout
 	case errors.As(err, &answer):
@@ -128,7 +131,8 @@ func (a *app) root() *cobra.Command {
 		Long: `Deliver applications from Git to clusters through a Capstan hub.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or cancelled, 3 differs (diff),
-4 sign-in needed, 5 forbidden, 6 not found, 7 timed out.
+4 sign-in needed, 5 forbidden, 6 not found, 7 timed out, 8 the state cannot be
+confirmed because the cluster's agent is away.
 
 CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}

@@ -18,9 +18,18 @@ import (
 // errTimeout ends a wait that took too long.
 var errTimeout = errors.New("timed out")
 
+// errAway ends a wait whose result nobody can confirm: the agent of the
+// application's cluster is away.
+var errAway = errors.New("the state cannot be confirmed")
+
+// rereadPause is the longest time between two reads of a wait: that an agent
+// goes away is no event of its applications.
+const rereadPause = 2 * time.Second
+
 // waiting says what is waited for. Without any of the three, all.
 type waiting struct {
 	timeout                time.Duration
+	away                   time.Duration // how long an agent that is away is waited for
 	sync, health, finished bool
 	operation              string // an operation whose end is waited for first
 	newest                 bool   // the operation was to apply what the sources say now
@@ -28,6 +37,7 @@ type waiting struct {
 
 func (w *waiting) flags(f *pflag.FlagSet) {
 	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
+	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for an agent that is away; then the exit code is 8")
 	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
 	f.BoolVar(&w.health, "health", false, "wait for Healthy")
 	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
@@ -56,12 +66,13 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 	} else if w.operation != "" {
 		return false, "the operation has not been seen yet", nil
 	}
-	if (all || w.sync) && (st.Sync == nil || st.Sync.Status != "Synced") {
-		return false, "not synced" + conditionText(st), nil
-	}
 	broken := unusable(st)
 	switch {
-	case broken == "" || !all && !w.sync:
+	case !all && !w.sync:
+	case broken == "":
+		if st.Sync == nil || st.Sync.Status != "Synced" {
+			return false, "not synced" + conditionText(st), nil
+		}
 	case w.operation == "":
 		return false, "what its sources say now cannot be deployed: " + broken, nil
 	case w.newest:
@@ -71,6 +82,16 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 		return false, "not healthy" + conditionText(st), nil
 	}
 	return true, "", nil
+}
+
+// definite says whether the result that was waited for is that of an operation
+// alone, which does not change any more.
+func (w waiting) definite(x client.Application) bool {
+	if w.finished && !w.sync && !w.health {
+		return true
+	}
+	op := deref(deref(x.Status).OperationState)
+	return w.operation != "" && op.Operation != nil && op.Operation.Sync != nil && deref(op.Operation.Sync.DryRun)
 }
 
 // unusable says why what the sources say now cannot be deployed; empty if it
@@ -103,18 +124,110 @@ func (a *app) await(ctx context.Context, api *client.Client, namespace, name str
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
 	why := "the hub has not said how it is"
+	absent := absence{app: name, most: w.away}
 	err := a.watch(ctx, api, namespace, name, func(x client.Application, raw []byte) (bool, error) {
 		var over bool
 		var err error
-		if over, why, err = w.judge(x); err != nil || !over {
+		if over, why, err = w.judge(x); err != nil {
 			return over, err
 		}
-		return true, a.print(raw, appTable([]client.Application{x}))
+		if !over {
+			return false, absent.note(a, awayReason(x), x)
+		}
+		if w.definite(x) {
+			return true, a.print(raw, appTable([]client.Application{x}))
+		}
+		// What the hub has may be older than this command. The agent confirms it.
+		now, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, &client.GetApplicationParams{Confirm: ref(true)}))
+		switch {
+		case unavailable(err):
+			return false, absent.note(a, answerText(err), x)
+		case err != nil:
+			return false, err
+		}
+		if over, why, err = w.judge(now); err != nil || !over {
+			return over, err
+		}
+		return true, a.print(raw, appTable([]client.Application{now}))
 	})
 	if errors.Is(context.Cause(ctx), errTimeout) && err != nil {
+		if !absent.since.IsZero() {
+			return absent.err()
+		}
 		return fmt.Errorf("application %s: %w after %s: %s", name, errTimeout, w.timeout, why)
 	}
 	return err
+}
+
+// An absence is the time during which nobody could confirm the state of an
+// application.
+type absence struct {
+	app   string
+	most  time.Duration
+	since time.Time // zero: the agent is there
+	why   string
+	known string // what the hub knew last
+}
+
+// note takes up why the state cannot be confirmed now, empty: it can. The error
+// is errAway once that has lasted too long.
+func (b *absence) note(a *app, why string, x client.Application) error {
+	if why == "" {
+		b.since = time.Time{}
+		return nil
+	}
+	b.why, b.known = why, lastKnown(x)
+	if b.since.IsZero() {
+		b.since = time.Now()
+		a.note("capstan: application %s: %s; waiting %s for it", b.app, why, b.most)
+	}
+	if time.Since(b.since) < b.most {
+		return nil
+	}
+	return b.err()
+}
+
+func (b *absence) err() error {
+	return fmt.Errorf("application %s: %w: %s; %s", b.app, errAway, b.why, b.known)
+}
+
+// awayReason is why the state of an application is not current for want of its
+// agent; empty: the agent is there.
+func awayReason(x client.Application) string {
+	on := deref(deref(x.Status).Capstan)
+	if on.Stale == nil || on.Stale.Reason == client.StaleReasonSourceError {
+		return ""
+	}
+	return on.Stale.Message
+}
+
+// lastKnown says what the hub knew last, and as of when.
+func lastKnown(x client.Application) string {
+	st := deref(x.Status)
+	stale := deref(deref(st.Capstan).Stale)
+	sync, health := string(deref(st.Sync).Status), string(deref(st.Health).Status)
+	if stale.Sync != nil && stale.Health != nil {
+		sync, health = string(*stale.Sync), string(*stale.Health)
+	}
+	asOf := deref(st.Capstan).AsOf
+	if asOf == nil {
+		return "nothing is known of it yet"
+	}
+	return fmt.Sprintf("%s and %s are as of %s (%s ago)", sync, health, asOf.Format(time.RFC3339), ago(asOf))
+}
+
+// unavailable says whether an answer is that the agent could not be asked.
+func unavailable(err error) bool {
+	var answer *answerError
+	return errors.As(err, &answer) && answer.unavailable()
+}
+
+func answerText(err error) string {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.sentence()
+	}
+	return err.Error()
 }
 
 // awaitTarget waits until an application that was just made has been
@@ -142,7 +255,7 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
 	defer cancel()
 	last := func() (at time.Time, broken bool, err error) {
-		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
 		if err != nil {
 			return at, false, err
 		}
@@ -180,7 +293,7 @@ func (a *app) compared(ctx context.Context, api *client.Client, namespace, name 
 	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
 	defer cancel()
 	for {
-		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
 		if err != nil {
 			return err
 		}
@@ -240,7 +353,7 @@ var errStreamEnded = errors.New("the stream ended")
 
 func (a *app) look(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(client.Application, []byte) (bool, error)) error {
 	for {
-		x, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name))
+		x, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -248,11 +361,15 @@ func (a *app) look(ctx context.Context, api *client.Client, namespace, name stri
 			return err
 		}
 		if done, err := see(x, raw); done || err != nil {
+			if err != nil && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-time.After(rereadPause):
 		case _, open := <-events:
 			if !open {
 				return errStreamEnded
@@ -299,6 +416,9 @@ func concerns(data, app string) bool {
 	var e client.StreamEvent
 	if json.Unmarshal([]byte(data), &e) != nil {
 		return true
+	}
+	if e.Kind == client.StreamEventKindAlive {
+		return false
 	}
 	return deref(e.Name) == "" || deref(e.Namespace)+"/"+deref(e.Name) == app
 }

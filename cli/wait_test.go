@@ -48,6 +48,8 @@ func TestJudge(t *testing.T) {
 		"health only: not rendered": {"health was asked for", waiting{health: true}, good + broken, true, false, ""},
 		"mine: not rendered":        {"the newest was to be applied, and was not", waiting{operation: "op-1", newest: true}, good + broken + `,` + op(`"phase":"Succeeded"`), true, true, ""},
 		"mine: an older revision":   {"the newest does not matter", waiting{operation: "op-1"}, good + broken + `,` + op(`"phase":"Succeeded"`), true, false, ""},
+		"mine: unknown since":       {"a rollback to it does not need the newest", waiting{operation: "op-1"}, `"sync":{"status":"Unknown"},"health":{"status":"Healthy"}` + broken + `,` + op(`"phase":"Succeeded"`), true, false, ""},
+		"sync only: unknown":        {"the branch is gone", waiting{sync: true}, `"sync":{"status":"Unknown"},"health":{"status":"Healthy"}` + broken, false, false, "unexpected {{end}}"},
 		"conditions are told":       {"they say why it takes so long", waiting{}, `"sync":{"status":"Unknown"},"conditions":[{"type":"ComparisonError","message":"no such branch"}]`, false, false, "no such branch"},
 	}
 	for name, c := range cases {

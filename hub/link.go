@@ -105,5 +105,8 @@ type Sighting struct {
 	Backlog uint32        // records that the agent has not sent yet
 	Lag     time.Duration // age of the oldest change that is not stored yet
 	Leader  bool
-	Seq     uint64 // newest row of the desired log that the agent has stored
+	// Incomplete says that the hub lacks a part of what the agent has seen since
+	// it started: what is known of its cluster stays as old as it was.
+	Incomplete bool
+	Seq        uint64 // newest row of the desired log that the agent has stored
 }

@@ -1,6 +1,9 @@
 package hub
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // An Operation is one run of the sync engine for one application.
 type Operation struct {
@@ -27,6 +30,12 @@ type Operation struct {
 	// Trace is what the operation continues; it travels to the agent and is
 	// not stored.
 	Trace string `json:"-"`
+}
+
+// AwaitsApproval says whether the operation waits until a user approves what it
+// deletes.
+func (o *Operation) AwaitsApproval() bool {
+	return !o.Phase.Over() && strings.Contains(o.Message, "waiting for approval")
 }
 
 // OperationKind says what an operation is for.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
@@ -87,7 +88,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	}
 	known, a.holds = true, 0
 	var missing, rest int
-	var why culprits
+	var why, absent culprits
 	for key, x := range a.objects {
 		if x.hook != "" {
 			continue
@@ -106,14 +107,25 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 				r.Error = text
 			}
 		}
+		before := missing
 		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
+		if missing > before {
+			absent.add(key.Describe() + missingCause)
+		}
 	}
 	r.HealthCause = why.String()
+	if r.Health == health.Healthy && a.running == nil {
+		r.HealthCause = absent.String() // it stays Healthy (HLT-04), and says what it lacks
+	}
 	if missing > 0 && rest == 0 {
 		r.Health, r.HealthCause = health.Missing, "nothing of the application is in the cluster"
 	}
 	return known
 }
+
+// missingCause ends the name of an object that is not in the cluster. The hub
+// knows it.
+const missingCause = ": missing"
 
 // hold notes how long something is going to be waited for; 0: nothing.
 func (a *app) hold(wait time.Duration) {
@@ -311,6 +323,33 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 		a.mu.Unlock()
 	}
 	return found
+}
+
+// Report puts the state of an application, as it is known now, into the
+// outbox. The error is fault.Offline before the first comparison.
+func (e *Engine) Report(id string) error {
+	for _, a := range e.all() {
+		if a.id != id {
+			continue
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.state == nil || a.closed || a.gone || a.fresh || a.untaken {
+			return fault.New(fault.Offline, "the agent has not compared the application yet")
+		}
+		for key, x := range a.objects {
+			// What cannot be watched is reported as Unknown.
+			if listed, broken := e.kindState(x); !listed && broken == nil {
+				return fault.New(fault.Offline, "the agent has not listed the kind of %s yet", key.Describe())
+			}
+		}
+		a.sum(e.Clock.Now())
+		if a.told == nil {
+			return fault.New(fault.Offline, "the agent has not compared the application yet")
+		}
+		return nil
+	}
+	return fault.New(fault.Missing, "the agent knows no such application")
 }
 
 // Announce tells anew how every application stands: something that concerns

@@ -273,6 +273,14 @@ func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manife
 // Refresh compares anew.
 func (c cluster) Refresh(ctx context.Context, app string) bool { return c.a.engine.Refresh(ctx, app) }
 
+// Confirm reports an application as it is now and waits until the hub has it.
+func (c cluster) Confirm(ctx context.Context, app string) error {
+	if err := c.a.engine.Report(app); err != nil {
+		return err
+	}
+	return c.a.outbox.Delivered(ctx)
+}
+
 // Delete deletes a live object.
 func (c cluster) Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error {
 	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}

@@ -281,7 +281,9 @@ func (a *agent) control(ctx context.Context) (grpc.ClientConnInterface, error) {
 }
 
 func (a *agent) load() link.Load {
-	return link.Load{Backlog: a.outbox.Backlog(), Lag: a.outbox.Lag(), Seq: a.store.Cursor().Seq, Leader: a.lease.Check() == nil}
+	return link.Load{
+		Backlog: a.outbox.Backlog(), Lag: a.outbox.Lag(), Seq: a.store.Cursor().Seq, Leader: a.lease.Check() == nil, Incomplete: !a.outbox.Complete(),
+	}
 }
 
 // revoked is what the hub told of revoked agents.

@@ -53,18 +53,27 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 	return g.Wait()
 }
 
+// incompletePause is the time between beats until the hub has a whole picture:
+// what it knows counts as old until a beat says so.
+const incompletePause = time.Second
+
 func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
 	for {
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
 			Number: b.next(now), SentUnixNano: now.UnixNano(),
 			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, Leader: load.Leader, LagMs: uint32(min(load.Lag.Milliseconds(), 1<<31)), //nolint:gosec // bounded
+			Incomplete:    load.Incomplete,
 			RoundTripNano: c.State().RoundTrip.Nanoseconds(),
 		})
 		if err != nil && !errors.Is(err, io.EOF) { // EOF: listen knows why
 			return fmt.Errorf("send a heartbeat: %w", err)
 		}
-		if err := run.Sleep(ctx, c.cfg.Clock, run.Spread(interval(a.hello), 0.2, c.random())); err != nil {
+		pause := interval(a.hello)
+		if load.Incomplete {
+			pause = min(pause, incompletePause)
+		}
+		if err := run.Sleep(ctx, c.cfg.Clock, run.Spread(pause, 0.2, c.random())); err != nil {
 			return err
 		}
 	}

@@ -87,4 +87,7 @@ type Load struct {
 	Seq     uint64        // newest row of the desired log that is stored
 	Lag     time.Duration // age of the oldest change that the hub has not stored; 0: none
 	Leader  bool          // the agent holds the Lease of its cluster
+	// Incomplete says that the hub does not have everything yet that was seen
+	// since the start.
+	Incomplete bool
 }

@@ -40,6 +40,9 @@ type Cluster interface {
 	// Refresh compares an application anew, or all for an empty id; false:
 	// there is none of that id.
 	Refresh(ctx context.Context, app string) bool
+	// Confirm reports an application as it is now and returns when the hub has
+	// stored that.
+	Confirm(ctx context.Context, app string) error
 	// Delete deletes a live object of an application.
 	Delete(ctx context.Context, app string, key manifest.Key, version string, force bool, propagation string) error
 }
@@ -127,6 +130,17 @@ func (s *Server) Refresh(ctx context.Context, r *linkv1.RefreshRequest) (*linkv1
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
 	return &linkv1.RefreshResponse{}, nil
+}
+
+// Confirm returns when the hub has everything that was seen of an application.
+func (s *Server) Confirm(ctx context.Context, r *linkv1.ConfirmRequest) (*linkv1.ConfirmResponse, error) {
+	if r.GetAppId() == "" {
+		return nil, fault.New(fault.Invalid, "an application is confirmed by its id")
+	}
+	if err := s.cluster.Confirm(ctx, r.GetAppId()); err != nil {
+		return nil, err
+	}
+	return &linkv1.ConfirmResponse{}, nil
 }
 
 // Delete deletes one live object.

@@ -16,6 +16,7 @@ import (
 
 type cluster struct {
 	refreshed string
+	confirmed string
 	deleted   []string
 }
 
@@ -39,6 +40,14 @@ func (cluster) Inspect(_ context.Context, _ string, _, _ bool, pick func(manifes
 func (c *cluster) Refresh(_ context.Context, app string) bool {
 	c.refreshed = app
 	return app != "unknown"
+}
+
+func (c *cluster) Confirm(_ context.Context, app string) error {
+	if app == "unknown" {
+		return fault.New(fault.Missing, "the agent knows no such application")
+	}
+	c.confirmed = app
+	return nil
 }
 
 func (c *cluster) Delete(_ context.Context, app string, key manifest.Key, _ string, force bool, propagation string) error {

@@ -1,11 +1,14 @@
 package report
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // Agreed says whether the hub has everything that was put in: a comparison or
@@ -13,7 +16,44 @@ import (
 func (o *Outbox) Agreed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.owed && !o.sweeping && !o.cmp.asked && len(o.cmp.answer) == 0 && len(o.dirty) == 0 && len(o.closed) == 0 && len(o.sent) == 0
+	return o.whole() && len(o.dirty) == 0 && len(o.closed) == 0 && len(o.sent) == 0
+}
+
+// Complete says whether the hub has had a whole picture in this life: the first
+// snapshot or comparison has ended. What changed since is told by Lag.
+func (o *Outbox) Complete() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.whole()
+}
+
+// whole says whether no snapshot or comparison is due or under way.
+func (o *Outbox) whole() bool {
+	return !o.owed && !o.sweeping && !o.cmp.asked && len(o.cmp.answer) == 0
+}
+
+// Delivered waits until the hub has stored everything that was put in before
+// it was called.
+func (o *Outbox) Delivered(ctx context.Context) error {
+	since := o.clock.Now()
+	for !o.deliveredBefore(since) {
+		if err := run.Sleep(ctx, o.clock, deliveryPoll); err != nil {
+			return fault.Wrap(fault.Offline, err, "the hub has not stored all reports yet")
+		}
+	}
+	return nil
+}
+
+// deliveryPoll is how often Delivered looks: about the time of one report.
+const deliveryPoll = 10 * time.Millisecond
+
+func (o *Outbox) deliveredBefore(t time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.whole() || !o.waiting.IsZero() && !o.waiting.After(t) {
+		return false
+	}
+	return len(o.sent) == 0 || o.sent[0].since.After(t)
 }
 
 // remember keeps what an acknowledgement of the report will mean.

@@ -127,6 +127,63 @@ func (e ConnectionStatus) Valid() bool {
 	}
 }
 
+// Defines values for HeadlineState.
+const (
+	HeadlineStateAwaitingApproval HeadlineState = "AwaitingApproval"
+	HeadlineStateDegraded         HeadlineState = "Degraded"
+	HeadlineStateDeleting         HeadlineState = "Deleting"
+	HeadlineStateHealthy          HeadlineState = "Healthy"
+	HeadlineStateMissing          HeadlineState = "Missing"
+	HeadlineStateNotDeployed      HeadlineState = "NotDeployed"
+	HeadlineStateOutOfSync        HeadlineState = "OutOfSync"
+	HeadlineStatePaused           HeadlineState = "Paused"
+	HeadlineStateProgressing      HeadlineState = "Progressing"
+	HeadlineStateSourceError      HeadlineState = "SourceError"
+	HeadlineStateStale            HeadlineState = "Stale"
+	HeadlineStateSuspended        HeadlineState = "Suspended"
+	HeadlineStateSyncFailed       HeadlineState = "SyncFailed"
+	HeadlineStateSyncing          HeadlineState = "Syncing"
+	HeadlineStateUnknown          HeadlineState = "Unknown"
+)
+
+// Valid indicates whether the value is a known member of the HeadlineState enum.
+func (e HeadlineState) Valid() bool {
+	switch e {
+	case HeadlineStateAwaitingApproval:
+		return true
+	case HeadlineStateDegraded:
+		return true
+	case HeadlineStateDeleting:
+		return true
+	case HeadlineStateHealthy:
+		return true
+	case HeadlineStateMissing:
+		return true
+	case HeadlineStateNotDeployed:
+		return true
+	case HeadlineStateOutOfSync:
+		return true
+	case HeadlineStatePaused:
+		return true
+	case HeadlineStateProgressing:
+		return true
+	case HeadlineStateSourceError:
+		return true
+	case HeadlineStateStale:
+		return true
+	case HeadlineStateSuspended:
+		return true
+	case HeadlineStateSyncFailed:
+		return true
+	case HeadlineStateSyncing:
+		return true
+	case HeadlineStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatusCode.
 const (
 	HealthStatusCodeDegraded    HealthStatusCode = "Degraded"
@@ -328,8 +385,30 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for StaleReason.
+const (
+	StaleReasonAgentAway   StaleReason = "AgentAway"
+	StaleReasonAgentBehind StaleReason = "AgentBehind"
+	StaleReasonSourceError StaleReason = "SourceError"
+)
+
+// Valid indicates whether the value is a known member of the StaleReason enum.
+func (e StaleReason) Valid() bool {
+	switch e {
+	case StaleReasonAgentAway:
+		return true
+	case StaleReasonAgentBehind:
+		return true
+	case StaleReasonSourceError:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StreamEventKind.
 const (
+	StreamEventKindAlive       StreamEventKind = "alive"
 	StreamEventKindApplication StreamEventKind = "application"
 	StreamEventKindCluster     StreamEventKind = "cluster"
 	StreamEventKindOperation   StreamEventKind = "operation"
@@ -342,6 +421,8 @@ const (
 // Valid indicates whether the value is a known member of the StreamEventKind enum.
 func (e StreamEventKind) Valid() bool {
 	switch e {
+	case StreamEventKindAlive:
+		return true
 	case StreamEventKindApplication:
 		return true
 	case StreamEventKindCluster:
@@ -831,6 +912,21 @@ type GroupKind struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Headline The worst that is true of the application. Health is that of Argo CD,
+// which counts neither a failed operation nor a single missing object;
+// this does.
+type Headline struct {
+	// Message Which object, and why.
+	Message *string    `json:"message,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+
+	// State In the order in which they prevail.
+	State HeadlineState `json:"state"`
+}
+
+// HeadlineState In the order in which they prevail.
+type HeadlineState string
+
 // HealthStatusCode defines model for HealthStatusCode.
 type HealthStatusCode string
 
@@ -857,7 +953,7 @@ type HubStatus struct {
 	// Accepted Snapshot that is enforced.
 	Accepted *string `json:"accepted,omitempty"`
 
-	// AsOf When the cluster's agent was last heard; state is as of then.
+	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
 	AsOf *time.Time `json:"asOf,omitempty"`
 
 	// Automation Waiting: for what hold says. Paused: by a rollback, with or without automation.
@@ -874,6 +970,11 @@ type HubStatus struct {
 	// FollowsRevision New revisions are applied without being asked.
 	FollowsRevision *bool `json:"followsRevision,omitempty"`
 	Generation      int64 `json:"generation"`
+
+	// Headline The worst that is true of the application. Health is that of Argo CD,
+	// which counts neither a failed operation nor a single missing object;
+	// this does.
+	Headline *Headline `json:"headline,omitempty"`
 
 	// Hold Why automation waits, as a sentence; absent while the application is paused.
 	Hold *string `json:"hold,omitempty"`
@@ -893,6 +994,12 @@ type HubStatus struct {
 
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
+
+	// Stale Why sync and health are not current; absent: they are. While the agent
+	// of the cluster is away the last known states are given for 60 seconds
+	// more, and Unknown from then on. While the sources cannot be resolved or
+	// rendered sync is Unknown, and health goes on.
+	Stale *Stale `json:"stale,omitempty"`
 
 	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
 	Target *string `json:"target,omitempty"`
@@ -1371,6 +1478,25 @@ type Source struct {
 	AdditionalProperties map[string]interface{}  `json:"-"`
 }
 
+// Stale Why sync and health are not current; absent: they are. While the agent
+// of the cluster is away the last known states are given for 60 seconds
+// more, and Unknown from then on. While the sources cannot be resolved or
+// rendered sync is Unknown, and health goes on.
+type Stale struct {
+	Health  *HealthStatusCode `json:"health,omitempty"`
+	Message string            `json:"message"`
+
+	// Reason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+	Reason StaleReason `json:"reason"`
+
+	// Since What is known is as of then; absent: nothing ever was.
+	Since *time.Time      `json:"since,omitempty"`
+	Sync  *SyncStatusCode `json:"sync,omitempty"`
+}
+
+// StaleReason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+type StaleReason string
+
 // StreamCursor Where to follow the stream from to miss nothing after this list.
 type StreamCursor = string
 
@@ -1641,6 +1767,12 @@ type DeleteApplicationParams struct {
 
 	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
 	Propagation *Propagation `form:"propagation,omitempty" json:"propagation,omitempty"`
+}
+
+// GetApplicationParams defines parameters for GetApplication.
+type GetApplicationParams struct {
+	// Confirm Answer only with what is not older than the request.
+	Confirm *bool `form:"confirm,omitempty" json:"confirm,omitempty"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -2575,8 +2707,13 @@ type ClientInterface interface {
 
 	// GetApplication Gives one application
 	//
+	// With `confirm` the hub asks the cluster's agent first, and answers when
+	// it has everything that the agent had seen by the time of the request:
+	// `status.capstan.asOf` is not older than the request. If the agent is
+	// away, or does not answer within some seconds, the answer is 503.
+	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateApplicationWithBody Replaces an application's spec, labels, annotations and finalizers
 	//
@@ -3062,8 +3199,9 @@ type ClientInterface interface {
 	// (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 	// StreamEvent with the object), `resources`, `operation`, `cluster`,
 	// `repository`, `project` (data is a StreamEvent), and `reset`: the
-	// cursor is too old, list again and follow from the list's cursor. A
-	// comment line comes every 15 seconds.
+	// cursor is too old, list again and follow from the list's cursor. An
+	// event `alive` without meaning comes after every 2 seconds of silence: a
+	// client that hears nothing for 5 seconds is no longer connected.
 	//
 	// Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 	StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3279,9 +3417,14 @@ func (c *Client) DeleteApplication(ctx context.Context, namespace PathNamespace,
 
 // GetApplication Gives one application
 //
+// With `confirm` the hub asks the cluster's agent first, and answers when
+// it has everything that the agent had seen by the time of the request:
+// `status.capstan.asOf` is not older than the request. If the agent is
+// away, or does not answer within some seconds, the answer is 503.
+//
 // Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetApplicationRequest(c.Server, namespace, name)
+func (c *Client) GetApplication(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApplicationRequest(c.Server, namespace, name, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4526,8 +4669,9 @@ func (c *Client) CheckSetup(ctx context.Context, body CheckSetupJSONRequestBody,
 // (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 // StreamEvent with the object), `resources`, `operation`, `cluster`,
 // `repository`, `project` (data is a StreamEvent), and `reset`: the
-// cursor is too old, list again and follow from the list's cursor. A
-// comment line comes every 15 seconds.
+// cursor is too old, list again and follow from the list's cursor. An
+// event `alive` without meaning comes after every 2 seconds of silence: a
+// client that hears nothing for 5 seconds is no longer connected.
 //
 // Corresponds with GET /api/v1/stream (the `StreamChanges` operationId).
 func (c *Client) StreamChanges(ctx context.Context, params *StreamChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5227,7 +5371,7 @@ func NewDeleteApplicationRequest(server string, namespace PathNamespace, name Pa
 }
 
 // NewGetApplicationRequest constructs an http.Request for the GetApplication method
-func NewGetApplicationRequest(server string, namespace PathNamespace, name PathName) (*http.Request, error) {
+func NewGetApplicationRequest(server string, namespace PathNamespace, name PathName, params *GetApplicationParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -5257,6 +5401,33 @@ func NewGetApplicationRequest(server string, namespace PathNamespace, name PathN
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Confirm != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "confirm", *params.Confirm, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -8827,10 +8998,15 @@ type ClientWithResponsesInterface interface {
 
 	// GetApplicationWithResponse Gives one application
 	//
+	// With `confirm` the hub asks the cluster's agent first, and answers when
+	// it has everything that the agent had seen by the time of the request:
+	// `status.capstan.asOf` is not older than the request. If the agent is
+	// away, or does not answer within some seconds, the answer is 503.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-	GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error)
+	GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error)
 
 	// UpdateApplicationWithBodyWithResponse Replaces an application's spec, labels, annotations and finalizers
 	//
@@ -9380,8 +9556,9 @@ type ClientWithResponsesInterface interface {
 	// (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 	// StreamEvent with the object), `resources`, `operation`, `cluster`,
 	// `repository`, `project` (data is a StreamEvent), and `reset`: the
-	// cursor is too old, list again and follow from the list's cursor. A
-	// comment line comes every 15 seconds.
+	// cursor is too old, list again and follow from the list's cursor. An
+	// event `alive` without meaning comes after every 2 seconds of silence: a
+	// client that hears nothing for 5 seconds is no longer connected.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -12424,8 +12601,11 @@ type CheckSetupResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		ExpiresAt time.Time `json:"expiresAt"`
-		Roles     []string  `json:"roles"`
-		Tenant    string    `json:"tenant"`
+
+		// First The tenant has no account yet.
+		First  bool     `json:"first"`
+		Roles  []string `json:"roles"`
+		Tenant string   `json:"tenant"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -12434,8 +12614,11 @@ type CheckSetupResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r CheckSetupResponse) GetJSON200() *struct {
 	ExpiresAt time.Time `json:"expiresAt"`
-	Roles     []string  `json:"roles"`
-	Tenant    string    `json:"tenant"`
+
+	// First The tenant has no account yet.
+	First  bool     `json:"first"`
+	Roles  []string `json:"roles"`
+	Tenant string   `json:"tenant"`
 } {
 	return r.JSON200
 }
@@ -13430,11 +13613,16 @@ func (c *ClientWithResponses) DeleteApplicationWithResponse(ctx context.Context,
 
 // GetApplicationWithResponse Gives one application
 //
+// With `confirm` the hub asks the cluster's agent first, and answers when
+// it has everything that the agent had seen by the time of the request:
+// `status.capstan.asOf` is not older than the request. If the agent is
+// away, or does not answer within some seconds, the answer is 503.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/applications/{namespace}/{name} (the `GetApplication` operationId).
-func (c *ClientWithResponses) GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error) {
-	rsp, err := c.GetApplication(ctx, namespace, name, reqEditors...)
+func (c *ClientWithResponses) GetApplicationWithResponse(ctx context.Context, namespace PathNamespace, name PathName, params *GetApplicationParams, reqEditors ...RequestEditorFn) (*GetApplicationResponse, error) {
+	rsp, err := c.GetApplication(ctx, namespace, name, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -14439,8 +14627,9 @@ func (c *ClientWithResponses) CheckSetupWithResponse(ctx context.Context, body C
 // (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
 // StreamEvent with the object), `resources`, `operation`, `cluster`,
 // `repository`, `project` (data is a StreamEvent), and `reset`: the
-// cursor is too old, list again and follow from the list's cursor. A
-// comment line comes every 15 seconds.
+// cursor is too old, list again and follow from the list's cursor. An
+// event `alive` without meaning comes after every 2 seconds of silence: a
+// client that hears nothing for 5 seconds is no longer connected.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16860,8 +17049,11 @@ func ParseCheckSetupResponse(rsp *http.Response) (*CheckSetupResponse, error) {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			ExpiresAt time.Time `json:"expiresAt"`
-			Roles     []string  `json:"roles"`
-			Tenant    string    `json:"tenant"`
+
+			// First The tenant has no account yet.
+			First  bool     `json:"first"`
+			Roles  []string `json:"roles"`
+			Tenant string   `json:"tenant"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err

@@ -7,11 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const defaultPage = 100
@@ -153,7 +155,7 @@ const (
 
 // GetApplication answers one application with the end of its history.
 func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequestObject) (gen.GetApplicationResponseObject, error) {
-	v, err := s.Catalog.Application(ctx, callerOf(ctx), r.Namespace, r.Name)
+	v, err := s.application(ctx, r.Namespace, r.Name, r.Params.Confirm)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +177,55 @@ func (s *Server) GetApplication(ctx context.Context, r gen.GetApplicationRequest
 		answer.Body.Status.History = append(answer.Body.Status.History, presentHistory(history[i]))
 	}
 	return gen.GetApplication200JSONResponse{ApplicationAnswerJSONResponse: answer}, nil
+}
+
+// application reads an application. With confirm its cluster's agent has been
+// asked before, and the result is not older than the call.
+func (s *Server) application(ctx context.Context, namespace, name string, confirm bool) (catalog.View, error) {
+	v, err := s.Catalog.Application(ctx, callerOf(ctx), namespace, name)
+	if err != nil || !confirm || v.On == nil || v.Status.Target == "" {
+		return v, err
+	}
+	began := time.Now()
+	confirmed, err := s.Relay.Confirm(ctx, *v.On, v.ID)
+	if err != nil {
+		return v, err
+	}
+	if v, err = s.Catalog.Application(ctx, callerOf(ctx), namespace, name); err != nil || v.On == nil {
+		return v, err
+	}
+	if confirmed {
+		if asOf := v.On.AsOf(); asOf == nil || asOf.Before(began) {
+			v.On.LastSeen, v.On.Lag = &began, 0
+		}
+		return v, nil
+	}
+	return s.heardSince(ctx, v, began)
+}
+
+// An agent that is too old to be asked confirms by its heartbeats.
+const (
+	heartbeatWait = 20 * time.Second
+	heartbeatPoll = 500 * time.Millisecond
+)
+
+// heardSince waits until everything that the agent had seen at a time is here.
+func (s *Server) heardSince(ctx context.Context, v catalog.View, began time.Time) (catalog.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatWait)
+	defer cancel()
+	for v.On != nil {
+		if asOf := v.On.AsOf(); v.On.Connected && asOf != nil && !asOf.Before(began) {
+			return v, nil
+		}
+		if run.Sleep(ctx, run.System{}, heartbeatPoll) != nil {
+			return v, fault.With(fault.New(fault.Offline, "its agent has not confirmed how the application is now"), "cluster "+v.On.Name, "try again")
+		}
+		var err error
+		if v, err = s.Catalog.Application(ctx, callerOf(ctx), v.Namespace, v.Name); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
 }
 
 // DeleteApplication deletes an application.

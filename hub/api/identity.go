@@ -136,7 +136,11 @@ func (s *Server) CheckSetup(ctx context.Context, r gen.CheckSetupRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return gen.CheckSetup200JSONResponse{Tenant: t.Name, Roles: link.Roles, ExpiresAt: link.ExpiresAt.UTC()}, nil
+	first, err := s.Catalog.HasNoUsers(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return gen.CheckSetup200JSONResponse{Tenant: t.Name, Roles: link.Roles, ExpiresAt: link.ExpiresAt.UTC(), First: first}, nil
 }
 
 // Setup makes the account of a setup token, and signs it in.

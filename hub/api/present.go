@@ -65,19 +65,18 @@ func presentApplication(v catalog.View, list bool) gen.Application {
 }
 
 func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
-	st := v.Status
-	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v)}
-	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(st.Sync), st.Revision, st.Revisions
+	st, now := v.Status, time.Now()
+	shown := st.Show(v.On, now)
+	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
+	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(shown.Sync), st.Revision, st.Revisions
+	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = gen.HealthStatusCode(shown.Health), st.HealthCause, at(st.HealthSince)
+	if shown.Health != st.Health && shown.Stale != nil {
+		out.Health.Message = shown.Stale.Message
+	}
 	if v.Pin != nil { // the status is against Git, not against what is deployed
 		_, out.Sync.Revision, out.Sync.Revisions = v.Pin.Git()
 	}
-	if out.Sync.Status == "" {
-		out.Sync.Status = gen.SyncStatusCode(hub.SyncUnknown)
-	}
-	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = gen.HealthStatusCode(st.Health), st.HealthCause, at(st.HealthSince)
-	if out.Health.Status == "" {
-		out.Health.Status = gen.HealthStatusCode(hub.HealthUnknown)
-	}
+	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
 		out.Conditions = append(out.Conditions, gen.Condition{Type: c.Type, Message: c.Message, LastTransitionTime: c.Since.UTC()})
 	}
@@ -104,7 +103,21 @@ func awaitingCluster(v catalog.View) string {
 		v.On.Name, since, v.Name)
 }
 
-func presentHub(v catalog.View) gen.HubStatus {
+// presentStale says why and since when a status is not current, with the
+// states that were known last.
+func presentStale(st hub.ApplicationStatus, shown hub.Shown) gen.Stale {
+	if shown.Stale == nil {
+		return gen.Stale{}
+	}
+	out := gen.Stale{Reason: gen.StaleReason(shown.Stale.Reason), Message: shown.Stale.Message, Since: at(shown.Stale.Since)}
+	if out.Since.IsZero() {
+		return out
+	}
+	out.Sync, out.Health = gen.SyncStatusCode(st.Sync), gen.HealthStatusCode(st.Health)
+	return out
+}
+
+func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 	st := v.Status
 	out := gen.HubStatus{
 		Id: string(v.ID), Generation: v.Generation, Resources: st.Resources, Hold: st.Hold, Automation: gen.HubStatusAutomationManual,
@@ -121,12 +134,14 @@ func presentHub(v catalog.View) gen.HubStatus {
 		}
 	}
 	if op := st.Operation; op != nil {
-		out.AwaitsApproval = !op.Phase.Over() && strings.Contains(op.Message, "waiting for approval")
+		out.AwaitsApproval = op.AwaitsApproval()
 	}
 	if v.On != nil {
-		out.Cluster, out.AsOf = v.On.Name, at(v.On.LastSeen)
+		out.Cluster, out.AsOf = v.On.Name, at(v.On.AsOf())
 		out.Connection = gen.HubStatusConnection(connection(*v.On))
 	}
+	h := v.Headline(v.On, now)
+	out.Headline = gen.Headline{State: gen.HeadlineState(h.State), Message: h.Message, Since: at(h.Since)}
 	if v.Parent != nil {
 		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}

@@ -1,46 +1,160 @@
 package api_test
 
 import (
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 )
 
-func TestProjectsInUse(t *testing.T) {
+func project(name string, spec map[string]any) map[string]any {
+	return map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": map[string]any{"name": name, "namespace": "argocd"}, "spec": spec}
+}
+
+// open permits everything, and what is given besides.
+func open(more map[string]any) map[string]any {
+	spec := map[string]any{
+		"sourceRepos": []any{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}, map[string]any{"name": "*", "namespace": "*"}},
+	}
+	maps.Copy(spec, more)
+	return spec
+}
+
+func of(project string) func(map[string]any) {
+	return func(spec map[string]any) { spec["project"] = project }
+}
+
+// Fields that restrict and are not enforced must not look as if they were.
+func TestProjectsThatAreNotEnforced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	t.Run("PROJ-19 the default project cannot be deleted", func(t *testing.T) {
-		w.call(admin, "DELETE", "/api/v1/projects/default", nil).fails(409)
-		w.call(admin, "GET", "/api/v1/projects/default", nil).ok(200)
+	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+	for name, value := range map[string]any{
+		"signatureKeys":                   []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}},
+		"sourceIntegrity":                 map[string]any{"git": map[string]any{"policies": []any{map[string]any{"repos": []any{map[string]any{"url": "*"}}}}}},
+		"permitOnlyProjectScopedClusters": true,
+		"destinationServiceAccounts":      []any{map[string]any{"server": "*", "namespace": "*", "defaultServiceAccount": "deployer"}},
+		"somethingNewer":                  map[string]any{"deny": "all"},
+	} {
+		t.Run("PROJ-21 "+name+" is stored, said, and permits no application", func(t *testing.T) {
+			p := strings.ToLower(name)
+			var stored struct {
+				Spec     map[string]json.RawMessage
+				Warnings []string
+			}
+			w.call(admin, "POST", "/api/v1/projects", project(p, open(map[string]any{name: value}))).ok(201).into(&stored)
+			if stored.Spec[name] == nil || !strings.Contains(strings.Join(stored.Warnings, "\n"), "spec."+name) {
+				t.Errorf("stored %s, warnings %q", stored.Spec[name], stored.Warnings)
+			}
+			why := w.call(admin, "POST", "/api/v1/applications", application("of-"+p, of(p))).fails(400)
+			for _, word := range []string{`"` + p + `"`, "spec." + name, "not enforced"} {
+				if !strings.Contains(why.Message, word) {
+					t.Errorf("the refusal does not say %q: %s", word, why.Message)
+				}
+			}
+			if why.Fix == "" {
+				t.Error("it names no fix")
+			}
+			var applied struct{ Failed int }
+			text, err := json.Marshal(application("applied-"+p, of(p)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.call(admin, "POST", "/api/v1/apply", string(text)).ok(200).into(&applied)
+			if applied.Failed != 1 {
+				t.Error("apply takes the application")
+			}
+		})
+	}
+	t.Run("PROJ-21 fields that say nothing restrict nothing", func(t *testing.T) {
+		w.call(admin, "POST", "/api/v1/projects", project("quiet", open(map[string]any{
+			"signatureKeys": []any{}, "permitOnlyProjectScopedClusters": false, "sourceIntegrity": nil, "destinationServiceAccounts": nil, "newer": []any{},
+		}))).ok(201)
+		w.call(admin, "POST", "/api/v1/applications", application("quiet", of("quiet"))).ok(201)
 	})
-	t.Run("PROJ-20 a project that applications use cannot be deleted, and can be once they are gone", func(t *testing.T) {
-		w.call(admin, "POST", "/api/v1/apply", "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: shop}\nspec: {sourceRepos: ['*'], destinations: [{server: '*', namespace: '*'}]}\n").ok(200)
-		w.call(admin, "POST", "/api/v1/applications", application("web", func(s map[string]any) { s["project"] = "shop" })).ok(201)
-		a := w.call(admin, "DELETE", "/api/v1/projects/shop", nil)
-		a.fails(409)
-		if !strings.Contains(string(a.body), "1 applications use it") {
-			t.Errorf("the refusal says %s", a.body)
+	t.Run("PROJ-21 an application stays when its project gains such a field, and is not changed", func(t *testing.T) {
+		w.call(admin, "POST", "/api/v1/projects", project("later", open(nil))).ok(201)
+		w.call(admin, "POST", "/api/v1/applications", application("later", of("later"))).ok(201)
+		w.call(admin, "PUT", "/api/v1/projects/later", project("later", open(map[string]any{"signatureKeys": []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}}}))).ok(200)
+		changed := application("later", of("later"), func(spec map[string]any) { spec["info"] = []any{map[string]any{"name": "a", "value": "b"}} })
+		w.call(admin, "PUT", "/api/v1/applications/argocd/later", changed).fails(400)
+		w.call(admin, "PUT", "/api/v1/applications/argocd/later", application("later", of("later"))).ok(200)
+		w.call(admin, "PUT", "/api/v1/applications/argocd/later", application("later", of("default"))).ok(200)
+	})
+	t.Run("PROJ-02 only the listed namespaces' applications may use the project", func(t *testing.T) {
+		w.call(admin, "POST", "/api/v1/projects", project("homes", open(map[string]any{"sourceNamespaces": []any{"team-*", "/^blue$/"}}))).ok(201)
+		for namespace, permitted := range map[string]bool{"argocd": true, "team-a": true, "blue": true, "blues": false, "other": false} {
+			a := application("in-"+namespace, of("homes"))
+			a["metadata"].(map[string]any)["namespace"] = namespace
+			var made struct{ Warnings []string }
+			w.call(admin, "POST", "/api/v1/applications", a).ok(201).into(&made)
+			if refused := strings.Contains(strings.Join(made.Warnings, "\n"), "does not permit applications in namespace"); refused == permitted {
+				t.Errorf("%s: %q", namespace, made.Warnings)
+			}
 		}
-		w.call(admin, "DELETE", "/api/v1/applications/argocd/web?cascade=false", nil)
-		w.call(admin, "DELETE", "/api/v1/projects/shop", nil).ok(204)
-		w.call(admin, "GET", "/api/v1/projects/shop", nil).fails(404)
+	})
+	t.Run("CFG-06 globalProjects is refused, and an empty list is not", func(t *testing.T) {
+		set := func(value string) map[string]any {
+			return map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"globalProjects": value}}}
+		}
+		why := w.call(admin, "PATCH", "/api/v1/settings", set("- labelSelector: {matchLabels: {team: blue}}\n  projectName: base\n")).fails(400)
+		if !strings.Contains(why.Message, "globalProjects") || why.Fix == "" {
+			t.Errorf("%+v", why)
+		}
+		w.call(admin, "PATCH", "/api/v1/settings", set("[]")).ok(200)
+	})
+	t.Run("CLU-01 a cluster that is restricted to namespaces is refused", func(t *testing.T) {
+		var applied struct {
+			Failed  int
+			Results []struct{ Error struct{ Message string } }
+		}
+		w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: Secret\nmetadata: {name: c, labels: {argocd.argoproj.io/secret-type: cluster}}\nstringData: {name: narrow, server: 'https://n', namespaces: 'a,b'}\n").ok(200).into(&applied)
+		if applied.Failed != 1 || !strings.Contains(applied.Results[0].Error.Message, "namespaces") {
+			t.Errorf("%+v", applied)
+		}
 	})
 }
 
-func TestRemovedCluster(t *testing.T) {
+func TestProjectUpdates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
-	t.Run("CLU-19 a removed cluster leaves its applications, which name no cluster any more", func(t *testing.T) {
-		w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
-		w.call(admin, "POST", "/api/v1/applications", application("web")).ok(201)
-		w.call(admin, "DELETE", "/api/v1/clusters/prod", nil).ok(204)
-		var app struct {
-			Status struct{ Capstan struct{ Cluster string } }
+	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+	w.call(admin, "POST", "/api/v1/projects", project("shop", open(nil))).ok(201)
+	for _, name := range []string{"web", "api"} {
+		w.call(admin, "POST", "/api/v1/applications", application(name, of("shop"))).ok(201)
+	}
+	w.call(admin, "POST", "/api/v1/applications", application("broken", of("shop"), func(spec map[string]any) {
+		spec["destination"] = map[string]any{"name": "nowhere", "namespace": "web"}
+	})).ok(201)
+	narrow := func(namespace string) map[string]any {
+		return open(map[string]any{"destinations": []any{map[string]any{"server": "*", "namespace": namespace}}})
+	}
+	t.Run("PROJ-21 an update that invalidates existing applications is refused, and lists them", func(t *testing.T) {
+		why := w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", narrow("web"))).fails(409)
+		if !strings.Contains(why.Message, "api (") || strings.Contains(why.Message, "web (") || strings.Contains(why.Message, "broken") || why.Fix == "" {
+			t.Errorf("%+v", why)
 		}
-		w.call(admin, "GET", "/api/v1/applications/argocd/web", nil).ok(200).into(&app)
-		if app.Status.Capstan.Cluster != "" {
-			t.Errorf("it is still on %q", app.Status.Capstan.Cluster)
+		why = w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", open(map[string]any{"sourceRepos": []any{"https://elsewhere.example.com/*"}}))).fails(409)
+		if !strings.Contains(why.Message, "api (") || !strings.Contains(why.Message, "web (") {
+			t.Errorf("%+v", why)
 		}
+	})
+	t.Run("PROJ-21 apply is refused alike", func(t *testing.T) {
+		text, err := json.Marshal(project("shop", narrow("web")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var applied struct{ Failed int }
+		w.call(admin, "POST", "/api/v1/apply", string(text)).ok(200).into(&applied)
+		if applied.Failed != 1 {
+			t.Error("it is taken")
+		}
+	})
+	t.Run("PROJ-21 what invalidates none is taken, and so it is once they are gone", func(t *testing.T) {
+		w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", narrow("*"))).ok(200)
+		w.call(admin, "DELETE", "/api/v1/applications/argocd/api", nil)
+		w.call(admin, "PUT", "/api/v1/projects/shop", project("shop", narrow("web"))).ok(200)
 	})
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	heartbeat     = 15 * time.Second
+	heartbeat     = 2 * time.Second // of silence, after which a stream shows that it is alive
 	writeTimeout  = 30 * time.Second
 	maxStreams    = 32 // of one session or token
 	retryMillis   = 1000
@@ -162,7 +162,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		}
 		if text == "" && time.Since(said) >= heartbeat {
 			// The id moves on over what this caller may not see.
-			text = fmt.Sprintf(": alive\nid: %s\n\n", reader.Cursor())
+			text = fmt.Sprintf("id: %s\nevent: alive\ndata: {\"kind\":\"alive\",\"id\":\"\"}\n\n", reader.Cursor())
 		}
 		if text == "" {
 			continue

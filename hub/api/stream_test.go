@@ -105,6 +105,12 @@ func TestStream(t *testing.T) {
 		w.call(admin, "DELETE", "/api/v1/applications/argocd/second", nil).ok(204)
 		until(t, events, "the deletion", func(e event) bool { return e.Name == "application" && e.Data.Gone })
 	})
+	t.Run("UX-A11-6 a stream that has nothing to say shows that it is alive", func(t *testing.T) {
+		events := w.listen(t, admin, "")
+		if e := until(t, events, "a sign of life", func(e event) bool { return e.Name == "alive" }); e.ID == "" || e.Data.Kind != "alive" {
+			t.Errorf("the event is %+v", e)
+		}
+	})
 	t.Run("UX-API-4 a stream goes on where it broke off", func(t *testing.T) {
 		events := w.listen(t, admin, "?cursor="+resume)
 		until(t, events, "cluster prod again", func(e event) bool { return e.Data.Cluster.Name == "prod" })

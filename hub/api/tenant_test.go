@@ -187,10 +187,17 @@ func TestPlatformRightsStayAbove(t *testing.T) {
 		t.Errorf("the new tenant is %+v", made)
 	}
 	w.call(platform, "POST", "/api/v1/tenants", map[string]any{"name": "fresh"}).fails(409)
-	var check struct{ Tenant string }
+	var check struct {
+		Tenant string
+		First  bool
+	}
 	w.call("", "POST", "/api/v1/setup/check", map[string]any{"token": made.SetupToken}).ok(200).into(&check)
-	if check.Tenant != "fresh" {
-		t.Errorf("the setup token is for %q", check.Tenant)
+	if check.Tenant != "fresh" || !check.First {
+		t.Errorf("the setup token is for %+v", check)
+	}
+	w.call("", "POST", "/api/v1/setup/check", map[string]any{"token": w.SetupLink("default")}).ok(200).into(&check)
+	if check.Tenant != "default" || check.First {
+		t.Errorf("a setup token of a tenant with accounts is for %+v", check)
 	}
 	w.call("", "POST", "/api/v1/setup", map[string]any{"token": made.SetupToken, "username": "owner", "password": "short"}).fails(400)
 	w.call("", "POST", "/api/v1/setup", map[string]any{"token": made.SetupToken, "username": "owner", "password": password}).ok(200)

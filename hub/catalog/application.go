@@ -245,6 +245,8 @@ type PutOptions struct {
 	Update bool  // change it if it is there
 	Expect int64 // version that the caller read; 0: any
 	DryRun bool
+	// Keep refuses a change of a project that would invalidate applications.
+	Keep bool
 	// Operation is the field operation of the object: what it asks for begins
 	// with the write.
 	Operation json.RawMessage
@@ -276,9 +278,6 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		if err != nil {
 			return err
 		}
-		if err := enforced(there.Project, stored, outcome); err != nil {
-			return err
-		}
 		if err := w.lookedAt(ctx, stored); err != nil {
 			return err
 		}
@@ -303,8 +302,8 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 
 // enforced refuses to make or change an application whose project restricts it
 // with what this release does not enforce.
-func enforced(p *hub.Project, a hub.Application, outcome Outcome) error {
-	if p == nil || outcome == Unchanged {
+func enforced(p *hub.Project, a hub.Application) error {
+	if p == nil {
 		return nil
 	}
 	spec, err := hub.DecodeProject(p.Spec)
@@ -321,12 +320,18 @@ func (w *writer) putApplication(ctx context.Context, there hub.Surroundings, a h
 	if old := there.Application; old != nil {
 		on := stay(spec.Destination, there.Clusters, sameDestination(*old, spec))
 		stored, outcome, err := w.changeApplication(ctx, *old, placed(a, on), o)
+		if err == nil && outcome != Unchanged {
+			err = enforced(there.Project, a)
+		}
 		return stored, on, outcome, err
 	}
 	if !o.Create {
 		return a, nil, "", missing(access.Applications, title(a.Namespace, a.Name))
 	}
 	if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
+		return a, nil, "", err
+	}
+	if err := enforced(there.Project, a); err != nil {
 		return a, nil, "", err
 	}
 	on := pick(spec.Destination, there.Clusters)

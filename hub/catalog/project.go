@@ -2,6 +2,9 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
@@ -56,6 +59,7 @@ func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, 
 	if err != nil {
 		return p, "", nil, fault.With(err, "project "+short(p.Name), "")
 	}
+	o.Keep = true
 	var stored hub.Project
 	var out Outcome
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
@@ -107,12 +111,109 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 	if sameMeta(old.Meta, p.Meta) && sameJSON(old.Spec, p.Spec) {
 		return old, Unchanged, nil
 	}
+	if o.Keep {
+		if err := w.keepsApplications(ctx, old, p); err != nil {
+			return p, "", err
+		}
+	}
 	p.ID = old.ID
 	stored, err := w.UpdateProject(ctx, p, old.Version)
 	if err == nil {
 		w.note(access.Update, access.Projects, p.Name, "", written(old.Meta, old.Spec), written(p.Meta, p.Spec))
 	}
 	return stored, Configured, err
+}
+
+// maxInvalidated is how many applications an error lists.
+const maxInvalidated = 20
+
+// keepsApplications refuses a change of a project after which applications
+// that it permits now would be permitted no more, and lists them (PROJ-21).
+// What is not enforced invalidates none: their conditions tell of it.
+func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project) error {
+	if sameJSON(old.Spec, changed.Spec) {
+		return nil
+	}
+	before, err := enforceable(old)
+	if err != nil {
+		return nil //nolint:nilerr // what is stored permits nothing, so nothing becomes invalid
+	}
+	after, err := enforceable(changed)
+	if err != nil {
+		return err
+	}
+	var invalid []string
+	hidden := 0
+	filter := hub.ApplicationFilter{All: true, Projects: []string{old.Name}, Limit: 500}
+	for {
+		apps, err := w.Tx.Applications(ctx, filter)
+		if err != nil {
+			return err
+		}
+		views, err := w.views(ctx, apps)
+		if err != nil {
+			return err
+		}
+		for _, v := range views {
+			filter.After = hub.ApplicationKey{Namespace: v.Namespace, Name: v.Name}
+			switch why := w.invalidated(v, before, after); {
+			case why == nil:
+			case !w.rights.Check(access.Applications, access.Get, objectOf(v.Application)):
+				hidden++
+			default:
+				invalid = append(invalid, title(v.Namespace, v.Name)+" ("+causeOf(why)+")")
+			}
+		}
+		if len(apps) < filter.Limit {
+			break
+		}
+	}
+	if len(invalid)+hidden == 0 {
+		return nil
+	}
+	if more := len(invalid) - maxInvalidated; more > 0 {
+		invalid = append(invalid[:maxInvalidated], fmt.Sprintf("%d more", more))
+	}
+	if hidden > 0 {
+		invalid = append(invalid, fmt.Sprintf("%d that you may not see", hidden))
+	}
+	return fault.With(fault.New(fault.Conflict, "applications would become invalid: %s", strings.Join(invalid, "; ")), "project "+old.Name,
+		"change, move or delete these applications first")
+}
+
+// invalidated says why an application that was permitted is permitted no more.
+func (w *writer) invalidated(v View, before, after hub.Project) error {
+	if v.DeletingAt != nil {
+		return nil
+	}
+	spec, err := hub.DecodeSpec(v.Spec)
+	if err != nil {
+		return nil //nolint:nilerr // it was not permitted before
+	}
+	r := hub.Refresh{Application: v.Application, Cluster: v.On, Project: &before}
+	if w.catalog.Permits(r, spec) != nil {
+		return nil
+	}
+	r.Project = &after
+	return w.catalog.Permits(r, spec)
+}
+
+// enforceable is a project without what is not enforced.
+func enforceable(p hub.Project) (hub.Project, error) {
+	spec, err := hub.DecodeProject(p.Spec)
+	if err != nil {
+		return p, err
+	}
+	spec.Unenforced = hub.Unenforced{}
+	p.Spec, err = json.Marshal(spec)
+	return p, err
+}
+
+func causeOf(err error) string {
+	if e, ok := fault.As(err); ok {
+		return e.Cause
+	}
+	return err.Error()
 }
 
 // DeleteProject deletes a project that no application uses. The project

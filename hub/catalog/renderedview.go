@@ -147,7 +147,7 @@ func (l *lookup) sees(ctx context.Context, p *parent, ref hub.RenderedRef, id st
 func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours bool) (hub.RenderedObject, error) {
 	st := a.Status
 	status := map[string]any{
-		"sync":   map[string]any{"status": or(string(st.Sync), string(hub.SyncUnknown)), "revision": st.Revision},
+		"sync":   map[string]any{"status": string(st.Show(nil, time.Time{}).Sync), "revision": st.Revision},
 		"health": health(st),
 	}
 	if op := st.Operation; op != nil {

@@ -105,6 +105,17 @@ func (c *Catalog) CheckSetup(ctx context.Context, link [32]byte) (hub.Tenant, hu
 	return t, l, err
 }
 
+// HasNoUsers says whether a tenant has no account yet. Holders of a setup link
+// ask, who have no rights of their own.
+func (c *Catalog) HasNoUsers(ctx context.Context, tenant hub.TenantID) (none bool, err error) {
+	err = c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
+		users, err := tx.Users(ctx)
+		none = len(users) == 0
+		return err
+	})
+	return none, err
+}
+
 func errSetup() error {
 	return fault.With(fault.New(fault.Missing, "the setup link was used already, has expired, or never was one"), "", "ask for a new link: a platform admin or the operator of the hub can make one")
 }

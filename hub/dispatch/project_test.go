@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // windows gives the project an allow window for the application that is not
@@ -120,6 +122,60 @@ func TestProjectIsChanged(t *testing.T) {
 		w.retry(first.ID)
 		if o := w.order(); o.GetAttempt() != 1 || o.GetKind() != linkv1.OperationKind_OPERATION_KIND_DELETE {
 			t.Errorf("order %v", o)
+		}
+	})
+}
+
+// restrict gives the project a field that restricts and is not enforced, or
+// takes it away.
+func (w *world) restrict(on bool) {
+	w.t.Helper()
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		p, err := tx.Project(ctx, "default")
+		if err != nil {
+			return err
+		}
+		var spec map[string]any
+		if err := json.Unmarshal(p.Spec, &spec); err != nil {
+			return err
+		}
+		delete(spec, "signatureKeys")
+		if on {
+			spec["signatureKeys"] = []map[string]any{{"keyID": "4AEE18F83AFDEB23"}}
+		}
+		if p.Spec, err = json.Marshal(spec); err != nil {
+			return err
+		}
+		_, err = tx.UpdateProject(ctx, p, 0)
+		return err
+	})
+}
+
+func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	w.render("r1", "a")
+	w.end(hub.Succeeded, "")
+	first := w.reload().Status.Accepted
+	w.restrict(true)
+	t.Run("PROJ-21 what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
+		w.render("r2", "a", "b")
+		if got := w.reload().Status; got.Accepted != first || got.Target != first {
+			t.Errorf("accepted %s, target %s, want %s", got.Accepted, got.Target, first)
+		}
+	})
+	t.Run("PROJ-21 a person's sync is refused, with project, field and fix", func(t *testing.T) {
+		_, err := w.sync(hub.SyncRequest{})
+		told, _ := fault.As(err)
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(told.Cause, `project "default"`) || !strings.Contains(told.Cause, "spec.signatureKeys") || told.Fix == "" {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("PROJ-21 without the field it goes on", func(t *testing.T) {
+		w.restrict(false)
+		w.render("r3", "a", "c")
+		if got := w.reload().Status; got.Accepted == first {
+			t.Error("nothing new is accepted")
 		}
 	})
 }

@@ -24,16 +24,20 @@ type conn struct {
 	until   time.Time   // end of the certificate
 	opened  time.Time
 
-	attached atomic.Bool // Hello went well
-	beating  atomic.Bool // a heartbeat stream is open
-	asked    atomic.Bool // to attach anew
+	attached atomic.Bool  // Hello went well
+	greeted  atomic.Bool  // a Hello is under way
+	refused  atomic.Int32 // Hellos that were refused
+	beating  atomic.Bool  // a heartbeat stream is open
+	asked    atomic.Bool  // to attach anew
 	life     time.Duration
 	backlog  atomic.Uint32
 	seq      atomic.Uint64
 	lag      atomic.Uint32 // ms
 	leader   atomic.Bool
-	told     atomic.Int64 // version of the revocations that the agent was told of
-	written  time.Time    // last byte that presence was told of; the presence loop's own
+	// incomplete holds until a beat says that the hub has everything.
+	incomplete atomic.Bool
+	told       atomic.Int64 // version of the revocations that the agent was told of
+	written    time.Time    // last byte that presence was told of; the presence loop's own
 
 	id, epoch string   // of the attachment; set before attached
 	features  []string // that the agent knows; set before attached

@@ -47,18 +47,19 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 	if !ok {
 		return nil, errNoSession()
 	}
-	if err := i.limit.check(session.Address(), i.s.cfg.Clock.Now()); err != nil {
+	if err := i.limit.lookup(session.Address(), i.s.cfg.Clock.Now()); err != nil {
 		return nil, err
 	}
 	secret := req.GetToken()
 	if !tunnel.ValidSecret(secret) {
+		i.limit.unknown(session.Address(), i.s.cfg.Clock.Now())
 		i.s.cfg.Log.WarnContext(ctx, "enrolment refused", logkey.Stage, stageToken, logkey.Address, session.Address(),
 			logkey.Security, 3, logkey.CWE, 287)
 		i.s.cfg.Enrolled(stageToken)
 		return nil, errToken()
 	}
 	res, stage, err := i.enroll(ctx, secret, session.Address(), req)
-	if err != nil {
+	if err != nil && stage != "" {
 		i.record(ctx, secret[:prefixLength], session.Address(), stage, req.GetAgentVersion(), err)
 	}
 	return res, err
@@ -81,15 +82,18 @@ func (i *identity) record(ctx context.Context, prefix, address, stage, version s
 }
 
 func (i *identity) enroll(ctx context.Context, secret, address string, req *linkv1.EnrollRequest) (*linkv1.EnrollResponse, string, error) {
-	hash := hashSecret(secret)
-	inv, err := i.s.cfg.Enrolments.EnrolmentByHash(ctx, hash)
+	inv, err := i.invitation(ctx, secret)
+	now := i.s.cfg.Clock.Now()
 	if fault.KindOf(err) == fault.Missing {
+		i.limit.unknown(address, now)
 		return nil, stageToken, errToken()
 	}
 	if err != nil {
-		return nil, stageToken, fmt.Errorf("find the enrolment: %w", err)
+		return nil, stageToken, err
 	}
-	now := i.s.cfg.Clock.Now()
+	if err := i.limit.known(inv, now); err != nil {
+		return nil, "", err
+	}
 	if !now.Before(inv.ExpiresAt) {
 		return nil, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
 	}
@@ -109,34 +113,59 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err := checkNames(req.GetFingerprint(), req.GetAgentVersion()); err != nil {
 		return nil, stageCSR, err
 	}
-	agent, err := i.agentFor(inv, key)
-	if err != nil {
-		return nil, stageUsed, err
-	}
-	peer := tunnel.Peer{Tenant: string(inv.Tenant), Cluster: string(inv.Cluster), AgentID: agent}
-	chain, cert, err := i.s.cfg.Authority.issue(peer, key)
-	if err != nil {
-		return nil, stageCSR, err
-	}
-	err = i.s.cfg.Enrolments.Redeem(ctx, hub.Redemption{
-		Enrolment: inv.ID, Key: keyHash(key), Fingerprint: req.GetFingerprint(), AgentVersion: req.GetAgentVersion(),
-		Certificate: cert, Address: address, At: now,
-	})
+	peer, chain, cert, stage, err := i.redeem(ctx, inv, key, address, req)
 	if fault.KindOf(err) == fault.Conflict {
-		return nil, stageUsed, errUsed()
+		// The same key may have redeemed it meanwhile: its owner did not wait
+		// for the first answer. Then the agent of that answer is the one.
+		if inv, err = i.invitation(ctx, secret); err != nil {
+			return nil, stageUsed, errUsed()
+		}
+		if peer, chain, cert, stage, err = i.redeem(ctx, inv, key, address, req); fault.KindOf(err) == fault.Conflict {
+			return nil, stageUsed, errUsed()
+		}
 	}
 	if err != nil {
-		return nil, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
+		return nil, stage, err
 	}
 	// The agent whose place this one takes is cut now, and not at the next poll.
 	i.s.Recheck()
 	i.s.cfg.Revoked()
 	i.s.cfg.Enrolled("issued")
-	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, agent, logkey.Address, address)
+	i.s.cfg.Log.InfoContext(ctx, "agent enrolled", logkey.Tenant, inv.Tenant, logkey.Cluster, inv.Cluster, logkey.Agent, peer.AgentID, logkey.Address, address)
 	return &linkv1.EnrollResponse{
-		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: agent,
+		Chain: chain, Ca: i.s.cfg.Authority.Root(), AgentId: peer.AgentID,
 		ClusterName: inv.ClusterName, NotAfterUnix: cert.NotAfter.Unix(),
 	}, "", nil
+}
+
+// invitation finds the invitation of a token.
+func (i *identity) invitation(ctx context.Context, secret string) (hub.Invitation, error) {
+	inv, err := i.s.cfg.Enrolments.EnrolmentByHash(ctx, hashSecret(secret))
+	if err != nil {
+		return inv, fmt.Errorf("find the enrolment: %w", err)
+	}
+	return inv, nil
+}
+
+// redeem makes an agent of an invitation and its certificate, and stores both.
+// Of an error it gives the stage.
+func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.PublicKey, address string, req *linkv1.EnrollRequest) (peer tunnel.Peer, chain [][]byte, cert hub.Certificate, stage string, err error) {
+	agent, err := i.agentFor(inv, key)
+	if err != nil {
+		return peer, nil, cert, stageUsed, err
+	}
+	peer = tunnel.Peer{Tenant: string(inv.Tenant), Cluster: string(inv.Cluster), AgentID: agent}
+	if chain, cert, err = i.s.cfg.Authority.issue(peer, key); err != nil {
+		return peer, nil, cert, stageCSR, err
+	}
+	err = i.s.cfg.Enrolments.Redeem(ctx, hub.Redemption{
+		Enrolment: inv.ID, Key: keyHash(key), Fingerprint: req.GetFingerprint(), AgentVersion: req.GetAgentVersion(),
+		Certificate: cert, Address: address, At: i.s.cfg.Clock.Now(),
+	})
+	if err != nil {
+		return peer, nil, cert, stageStore, fmt.Errorf("redeem enrolment %q: %w", inv.ID, err)
+	}
+	return peer, chain, cert, "", nil
 }
 
 // agentFor gives the id of the agent that an invitation makes. One that was

@@ -3,7 +3,6 @@ package fleet
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -30,33 +29,5 @@ func TestFloor(t *testing.T) {
 	}
 	if checkVersion("", "0.0.1") != nil {
 		t.Error("a hub without a floor refuses somebody")
-	}
-}
-
-func TestAdmission(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	a := newAdmission(50, 600)
-	waits := map[time.Duration]int{}
-	var in int
-	for range 5000 {
-		err := a.take(now)
-		if err == nil {
-			in++
-			continue
-		}
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Exceeded || f.RetryAfter < time.Second || f.RetryAfter > time.Minute {
-			t.Fatalf("FT-L11 take() = %+v", err)
-		}
-		waits[f.RetryAfter.Truncate(time.Second)]++
-	}
-	if in != 600 {
-		t.Errorf("FT-L11 %d of 5000 agents are let in at once, want 600", in)
-	}
-	for at := 2 * time.Second; at < time.Minute; at += time.Second {
-		if n := waits[at]; n < 49 || n > 51 {
-			t.Errorf("FT-L11 %d agents are told to come after %s, want 50", n, at)
-		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *Server) seen(ctx context.Context) error {
 		of = append(of, c)
 		batch = append(batch, hub.Sighting{
 			Tenant: c.tenant(), Cluster: c.cluster(), Session: c.id, At: at,
-			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(),
+			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(), Incomplete: c.incomplete.Load(),
 		})
 	}
 	if len(batch) == 0 {

@@ -174,31 +174,92 @@ func TestRevoked(t *testing.T) {
 
 func TestEnrolLimit(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	l := newEnrolLimit()
-	for i := range enrolHostBurst {
-		if err := l.check("192.0.2.1:1000", now); err != nil {
-			t.Fatalf("attempt %d: %v", i, err)
+	// guess is an attempt with a token that nobody knows.
+	guess := func(l *enrolLimit, address string, now time.Time) error {
+		err := l.lookup(address, now)
+		if err == nil {
+			l.unknown(address, now)
 		}
+		return err
 	}
-	if err := l.check("192.0.2.1:2000", now); fault.KindOf(err) != fault.Exceeded {
-		t.Errorf("SEC-K2 one attempt too many = %v", err)
-	}
-	if err := l.check("192.0.2.2:1000", now); err != nil {
-		t.Errorf("another host pays for it: %v", err)
-	}
-	if err := l.check("192.0.2.1:3000", now.Add(time.Minute)); err != nil {
-		t.Errorf("a minute later: %v", err)
-	}
-	for i := range 2 * enrolHosts {
-		_ = l.check(fmt.Sprintf("[2001:db8::%x]:1", i), now)
-	}
-	if len(l.hosts) > enrolHosts {
-		t.Errorf("INV-9 %d hosts are remembered", len(l.hosts))
-	}
-	if err := l.check("192.0.2.9:1", now); fault.KindOf(err) != fault.Exceeded {
-		t.Errorf("SEC-K2 many hosts together are not limited: %v", err)
-	}
+	t.Run("SEC-K2 guessing from one address is slowed down, and IPv6 counts by its /64", func(t *testing.T) {
+		t.Parallel()
+		now := time.Now()
+		l := newEnrolLimit()
+		for i := range hostBurst {
+			if err := guess(l, "192.0.2.1:1000", now); err != nil {
+				t.Fatalf("attempt %d: %v", i, err)
+			}
+		}
+		if err := guess(l, "192.0.2.1:2000", now); fault.KindOf(err) != fault.Exceeded {
+			t.Errorf("one attempt too many = %v", err)
+		}
+		if err := guess(l, "192.0.2.2:1000", now); err != nil {
+			t.Errorf("another host pays for it: %v", err)
+		}
+		if err := guess(l, "192.0.2.1:3000", now.Add(time.Minute)); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+		for i := range hostBurst {
+			_ = guess(l, fmt.Sprintf("[2001:db8::%x]:1", i), now)
+		}
+		if err := guess(l, "[2001:db8::ffff]:1", now); fault.KindOf(err) != fault.Exceeded {
+			t.Errorf("another address of the same /64 = %v", err)
+		}
+		for i := range 2 * mostHosts {
+			_ = guess(l, fmt.Sprintf("[2001:db8:%x::1]:1", i), now)
+		}
+		if len(l.hosts.buckets) > mostHosts {
+			t.Errorf("INV-9 %d hosts are remembered", len(l.hosts.buckets))
+		}
+	})
+	t.Run("SEC-K2 INV-7 many addresses that guess do not stop enrolment", func(t *testing.T) {
+		t.Parallel()
+		now := time.Now()
+		l := newEnrolLimit()
+		for second := range 30 {
+			for host := range 40 {
+				for range 10 {
+					_ = guess(l, fmt.Sprintf("198.51.100.%d:1", host), now)
+				}
+			}
+			address := fmt.Sprintf("203.0.113.%d:1", second)
+			if err := l.lookup(address, now); err != nil {
+				t.Fatalf("a newcomer after %d s: %v", second, err)
+			}
+			inv := hub.Invitation{Enrolment: hub.Enrolment{Tenant: "t", ID: hub.EnrolmentID(address)}}
+			if err := l.known(inv, now); err != nil {
+				t.Fatalf("one with a token after %d s: %v", second, err)
+			}
+			now = now.Add(time.Second)
+		}
+	})
+	t.Run("INV-7 a tenant that enrols without end leaves others their share, and one token is bounded", func(t *testing.T) {
+		t.Parallel()
+		now := time.Now()
+		l := newEnrolLimit()
+		inv := func(tenant hub.TenantID, n int) hub.Invitation {
+			return hub.Invitation{Enrolment: hub.Enrolment{Tenant: tenant, ID: hub.EnrolmentID(fmt.Sprint(tenant, n))}}
+		}
+		for n := range 1000 {
+			_ = l.known(inv("busy", n), now)
+		}
+		for n := range enrolBurst / 4 {
+			if err := l.known(inv("other", n), now); err != nil {
+				t.Fatalf("enrolment %d of another tenant: %v", n, err)
+			}
+		}
+		l = newEnrolLimit()
+		var in int
+		for range 1000 {
+			if l.known(inv("t", 1), now) == nil {
+				in++
+			}
+		}
+		if in != tokenBurst {
+			t.Errorf("SEC-K2 one token was tried %d times at once, want %d", in, tokenBurst)
+		}
+	})
 }
 
 func TestPlain(t *testing.T) {

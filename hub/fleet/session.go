@@ -61,10 +61,24 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 	if v.s.draining.Load() {
 		return nil, errDraining()
 	}
+	res, err := v.hello(ctx, c, req)
+	if err != nil && c.refused.Add(1) >= mostRefused {
+		c.part(errTooManyHellos())
+	}
+	return res, err
+}
+
+// hello answers one Hello of a session at a time. What the session itself
+// shows to be wrong is refused before anything that agents share is taken.
+func (v *session) hello(ctx context.Context, c *conn, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
+	if c.attached.Load() || !c.greeted.CompareAndSwap(false, true) {
+		return nil, errHelloTwice()
+	}
+	defer c.greeted.Store(false)
 	if err := checkHello(req, c.peer); err != nil {
 		return nil, err
 	}
-	if err := v.s.admission.take(v.s.cfg.Clock.Now()); err != nil {
+	if err := v.s.admission.take(c.tenant(), c.cluster(), v.s.cfg.Clock.Now()); err != nil {
 		return nil, err
 	}
 	select {
@@ -81,7 +95,7 @@ func (v *session) Hello(ctx context.Context, req *linkv1.HelloRequest) (*linkv1.
 
 func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) (*linkv1.HelloResponse, error) {
 	if c.attached.Load() {
-		return nil, fault.New(fault.Conflict, "Hello was said before on this session")
+		return nil, errHelloTwice()
 	}
 	if err := v.s.remember(ctx, c.tenant(), req.GetRevoked()); err != nil {
 		return nil, err
@@ -117,6 +131,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 		return nil, fmt.Errorf("record the connection of cluster %q: %w", c.cluster(), err)
 	}
 	c.leader.Store(req.GetLeader())
+	c.incomplete.Store(true)
 	if err := v.replace(ctx, c); err != nil {
 		return nil, err
 	}
@@ -278,6 +293,7 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		c.seq.Store(beat.GetAppliedSeq())
 		c.lag.Store(beat.GetLagMs())
 		c.leader.Store(beat.GetLeader())
+		c.incomplete.Store(beat.GetIncomplete())
 		reply := &linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()}
 		if revoked, version := v.s.toTell(c.tenant()); c.told.Swap(version) != version {
 			reply.Revoked = revoked
@@ -286,5 +302,16 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		if err != nil {
 			return err
 		}
+	}
+}
+
+func errHelloTwice() error {
+	return fault.New(fault.Conflict, "Hello was said before on this session")
+}
+
+func errTooManyHellos() error {
+	return &fault.Error{
+		Kind: fault.Exceeded, Cause: fmt.Sprintf("%d Hellos of this session were refused", mostRefused), Fix: "connect again, at the time that the hub said",
+		RetryAfter: refusedPause,
 	}
 }

@@ -134,3 +134,38 @@ func TestPermitsWithoutItsParts(t *testing.T) {
 		})
 	}
 }
+
+func TestPermitsInherited(t *testing.T) {
+	t.Parallel()
+	base := func() (hub.Refresh, hub.ApplicationSpec) {
+		source := hub.Source{RepoURL: "https://git.example.com/team/shop.git", Path: "."}
+		return hub.Refresh{
+			Application: hub.Application{Project: "shop", Meta: hub.Meta{Namespace: "argocd"}},
+			Project:     &hub.Project{Meta: hub.Meta{Name: "shop"}, Spec: json.RawMessage(`{"sourceRepos":["*"],"destinations":[{"name":"*","namespace":"*"}]}`)},
+			Cluster:     &hub.Cluster{Meta: hub.Meta{Name: "prod"}},
+			Sources:     []hub.SourceState{{Repository: hub.Repository{URL: "https://git.example.com/team/shop", HasCredential: true}}},
+		}, hub.ApplicationSpec{Source: &source, Destination: hub.Destination{Name: "prod", Namespace: "shop"}}
+	}
+	for name, c := range map[string]struct {
+		change func(*hub.Refresh)
+		says   string
+	}{
+		"a project that inherits nothing":                  {func(*hub.Refresh) {}, ""},
+		"CFG-06 restrictions of a global project":          {func(r *hub.Refresh) { r.Inherits = "base" }, `project "base" by globalProjects`},
+		"CRED-03 the repository of its own project":        {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
+		"CRED-03 another project's credential is not used": {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
+		"CRED-03 another project's public repository needs no right": {func(r *hub.Refresh) {
+			r.Sources[0].Repository.Project, r.Sources[0].Repository.HasCredential = "other", false
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, spec := base()
+			c.change(&r)
+			err := plan.Permits(r, spec)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}

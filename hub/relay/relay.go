@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -108,6 +110,29 @@ func (r *Relay) Refresh(ctx context.Context, cluster hub.Cluster, app hub.Applic
 		return broken(ctx, err, cluster)
 	}
 	return nil
+}
+
+// confirmTime bounds what an agent may take to confirm.
+const confirmTime = 10 * time.Second
+
+// Confirm returns when the hub has stored everything that the agent had seen of
+// an application when it was called; false: the agent does not know of that.
+func (r *Relay) Confirm(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID) (bool, error) {
+	conn, ctx, cancel, err := r.conn(ctx, cluster, confirmTime)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	_, err = linkv1.NewOpsClient(conn).Confirm(ctx, &linkv1.ConfirmRequest{AppId: string(app)})
+	switch {
+	case err == nil:
+		return true, nil
+	case status.Code(err) == codes.Unimplemented, fault.KindOf(err) == fault.Invalid: // the latter by way of another replica
+		return false, nil
+	case fault.KindOf(err) == fault.Missing:
+		return false, fault.With(fault.Wrap(fault.Offline, err, "its agent has not received the application yet"), "cluster "+cluster.Name, "try again")
+	}
+	return false, broken(ctx, err, cluster)
 }
 
 // Delete deletes one live object of an application.

@@ -24,7 +24,7 @@ const (
 		       a.id, a.tenant_id, a.namespace, a.name, a.labels, a.annotations, a.finalizers, a.version, a.created_at, a.updated_at,
 		       a.project, a.spec::text, coalesce(a.cluster_id::text, ''), a.deleting_at, a.cascade,
 		       s.generation, s.planned_generation, s.planned_project, s.pin, s.revision, s.revisions, s.source_type,
-		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), ` + shownSync + `, s.health, s.health_cause, s.health_since,
+		       coalesce(s.target_id::text, ''), coalesce(s.accepted_id::text, ''), ` + gitSync + `, s.health, s.health_cause, s.health_since,
 		       s.resources, s.compared_at, s.refreshed_at, s.hold, s.deletion_hooks,
 		       CASE WHEN ` + isFailing + ` THEN
 		       (SELECT json_agg(json_build_object('type', c.type, 'message', c.message, 'lastTransitionTime', c.since) ORDER BY c.type, c.since, c.message)
@@ -52,8 +52,22 @@ const (
 	// The agent compares with what an application is paused at. What is shown is
 	// its state against the newest rendered revision of Git. Rows that were
 	// written before that was noted are behind if they skip anything.
-	shownSync = `CASE WHEN s.sync = 'Synced' AND coalesce((s.pin ->> 'behind')::boolean, s.pin ->> 'bad' <> s.pin ->> 'snapshot')
+	gitSync = `CASE WHEN s.sync = 'Synced' AND coalesce((s.pin ->> 'behind')::boolean, s.pin ->> 'bad' <> s.pin ->> 'snapshot')
 		            THEN 'OutOfSync' ELSE s.sync END`
+	// What a user is shown instead of s.sync and s.health: the same as
+	// hub.ApplicationStatus.Show, for filters and counts.
+	shownSync   = `CASE WHEN ` + isBroken + ` OR ` + isExpired + ` THEN 'Unknown' ELSE ` + gitSync + ` END`
+	shownHealth = `CASE WHEN ` + isExpired + ` THEN 'Unknown' ELSE s.health END`
+	isBroken    = `(EXISTS (SELECT FROM condition b WHERE b.tenant_id = a.tenant_id AND b.application_id = a.id AND b.type IN ('ComparisonError', 'InvalidSpecError'))
+		              OR EXISTS (SELECT FROM app_source u
+		                         JOIN   repository b ON b.tenant_id = u.tenant_id AND b.id = u.repository_id
+		                         WHERE  u.tenant_id = a.tenant_id AND u.application_id = a.id AND ` + isRepositoryAway + `))`
+	isRepositoryAway = `b.error <> '' AND b.fetched_at IS NOT NULL AND b.error_since <= now() - interval '180 seconds'` // hub.ErrorGrace
+	// hub.StaleAfter
+	isExpired = `(a.cluster_id IS NOT NULL AND NOT EXISTS (
+		              SELECT FROM directory.my_presence p
+		              WHERE  p.cluster_id = a.cluster_id
+		                AND  CASE WHEN p.connected THEN p.lag_ms < 60000 ELSE p.seen_at - p.lag_ms * interval '1 millisecond' >= now() - interval '60 seconds' END))`
 
 	applicationByName  = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
 	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
@@ -68,7 +82,7 @@ const (
 		  AND  (cardinality($6::text[]) = 0 OR a.namespace = ANY ($6))
 		  AND  (cardinality($7::uuid[]) = 0 OR a.cluster_id = ANY ($7))
 		  AND  (cardinality($8::text[]) = 0 OR ` + shownSync + ` = ANY ($8))
-		  AND  (cardinality($9::text[]) = 0 OR s.health = ANY ($9))
+		  AND  (cardinality($9::text[]) = 0 OR ` + shownHealth + ` = ANY ($9))
 		  AND  ($10 = '' OR position(lower($10) IN lower(a.name)) > 0)
 		  AND  NOT EXISTS (
 		         SELECT FROM jsonb_to_recordset($11::jsonb) AS l (key text, vals jsonb, neg boolean)
@@ -85,7 +99,7 @@ const (
 		        OR a.cluster_id IS NULL AND (d.name = '` + hub.InClusterName + `' OR d.server = '` + hub.InCluster + `'))
 		ORDER  BY a.id`
 	countApplications = `
-		SELECT ` + shownSync + `, s.health, count(*)
+		SELECT ` + shownSync + `, ` + shownHealth + `, count(*)
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		WHERE  a.tenant_id = $1 AND $2` + applicationFilter + `

@@ -30,6 +30,8 @@ const (
 	useEnrolment  = `
 		UPDATE enrolment SET used_at = coalesce(used_at, $3), used_key = $4, agent_id = $5
 		WHERE  tenant_id = $1 AND id = $2`
+	dropOtherTokens = `
+		SELECT directory.drop_join_tokens(ARRAY(SELECT id FROM enrolment WHERE tenant_id = $1 AND cluster_id = $2 AND id <> $3))`
 	joinCluster = `
 		UPDATE cluster
 		SET    agent_id = $3, fingerprint = $4, agent_version = $5, updated_at = $6, version = version + 1
@@ -129,8 +131,10 @@ func (s *System) EnrolmentByHash(ctx context.Context, hash [32]byte) (hub.Invita
 
 // Redeem stores a redemption whole: the invitation is used, the agent becomes
 // the cluster's, its certificate is known, and an agent that it replaces is
-// revoked. The error is fault.Conflict if another key used the invitation
-// first; the same key may redeem again, because its first answer may be lost.
+// revoked. Other join tokens of the cluster stop working. The error is
+// fault.Conflict if another key used the invitation first; the same key may
+// redeem again, because its first answer may be lost, until the agent that it
+// made is no longer the cluster's.
 func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
 	c := r.Certificate
 	return s.db.InTenant(ctx, c.Tenant, func(ctx context.Context, t *Tenant) error {
@@ -153,7 +157,11 @@ func (s *System) Redeem(ctx context.Context, r hub.Redemption) error {
 		if err != nil {
 			return err
 		}
+		if key != nil && former != c.AgentID {
+			return fault.New(fault.Conflict, "the join token was used already, and another agent has taken the place of the one that it made")
+		}
 		b := &pgx.Batch{}
+		b.Queue(dropOtherTokens, t.id, cluster, r.Enrolment)
 		b.Queue(useEnrolment, t.id, r.Enrolment, micro(r.At), r.Key, c.AgentID)
 		b.Queue(joinCluster, t.id, cluster, c.AgentID, r.Fingerprint, r.AgentVersion, micro(r.At))
 		b.Queue(putCertificate, c.Serial, cluster, c.AgentID, micro(c.NotBefore), micro(c.NotAfter))

@@ -77,6 +77,50 @@ func TestLinkDirectory(t *testing.T) {
 			t.Errorf("join tokens outlive the revocation: %v", err)
 		}
 	})
+	t.Run("SEC-K1 SEC-K2 a displaced agent that replays its join token changes nothing", func(t *testing.T) {
+		d := storetest.Open(t)
+		v := build(t, d, "replayed", "replayed")
+		system := d.System()
+		invite := func(prefix string) (hub.EnrolmentID, [32]byte) {
+			hash := sha256.Sum256([]byte(prefix))
+			var e hub.Enrolment
+			storetest.In(t, d, v.tenant, func(ctx context.Context, tx *store.Tenant) error {
+				e = must[hub.Enrolment](t)(tx.CreateEnrolment(ctx, hub.Enrolment{Cluster: v.cluster.ID, Prefix: prefix, ExpiresAt: now().Add(time.Hour)}, hash))
+				return nil
+			})
+			return e.ID, hash
+		}
+		redeem := func(id hub.EnrolmentID, agent, serial, key string) error {
+			return system.Redeem(ctx, hub.Redemption{Enrolment: id, Key: []byte(key), Fingerprint: "uid", At: now(), Address: "127.0.0.1",
+				Certificate: hub.Certificate{Tenant: v.tenant, Cluster: v.cluster.ID, AgentID: agent, Serial: serial, NotBefore: now(), NotAfter: now().Add(time.Hour)}})
+		}
+		first, _ := invite("first")
+		check(t, redeem(first, "a1", "r1", "key of a1"))
+		second, used := invite("second")
+		_, unused := invite("third")
+		check(t, redeem(second, "a2", "r2", "key of a2"))
+		before := must[int64](t)(system.RevocationVersion(ctx))
+		for _, agent := range []string{"a1", "a3"} {
+			if err := redeem(first, agent, "r3", "key of a1"); fault.KindOf(err) != fault.Conflict {
+				t.Errorf("the replay for agent %s: error %v, want Conflict", agent, err)
+			}
+		}
+		if after := must[int64](t)(system.RevocationVersion(ctx)); after != before {
+			t.Error("the replay revoked somebody")
+		}
+		if m := must[hub.Member](t)(system.Member(ctx, v.tenant, v.cluster.ID)); m.AgentID != "a2" {
+			t.Errorf("the cluster's agent is %q, want a2", m.AgentID)
+		}
+		check(t, redeem(second, "a2", "r4", "key of a2")) // its answer was lost
+		if _, err := system.EnrolmentByHash(ctx, used); err != nil {
+			t.Errorf("the token that was used last: %v", err)
+		}
+		for name, hash := range map[string][32]byte{"of the displaced agent": sha256.Sum256([]byte("first")), "that nobody used": unused} {
+			if _, err := system.EnrolmentByHash(ctx, hash); fault.KindOf(err) != fault.Missing {
+				t.Errorf("the token %s still works: %v", name, err)
+			}
+		}
+	})
 	t.Run("presence follows the newest session", func(t *testing.T) {
 		at := hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s1", Replica: "r1", KubeVersion: "v1.35.4", APIVersions: []string{"v1"}, At: now()}
 		check(t, s.Connected(ctx, at))

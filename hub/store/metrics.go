@@ -21,7 +21,7 @@ const (
 		SELECT a.namespace, a.name, a.project, a.labels, coalesce(a.spec->'destination'->>'namespace', ''),
 		       coalesce(a.spec->'source'->>'repoURL', a.spec->'sources'->0->>'repoURL', ''),
 		       a.spec->'syncPolicy'->'automated' IS NOT NULL AND coalesce(a.spec->'syncPolicy'->'automated'->>'enabled', 'true') <> 'false',
-		       coalesce(nullif(c.server, ''), c.name, ''), ` + shownSync + `, s.health, coalesce(o.kind, ''), a.id, coalesce(a.cluster_id::text, ''),
+		       coalesce(nullif(c.server, ''), c.name, ''), ` + shownSync + `, ` + shownHealth + `, coalesce(o.kind, ''), a.id, coalesce(a.cluster_id::text, ''),
 		       ARRAY(SELECT DISTINCT d.type FROM condition d WHERE d.tenant_id = a.tenant_id AND d.application_id = a.id ORDER BY d.type)
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id

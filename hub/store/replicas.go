@@ -32,8 +32,8 @@ const (
 	// all tenants. Those that are not found any more are given back.
 	seenAgents = `
 		WITH u AS MATERIALIZED (
-			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[])
-			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader)
+			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[], $8::boolean[])
+			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader, incomplete)
 			ORDER BY tenant_id, cluster_id
 		), held AS (
 			UPDATE directory.agent_attachment a
@@ -43,7 +43,9 @@ const (
 			RETURNING a.session_id
 		), noted AS (
 			UPDATE directory.presence p
-			SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, lag_ms = u.lag, leader = u.leader
+			SET    seen_at = greatest(p.seen_at, u.at), backlog = u.backlog, leader = u.leader,
+			       lag_ms = CASE WHEN u.incomplete -- what is known is as old as before
+			                     THEN greatest(u.lag, p.lag_ms + extract(epoch FROM greatest(p.seen_at, u.at) - p.seen_at) * 1000)::bigint ELSE u.lag END
 			FROM   u
 			WHERE  p.tenant_id = u.tenant_id AND p.cluster_id = u.cluster_id AND p.session_id = u.session_id
 		)
@@ -119,14 +121,15 @@ func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []str
 	var tenants, clusters, sessions []string
 	var times []time.Time
 	var backlogs, lags []int64
-	var leaders []bool
+	var leaders, incomplete []bool
 	for _, v := range sightings {
 		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
 		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
 		lags, leaders = append(lags, v.Lag.Milliseconds()), append(leaders, v.Leader)
+		incomplete = append(incomplete, v.Incomplete)
 	}
 	err = retry(ctx, func() error {
-		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders)
+		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders, incomplete)
 		return err
 	})
 	return lost, err

@@ -112,11 +112,16 @@ func (d *directory) Redeem(_ context.Context, r hub.Redemption) error {
 			if i.ID != r.Enrolment {
 				continue
 			}
-			if i.UsedAt != nil && !bytes.Equal(i.Key, r.Key) {
+			m := d.members[i.Cluster]
+			if i.UsedAt != nil && (!bytes.Equal(i.Key, r.Key) || m.AgentID != r.Certificate.AgentID) {
 				return fault.New(fault.Conflict, "used")
 			}
+			for hash, other := range d.invitations {
+				if other.Cluster == i.Cluster && other.ID != i.ID {
+					delete(d.invitations, hash)
+				}
+			}
 			i.UsedAt, i.Key, i.AgentID = &r.At, r.Key, r.Certificate.AgentID
-			m := d.members[i.Cluster]
 			if m.AgentID != "" && m.AgentID != i.AgentID {
 				d.revoked = append(d.revoked, hub.Revocation{AgentID: m.AgentID})
 				d.version++

@@ -311,3 +311,54 @@ func TestEnrolOutage(t *testing.T) {
 		t.Errorf("an outage has spent the token: %v", err)
 	}
 }
+
+func TestReplayedToken(t *testing.T) {
+	w := newWorld(t)
+	r := w.start()
+	org := tenant()
+	token, _, cluster := w.token(r, r.addr, org)
+	first, err := w.enrol(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, prefix := w.dir.invite(t, r.inviter(t, r.addr), org, cluster, w.hub.Now().Add(time.Hour))
+	v, err := w.enrol(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := w.run(v, nil)
+	owner.sessions.awaitOpened(1)
+	t.Run("SEC-K1 SEC-K2 an agent that was replaced gets nothing for its used token, and its successor stays", func(t *testing.T) {
+		before := w.dir.version
+		parsed, err := tunnel.ParseJoinToken(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			replay := &vault{id: &link.Identity{Addresses: parsed.Addresses, Pins: []string{parsed.Pin.String()}, Key: first.id.Key, Token: first.id.Token}}
+			_, err := link.Enroll(t.Context(), token, link.EnrolConfig{Vault: replay, Cluster: someFacts(), Log: w.log.logger(), Version: "test"})
+			if fault.KindOf(err) != fault.Unknown {
+				t.Errorf("Enroll() = %v", err)
+			}
+		}
+		w.dir.mu.Lock()
+		defer w.dir.mu.Unlock()
+		if w.dir.version != before || w.dir.members[cluster].AgentID != v.id.AgentID || len(owner.sessions.closed) > 0 {
+			t.Errorf("the present agent is %q, sessions ended: %v", w.dir.members[cluster].AgentID, owner.sessions.closed)
+		}
+	})
+	t.Run("SEC-K2 the answer that was lost is given again to the agent that is there", func(t *testing.T) {
+		parsed, err := tunnel.ParseJoinToken(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &vault{id: &link.Identity{Addresses: parsed.Addresses, Pins: []string{parsed.Pin.String()}, Key: v.id.Key, Token: v.id.Token}}
+		id, err := link.Enroll(t.Context(), second, link.EnrolConfig{Vault: again, Cluster: someFacts(), Log: w.log.logger(), Version: "test"})
+		if err != nil || id.AgentID != v.id.AgentID {
+			t.Errorf("Enroll() = %q, %v", id.AgentID, err)
+		}
+		if got := w.dir.stages(prefix); !slices.Equal(got, []string{"issued", "issued"}) {
+			t.Errorf("attempts %q", got)
+		}
+	})
+}

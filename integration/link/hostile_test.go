@@ -181,3 +181,97 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("a second later: %v", err)
 	}
 }
+
+func TestHelloFlood(t *testing.T) {
+	w := newWorld(t)
+	for name, restarted := range map[string]bool{"": false, " after a restart of the hub": true} {
+		r := w.start()
+		cert, v, _ := w.credential(r, tenant())
+		victims := make([]func() error, 5)
+		for i := range victims {
+			cert, v, _ := w.credential(r, tenant())
+			victims[i] = func() error {
+				_, err := linkv1.NewSessionClient(dialWith(t, r, cert, tunnel.Control())).Hello(t.Context(),
+					&linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint})
+				return err
+			}
+		}
+		if restarted {
+			r.stop()
+			r = w.start()
+		}
+		flood := func(probe bool) (taken, refused int, last error) {
+			for taken+refused < 2000 {
+				cc, hangUp := dialOnce(t, r, cert, tunnel.Control())
+				for {
+					_, err := linkv1.NewSessionClient(cc).Hello(t.Context(),
+						&linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint, Probe: probe})
+					if err != nil && fault.KindOf(err) == fault.Offline || errors.Is(err, io.EOF) {
+						break
+					}
+					if last = err; err == nil {
+						taken++
+					} else {
+						refused++
+					}
+					if refused%mostOnOneSession == 0 && err != nil {
+						break
+					}
+				}
+				hangUp()
+			}
+			return taken, refused, last
+		}
+		_, refused, last := flood(true)
+		t.Run("FT-L13 SEC-K2 an agent that says Hello without end is slowed down"+name, func(t *testing.T) {
+			if fault.KindOf(last) != fault.Exceeded || refused < 1900 {
+				t.Errorf("%d of 2000 Hellos were refused, the last with %v", refused, last)
+			}
+		})
+		t.Run("FT-L13 INV-7 agents of other tenants are let in at once"+name, func(t *testing.T) {
+			for i, hello := range victims {
+				if err := hello(); err != nil {
+					t.Errorf("agent %d: %v", i, err)
+				}
+			}
+		})
+		r.stop()
+	}
+}
+
+// mostOnOneSession is how many Hellos the flood has refused on one session.
+const mostOnOneSession = 20
+
+func TestRefusedSessionEnds(t *testing.T) {
+	w := newWorld(t)
+	r := w.start()
+	cert, v, _ := w.credential(r, tenant())
+	s, err := dialThrough(t.Context(), t, r, r.addr, cert, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cc, err := s.Conn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := func() error {
+		_, err := linkv1.NewSessionClient(cc).Hello(t.Context(), &linkv1.HelloRequest{AgentId: v.id.AgentID, Epoch: "e", Fingerprint: someFacts().Fingerprint})
+		return err
+	}
+	if err := hello(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("FT-L13 a second Hello is refused for what it is, and takes nothing that agents share", func(t *testing.T) {
+		if err := hello(); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("Hello() = %v", err)
+		}
+	})
+	t.Run("FT-L13 a session that goes on is ended", func(t *testing.T) {
+		for range 10 {
+			if hello() == nil {
+				t.Fatal("a Hello was answered")
+			}
+		}
+		<-s.Done() // within the time that a session has to hear why it ends
+	})
+}

@@ -123,6 +123,63 @@ func (e ConnectionStatus) Valid() bool {
 	}
 }
 
+// Defines values for HeadlineState.
+const (
+	HeadlineStateAwaitingApproval HeadlineState = "AwaitingApproval"
+	HeadlineStateDegraded         HeadlineState = "Degraded"
+	HeadlineStateDeleting         HeadlineState = "Deleting"
+	HeadlineStateHealthy          HeadlineState = "Healthy"
+	HeadlineStateMissing          HeadlineState = "Missing"
+	HeadlineStateNotDeployed      HeadlineState = "NotDeployed"
+	HeadlineStateOutOfSync        HeadlineState = "OutOfSync"
+	HeadlineStatePaused           HeadlineState = "Paused"
+	HeadlineStateProgressing      HeadlineState = "Progressing"
+	HeadlineStateSourceError      HeadlineState = "SourceError"
+	HeadlineStateStale            HeadlineState = "Stale"
+	HeadlineStateSuspended        HeadlineState = "Suspended"
+	HeadlineStateSyncFailed       HeadlineState = "SyncFailed"
+	HeadlineStateSyncing          HeadlineState = "Syncing"
+	HeadlineStateUnknown          HeadlineState = "Unknown"
+)
+
+// Valid indicates whether the value is a known member of the HeadlineState enum.
+func (e HeadlineState) Valid() bool {
+	switch e {
+	case HeadlineStateAwaitingApproval:
+		return true
+	case HeadlineStateDegraded:
+		return true
+	case HeadlineStateDeleting:
+		return true
+	case HeadlineStateHealthy:
+		return true
+	case HeadlineStateMissing:
+		return true
+	case HeadlineStateNotDeployed:
+		return true
+	case HeadlineStateOutOfSync:
+		return true
+	case HeadlineStatePaused:
+		return true
+	case HeadlineStateProgressing:
+		return true
+	case HeadlineStateSourceError:
+		return true
+	case HeadlineStateStale:
+		return true
+	case HeadlineStateSuspended:
+		return true
+	case HeadlineStateSyncFailed:
+		return true
+	case HeadlineStateSyncing:
+		return true
+	case HeadlineStateUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatusCode.
 const (
 	HealthStatusCodeDegraded    HealthStatusCode = "Degraded"
@@ -324,8 +381,30 @@ func (e SignInMode) Valid() bool {
 	}
 }
 
+// Defines values for StaleReason.
+const (
+	StaleReasonAgentAway   StaleReason = "AgentAway"
+	StaleReasonAgentBehind StaleReason = "AgentBehind"
+	StaleReasonSourceError StaleReason = "SourceError"
+)
+
+// Valid indicates whether the value is a known member of the StaleReason enum.
+func (e StaleReason) Valid() bool {
+	switch e {
+	case StaleReasonAgentAway:
+		return true
+	case StaleReasonAgentBehind:
+		return true
+	case StaleReasonSourceError:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StreamEventKind.
 const (
+	StreamEventKindAlive       StreamEventKind = "alive"
 	StreamEventKindApplication StreamEventKind = "application"
 	StreamEventKindCluster     StreamEventKind = "cluster"
 	StreamEventKindOperation   StreamEventKind = "operation"
@@ -338,6 +417,8 @@ const (
 // Valid indicates whether the value is a known member of the StreamEventKind enum.
 func (e StreamEventKind) Valid() bool {
 	switch e {
+	case StreamEventKindAlive:
+		return true
 	case StreamEventKindApplication:
 		return true
 	case StreamEventKindCluster:
@@ -827,6 +908,21 @@ type GroupKind struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Headline The worst that is true of the application. Health is that of Argo CD,
+// which counts neither a failed operation nor a single missing object;
+// this does.
+type Headline struct {
+	// Message Which object, and why.
+	Message string    `json:"message,omitempty,omitzero"`
+	Since   time.Time `json:"since,omitempty,omitzero"`
+
+	// State In the order in which they prevail.
+	State HeadlineState `json:"state"`
+}
+
+// HeadlineState In the order in which they prevail.
+type HeadlineState string
+
 // HealthStatusCode defines model for HealthStatusCode.
 type HealthStatusCode string
 
@@ -853,7 +949,7 @@ type HubStatus struct {
 	// Accepted Snapshot that is enforced.
 	Accepted string `json:"accepted,omitempty,omitzero"`
 
-	// AsOf When the cluster's agent was last heard; state is as of then.
+	// AsOf The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
 	AsOf time.Time `json:"asOf,omitempty,omitzero"`
 
 	// Automation Waiting: for what hold says. Paused: by a rollback, with or without automation.
@@ -870,6 +966,11 @@ type HubStatus struct {
 	// FollowsRevision New revisions are applied without being asked.
 	FollowsRevision bool  `json:"followsRevision,omitempty,omitzero"`
 	Generation      int64 `json:"generation"`
+
+	// Headline The worst that is true of the application. Health is that of Argo CD,
+	// which counts neither a failed operation nor a single missing object;
+	// this does.
+	Headline Headline `json:"headline,omitempty,omitzero"`
 
 	// Hold Why automation waits, as a sentence; absent while the application is paused.
 	Hold string `json:"hold,omitempty,omitzero"`
@@ -889,6 +990,12 @@ type HubStatus struct {
 
 	// Resources Managed objects in the target.
 	Resources int `json:"resources"`
+
+	// Stale Why sync and health are not current; absent: they are. While the agent
+	// of the cluster is away the last known states are given for 60 seconds
+	// more, and Unknown from then on. While the sources cannot be resolved or
+	// rendered sync is Unknown, and health goes on.
+	Stale Stale `json:"stale,omitempty,omitzero"`
 
 	// Target Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git.
 	Target string `json:"target,omitempty,omitzero"`
@@ -1367,6 +1474,25 @@ type Source struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Stale Why sync and health are not current; absent: they are. While the agent
+// of the cluster is away the last known states are given for 60 seconds
+// more, and Unknown from then on. While the sources cannot be resolved or
+// rendered sync is Unknown, and health goes on.
+type Stale struct {
+	Health  HealthStatusCode `json:"health,omitempty,omitzero"`
+	Message string           `json:"message"`
+
+	// Reason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+	Reason StaleReason `json:"reason"`
+
+	// Since What is known is as of then; absent: nothing ever was.
+	Since time.Time      `json:"since,omitempty,omitzero"`
+	Sync  SyncStatusCode `json:"sync,omitempty,omitzero"`
+}
+
+// StaleReason AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+type StaleReason string
+
 // StreamCursor Where to follow the stream from to miss nothing after this list.
 type StreamCursor = string
 
@@ -1637,6 +1763,12 @@ type DeleteApplicationParams struct {
 
 	// Propagation How what the objects own goes, with cascade. Absent: foreground, or what the finalizer says.
 	Propagation Propagation `form:"propagation,omitempty" json:"propagation,omitempty,omitzero"`
+}
+
+// GetApplicationParams defines parameters for GetApplication.
+type GetApplicationParams struct {
+	// Confirm Answer only with what is not older than the request.
+	Confirm bool `form:"confirm,omitempty" json:"confirm,omitempty,omitzero"`
 }
 
 // UpdateApplicationParams defines parameters for UpdateApplication.
@@ -2435,7 +2567,7 @@ type ServerInterface interface {
 	DeleteApplication(ctx echo.Context, namespace PathNamespace, name PathName, params DeleteApplicationParams) error
 	// GetApplication Gives one application
 	// (GET /api/v1/applications/{namespace}/{name})
-	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName) error
+	GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error
 	// UpdateApplication Replaces an application's spec, labels, annotations and finalizers
 	// (PUT /api/v1/applications/{namespace}/{name})
 	UpdateApplication(ctx echo.Context, namespace PathNamespace, name PathName, params UpdateApplicationParams) error
@@ -2826,8 +2958,17 @@ func (w *ServerInterfaceWrapper) GetApplication(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetApplicationParams
+	// ------------- Optional query parameter "confirm" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "confirm", ctx.QueryParams(), &params.Confirm, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter confirm: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetApplication(ctx, namespace, name)
+	err = w.Handler.GetApplication(ctx, namespace, name, params)
 	return err
 }
 
@@ -4690,6 +4831,7 @@ func (response DeleteApplicationdefaultJSONResponse) VisitDeleteApplicationRespo
 type GetApplicationRequestObject struct {
 	Namespace PathNamespace `json:"namespace"`
 	Name      PathName      `json:"name"`
+	Params    GetApplicationParams
 }
 
 type GetApplicationResponseObject interface {
@@ -6822,8 +6964,11 @@ type CheckSetupResponseObject interface {
 
 type CheckSetup200JSONResponse struct {
 	ExpiresAt time.Time `json:"expiresAt"`
-	Roles     []string  `json:"roles"`
-	Tenant    string    `json:"tenant"`
+
+	// First The tenant has no account yet.
+	First  bool     `json:"first"`
+	Roles  []string `json:"roles"`
+	Tenant string   `json:"tenant"`
 }
 
 func (response CheckSetup200JSONResponse) VisitCheckSetupResponse(w http.ResponseWriter) error {
@@ -7768,11 +7913,12 @@ func (sh *strictHandler) DeleteApplication(ctx echo.Context, namespace PathNames
 }
 
 // GetApplication operation middleware
-func (sh *strictHandler) GetApplication(ctx echo.Context, namespace PathNamespace, name PathName) error {
+func (sh *strictHandler) GetApplication(ctx echo.Context, namespace PathNamespace, name PathName, params GetApplicationParams) error {
 	var request GetApplicationRequestObject
 
 	request.Namespace = namespace
 	request.Name = name
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.GetApplication(ctx.Request().Context(), request.(GetApplicationRequestObject))

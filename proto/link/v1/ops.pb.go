@@ -21,6 +21,86 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ConfirmRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRequest) Reset() {
+	*x = ConfirmRequest{}
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRequest) ProtoMessage() {}
+
+func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmRequest) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ConfirmRequest) GetAppId() string {
+	if x != nil {
+		return x.AppId
+	}
+	return ""
+}
+
+type ConfirmResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmResponse) Reset() {
+	*x = ConfirmResponse{}
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmResponse) ProtoMessage() {}
+
+func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_v1_ops_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmResponse) Descriptor() ([]byte, []int) {
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+}
+
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AppId         string                 `protobuf:"bytes,1,opt,name=app_id,json=appId,proto3" json:"app_id,omitempty"`
@@ -35,7 +115,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +127,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[0]
+	mi := &file_link_v1_ops_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +140,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{0}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetRequest) GetAppId() string {
@@ -114,7 +194,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -126,7 +206,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[1]
+	mi := &file_link_v1_ops_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -139,7 +219,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{1}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetResponse) GetJson() []byte {
@@ -164,7 +244,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +256,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[2]
+	mi := &file_link_v1_ops_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +269,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{2}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DiffRequest) GetAppId() string {
@@ -250,7 +330,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +342,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[3]
+	mi := &file_link_v1_ops_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +355,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{3}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DiffResponse) GetObjects() []*ObjectDiff {
@@ -307,7 +387,7 @@ type ObjectDiff struct {
 
 func (x *ObjectDiff) Reset() {
 	*x = ObjectDiff{}
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +399,7 @@ func (x *ObjectDiff) String() string {
 func (*ObjectDiff) ProtoMessage() {}
 
 func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[4]
+	mi := &file_link_v1_ops_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +412,7 @@ func (x *ObjectDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectDiff.ProtoReflect.Descriptor instead.
 func (*ObjectDiff) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{4}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ObjectDiff) GetGroup() string {
@@ -442,7 +522,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +534,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[5]
+	mi := &file_link_v1_ops_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +547,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{5}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RefreshRequest) GetAppId() string {
@@ -485,7 +565,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +577,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_link_v1_ops_proto_msgTypes[6]
+	mi := &file_link_v1_ops_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,14 +590,17 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_link_v1_ops_proto_rawDescGZIP(), []int{6}
+	return file_link_v1_ops_proto_rawDescGZIP(), []int{8}
 }
 
 var File_link_v1_ops_proto protoreflect.FileDescriptor
 
 const file_link_v1_ops_proto_rawDesc = "" +
 	"\n" +
-	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"\x99\x01\n" +
+	"\x11link/v1/ops.proto\x12\alink.v1\x1a\x12link/v1/sync.proto\"'\n" +
+	"\x0eConfirmRequest\x12\x15\n" +
+	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
+	"\x0fConfirmResponse\"\x99\x01\n" +
 	"\n" +
 	"GetRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\x12\x14\n" +
@@ -559,12 +642,13 @@ const file_link_v1_ops_proto_rawDesc = "" +
 	"\aproblem\x189 \x01(\tR\aproblem\"'\n" +
 	"\x0eRefreshRequest\x12\x15\n" +
 	"\x06app_id\x18\x01 \x01(\tR\x05appId\"\x11\n" +
-	"\x0fRefreshResponse2\xe5\x01\n" +
+	"\x0fRefreshResponse2\xa3\x02\n" +
 	"\x03Ops\x120\n" +
 	"\x03Get\x12\x13.link.v1.GetRequest\x1a\x14.link.v1.GetResponse\x123\n" +
 	"\x04Diff\x12\x14.link.v1.DiffRequest\x1a\x15.link.v1.DiffResponse\x12<\n" +
 	"\aRefresh\x12\x17.link.v1.RefreshRequest\x1a\x18.link.v1.RefreshResponse\x129\n" +
-	"\x06Delete\x12\x16.link.v1.DeleteRequest\x1a\x17.link.v1.DeleteResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
+	"\x06Delete\x12\x16.link.v1.DeleteRequest\x1a\x17.link.v1.DeleteResponse\x12<\n" +
+	"\aConfirm\x12\x17.link.v1.ConfirmRequest\x1a\x18.link.v1.ConfirmResponseB4Z2github.com/capstan-cd/capstan/proto/link/v1;linkv1b\x06proto3"
 
 var (
 	file_link_v1_ops_proto_rawDescOnce sync.Once
@@ -578,33 +662,37 @@ func file_link_v1_ops_proto_rawDescGZIP() []byte {
 	return file_link_v1_ops_proto_rawDescData
 }
 
-var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_link_v1_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_link_v1_ops_proto_goTypes = []any{
-	(*GetRequest)(nil),      // 0: link.v1.GetRequest
-	(*GetResponse)(nil),     // 1: link.v1.GetResponse
-	(*DiffRequest)(nil),     // 2: link.v1.DiffRequest
-	(*DiffResponse)(nil),    // 3: link.v1.DiffResponse
-	(*ObjectDiff)(nil),      // 4: link.v1.ObjectDiff
-	(*RefreshRequest)(nil),  // 5: link.v1.RefreshRequest
-	(*RefreshResponse)(nil), // 6: link.v1.RefreshResponse
-	(*DeleteRequest)(nil),   // 7: link.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 8: link.v1.DeleteResponse
+	(*ConfirmRequest)(nil),  // 0: link.v1.ConfirmRequest
+	(*ConfirmResponse)(nil), // 1: link.v1.ConfirmResponse
+	(*GetRequest)(nil),      // 2: link.v1.GetRequest
+	(*GetResponse)(nil),     // 3: link.v1.GetResponse
+	(*DiffRequest)(nil),     // 4: link.v1.DiffRequest
+	(*DiffResponse)(nil),    // 5: link.v1.DiffResponse
+	(*ObjectDiff)(nil),      // 6: link.v1.ObjectDiff
+	(*RefreshRequest)(nil),  // 7: link.v1.RefreshRequest
+	(*RefreshResponse)(nil), // 8: link.v1.RefreshResponse
+	(*DeleteRequest)(nil),   // 9: link.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 10: link.v1.DeleteResponse
 }
 var file_link_v1_ops_proto_depIdxs = []int32{
-	4, // 0: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
-	0, // 1: link.v1.Ops.Get:input_type -> link.v1.GetRequest
-	2, // 2: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
-	5, // 3: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
-	7, // 4: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
-	1, // 5: link.v1.Ops.Get:output_type -> link.v1.GetResponse
-	3, // 6: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
-	6, // 7: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
-	8, // 8: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
-	5, // [5:9] is the sub-list for method output_type
-	1, // [1:5] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	6,  // 0: link.v1.DiffResponse.objects:type_name -> link.v1.ObjectDiff
+	2,  // 1: link.v1.Ops.Get:input_type -> link.v1.GetRequest
+	4,  // 2: link.v1.Ops.Diff:input_type -> link.v1.DiffRequest
+	7,  // 3: link.v1.Ops.Refresh:input_type -> link.v1.RefreshRequest
+	9,  // 4: link.v1.Ops.Delete:input_type -> link.v1.DeleteRequest
+	0,  // 5: link.v1.Ops.Confirm:input_type -> link.v1.ConfirmRequest
+	3,  // 6: link.v1.Ops.Get:output_type -> link.v1.GetResponse
+	5,  // 7: link.v1.Ops.Diff:output_type -> link.v1.DiffResponse
+	8,  // 8: link.v1.Ops.Refresh:output_type -> link.v1.RefreshResponse
+	10, // 9: link.v1.Ops.Delete:output_type -> link.v1.DeleteResponse
+	1,  // 10: link.v1.Ops.Confirm:output_type -> link.v1.ConfirmResponse
+	6,  // [6:11] is the sub-list for method output_type
+	1,  // [1:6] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_ops_proto_init() }
@@ -619,7 +707,7 @@ func file_link_v1_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_ops_proto_rawDesc), len(file_link_v1_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	Ops_Diff_FullMethodName    = "/link.v1.Ops/Diff"
 	Ops_Refresh_FullMethodName = "/link.v1.Ops/Refresh"
 	Ops_Delete_FullMethodName  = "/link.v1.Ops/Delete"
+	Ops_Confirm_FullMethodName = "/link.v1.Ops/Confirm"
 )
 
 // OpsClient is the client API for Ops service.
@@ -44,6 +45,9 @@ type OpsClient interface {
 	// Delete deletes one live object of an application, as its project and the
 	// cluster's owner permit.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
+	// Confirm returns when the hub has stored everything that the agent had seen
+	// of an application when it was called. Agents before it do not serve it.
+	Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmResponse, error)
 }
 
 type opsClient struct {
@@ -94,6 +98,16 @@ func (c *opsClient) Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *opsClient) Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmResponse)
+	err := c.cc.Invoke(ctx, Ops_Confirm_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OpsServer is the server API for Ops service.
 // All implementations must embed UnimplementedOpsServer
 // for forward compatibility.
@@ -113,6 +127,9 @@ type OpsServer interface {
 	// Delete deletes one live object of an application, as its project and the
 	// cluster's owner permit.
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
+	// Confirm returns when the hub has stored everything that the agent had seen
+	// of an application when it was called. Agents before it do not serve it.
+	Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error)
 	mustEmbedUnimplementedOpsServer()
 }
 
@@ -134,6 +151,9 @@ func (UnimplementedOpsServer) Refresh(context.Context, *RefreshRequest) (*Refres
 }
 func (UnimplementedOpsServer) Delete(context.Context, *DeleteRequest) (*DeleteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedOpsServer) Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
 }
 func (UnimplementedOpsServer) mustEmbedUnimplementedOpsServer() {}
 func (UnimplementedOpsServer) testEmbeddedByValue()             {}
@@ -228,6 +248,24 @@ func _Ops_Delete_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ops_Confirm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OpsServer).Confirm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Ops_Confirm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OpsServer).Confirm(ctx, req.(*ConfirmRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Ops_ServiceDesc is the grpc.ServiceDesc for Ops service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -250,6 +288,10 @@ var Ops_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _Ops_Delete_Handler,
+		},
+		{
+			MethodName: "Confirm",
+			Handler:    _Ops_Confirm_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

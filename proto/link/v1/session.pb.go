@@ -480,6 +480,9 @@ type Beat struct {
 	Leader        bool                   `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                      // as in HelloRequest
 	LagMs         uint32                 `protobuf:"varint,6,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                           // age of the oldest change that the hub has not stored yet; 0: none
 	RoundTripNano int64                  `protobuf:"varint,7,opt,name=round_trip_nano,json=roundTripNano,proto3" json:"round_trip_nano,omitempty"` // of the beat before; 0: not known
+	// The hub does not have everything yet that this agent has seen since it
+	// started, so what it knows of the cluster is as old as before.
+	Incomplete    bool `protobuf:"varint,145,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +564,13 @@ func (x *Beat) GetRoundTripNano() int64 {
 		return x.RoundTripNano
 	}
 	return 0
+}
+
+func (x *Beat) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
 }
 
 type BeatReply struct {
@@ -762,7 +772,7 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"\fcluster_name\x18\b \x01(\tR\vclusterName\x12\x19\n" +
 	"\bmask_key\x18\t \x01(\fR\amaskKey\x12*\n" +
 	"\arevoked\x18\n" +
-	" \x03(\v2\x10.link.v1.RevokedR\arevoked\"\xe3\x01\n" +
+	" \x03(\v2\x10.link.v1.RevokedR\arevoked\"\x84\x02\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12$\n" +
 	"\x0esent_unix_nano\x18\x02 \x01(\x03R\fsentUnixNano\x12%\n" +
@@ -771,7 +781,10 @@ const file_link_v1_session_proto_rawDesc = "" +
 	"appliedSeq\x12\x16\n" +
 	"\x06leader\x18\x05 \x01(\bR\x06leader\x12\x15\n" +
 	"\x06lag_ms\x18\x06 \x01(\rR\x05lagMs\x12&\n" +
-	"\x0fround_trip_nano\x18\a \x01(\x03R\rroundTripNano\"\xe5\x01\n" +
+	"\x0fround_trip_nano\x18\a \x01(\x03R\rroundTripNano\x12\x1f\n" +
+	"\n" +
+	"incomplete\x18\x91\x01 \x01(\bR\n" +
+	"incomplete\"\xe5\x01\n" +
 	"\tBeatReply\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\rnow_unix_nano\x18\x02 \x01(\x03R\vnowUnixNano\x12\x14\n" +

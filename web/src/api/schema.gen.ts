@@ -637,7 +637,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives one application */
+        /**
+         * Gives one application
+         * @description With `confirm` the hub asks the cluster's agent first, and answers when
+         *     it has everything that the agent had seen by the time of the request:
+         *     `status.capstan.asOf` is not older than the request. If the agent is
+         *     away, or does not answer within some seconds, the answer is 503.
+         */
         get: operations["getApplication"];
         /** Replaces an application's spec, labels, annotations and finalizers */
         put: operations["updateApplication"];
@@ -878,8 +884,9 @@ export interface paths {
          *     (`Last-Event-ID` or `cursor`). Event names: `application` (data is a
          *     StreamEvent with the object), `resources`, `operation`, `cluster`,
          *     `repository`, `project` (data is a StreamEvent), and `reset`: the
-         *     cursor is too old, list again and follow from the list's cursor. A
-         *     comment line comes every 15 seconds.
+         *     cursor is too old, list again and follow from the list's cursor. An
+         *     event `alive` without meaning comes after every 2 seconds of silence: a
+         *     client that hears nothing for 5 seconds is no longer connected.
          */
         get: operations["streamChanges"];
         put?: never;
@@ -1343,9 +1350,11 @@ export interface components {
             connection?: "Connected" | "Disconnected" | "NeverConnected" | "NoCluster";
             /**
              * Format: date-time
-             * @description When the cluster's agent was last heard; state is as of then.
+             * @description The age of the status: the hub has everything that the cluster's agent had seen by then. Absent: its agent was never connected.
              */
             asOf?: string;
+            stale?: components["schemas"]["Stale"];
+            headline?: components["schemas"]["Headline"];
             /** @description Snapshot that the cluster is kept equal to; while the application is paused, not the newest of Git. */
             target?: string;
             /** @description Snapshot that is enforced. */
@@ -1363,6 +1372,43 @@ export interface components {
             /** @description The operation in progress waits until a person approves what it deletes. */
             awaitsApproval?: boolean;
             parent?: components["schemas"]["ParentApplication"];
+        };
+        /**
+         * @description Why sync and health are not current; absent: they are. While the agent
+         *     of the cluster is away the last known states are given for 60 seconds
+         *     more, and Unknown from then on. While the sources cannot be resolved or
+         *     rendered sync is Unknown, and health goes on.
+         */
+        Stale: {
+            /**
+             * @description AgentAway: no agent of the cluster is connected. AgentBehind: it is, and the hub lacks what it has seen in the last 60 seconds or more. SourceError: what Git asks for cannot be worked out.
+             * @enum {string}
+             */
+            reason: "AgentAway" | "AgentBehind" | "SourceError";
+            message: string;
+            /**
+             * Format: date-time
+             * @description What is known is as of then; absent: nothing ever was.
+             */
+            since?: string;
+            sync?: components["schemas"]["SyncStatusCode"];
+            health?: components["schemas"]["HealthStatusCode"];
+        };
+        /**
+         * @description The worst that is true of the application. Health is that of Argo CD,
+         *     which counts neither a failed operation nor a single missing object;
+         *     this does.
+         */
+        Headline: {
+            /**
+             * @description In the order in which they prevail.
+             * @enum {string}
+             */
+            state: "Deleting" | "Stale" | "SyncFailed" | "Degraded" | "SourceError" | "AwaitingApproval" | "Syncing" | "NotDeployed" | "Missing" | "Paused" | "Progressing" | "OutOfSync" | "Suspended" | "Unknown" | "Healthy";
+            /** @description Which object, and why. */
+            message?: string;
+            /** Format: date-time */
+            since?: string;
         };
         /** @description The application that renders this one (app of apps). */
         ParentApplication: {
@@ -1815,7 +1861,7 @@ export interface components {
         };
         StreamEvent: {
             /** @enum {string} */
-            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "reset";
+            kind: "application" | "resources" | "operation" | "cluster" | "repository" | "project" | "reset" | "alive";
             id: string;
             namespace?: string;
             name?: string;
@@ -2298,6 +2344,8 @@ export interface operations {
                 content: {
                     "application/json": {
                         tenant: string;
+                        /** @description The tenant has no account yet. */
+                        first: boolean;
                         roles: string[];
                         /** Format: date-time */
                         expiresAt: string;
@@ -3382,7 +3430,10 @@ export interface operations {
     };
     getApplication: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Answer only with what is not older than the request. */
+                confirm?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The namespace of the application; `argocd` unless it says otherwise. */

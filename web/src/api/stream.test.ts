@@ -49,11 +49,44 @@ test('a refused stream is opened again after the last event', () => {
   first?.heard.get('cluster')?.({ data: '{"kind":"cluster","id":"c"}', lastEventId: '9' });
   if (first) first.readyState = Source.CLOSED;
   first?.onerror();
-  vi.runAllTimers();
+  vi.advanceTimersByTime(1_000);
   expect(Source.made.map((s) => s.url)).toEqual(['/api/v1/stream?cursor=5', '/api/v1/stream?cursor=9']);
-  expect(states).toEqual([true, false]);
+  expect(states.at(0)).toBe(true);
+  expect(states.at(-1)).toBe(false);
   stop();
   expect(Source.made[1]?.closed).toBe(true);
+});
+
+test('UX-A11-6 five seconds of silence are no connection, though nobody has closed it', () => {
+  const states: boolean[] = [];
+  const events: string[] = [];
+  const stop = follow(
+    '5',
+    (e) => events.push(e.kind),
+    (live) => states.push(live),
+  );
+  const first = Source.made[0];
+  first?.onopen();
+  for (let i = 0; i < 5; i++) {
+    vi.advanceTimersByTime(4_900);
+    first?.heard.get('alive')?.({ data: '{"kind":"alive","id":""}', lastEventId: `1${i}` });
+  }
+  expect(states).not.toContain(false);
+  expect(events).toEqual([]);
+  vi.advanceTimersByTime(4_999);
+  expect(states).not.toContain(false);
+  vi.advanceTimersByTime(1);
+  expect(states.at(-1)).toBe(false);
+  expect(first?.closed).toBe(true);
+  vi.advanceTimersByTime(1_000);
+  expect(Source.made.map((s) => s.url)).toEqual(['/api/v1/stream?cursor=5', '/api/v1/stream?cursor=14']);
+  // The hub takes the connection and says nothing: it is tried again, and again.
+  vi.advanceTimersByTime(12_000);
+  expect(Source.made).toHaveLength(4);
+  expect(states.at(-1)).toBe(false);
+  Source.made[3]?.onopen();
+  expect(states.at(-1)).toBe(true);
+  stop();
 });
 
 test('after the end nothing is opened', () => {

@@ -8,48 +8,68 @@ const kinds: StreamEvent['kind'][] = [
   'repository',
   'project',
   'reset',
+  'alive',
 ];
 
 function isEvent(value: unknown): value is StreamEvent {
   return typeof value === 'object' && value !== null && 'kind' in value && 'id' in value;
 }
 
-const again = 3_000;
+const again = 1_000;
+
+/** After this much silence the stream counts as broken. The hub says something every two seconds. */
+export const silence = 5_000;
 
 /**
- * Follows the changes of the tenant from a cursor. The browser reconnects by
- * itself after a broken connection and continues after the last event that it
- * got; after an answer that is no stream it gives up, so that this tries again.
+ * Follows the changes of the tenant from a cursor. A stream that breaks, or from
+ * which nothing comes for some seconds, is opened again after the last event:
+ * a hub that hangs keeps its connections open. The state is told when it changes
+ * and with each sign of life.
  */
 export function follow(cursor: string, on: (event: StreamEvent) => void, state: (live: boolean) => void): () => void {
   let source: EventSource | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let last = cursor;
+  const reopen = () => {
+    source?.close();
+    state(false);
+    clearTimeout(timer);
+    timer = setTimeout(open, again);
+  };
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(reopen, silence);
+    state(true);
+  };
   const hear = (message: MessageEvent<string>, kind: StreamEvent['kind']) => {
+    heard();
     if (message.lastEventId) last = message.lastEventId;
     const event = read(kind, message.data);
-    if (event) on(event);
+    if (event && event.kind !== 'alive') on(event);
   };
   const open = () => {
     const opened = new EventSource(`/api/v1/stream?cursor=${encodeURIComponent(last)}`);
     source = opened;
-    opened.onopen = () => state(true);
-    opened.onerror = () => {
-      state(false);
-      if (opened.readyState === EventSource.CLOSED) timer = setTimeout(open, again);
-    };
-    for (const kind of kinds) opened.addEventListener(kind, (message) => hear(message, kind));
+    timer = setTimeout(reopen, silence);
+    opened.onopen = heard;
+    opened.onerror = reopen;
+    for (const kind of kinds) {
+      opened.addEventListener(kind, (message) => {
+        if (source === opened) hear(message, kind);
+      });
+    }
   };
   open();
   return () => {
     clearTimeout(timer);
     source?.close();
+    source = undefined;
   };
 }
 
 /** One event, or nothing for one that this console does not understand. */
 export function read(kind: StreamEvent['kind'], data: string): StreamEvent | undefined {
-  if (kind === 'reset') return { kind, id: '' };
+  if (kind === 'reset' || kind === 'alive') return { kind, id: '' };
   try {
     const parsed: unknown = JSON.parse(data);
     return isEvent(parsed) ? { ...parsed, kind } : undefined;

@@ -1,21 +1,36 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
-import type { StreamEvent } from '../api/client';
+import { useEffect, useRef, useState } from 'react';
+import type { Application, StreamEvent } from '../api/client';
 import { follow } from '../api/stream';
 import { appsQuery } from '../features/apps/api';
 import { applyChange, keyOf } from '../features/apps/model';
+
+/** How the connection to the hub is, and as of when what is shown is. */
+export interface Liveness {
+  live: boolean;
+  asOf: number | undefined;
+}
+
+/** What an agent has reported counts for a minute after it has gone; then everything is read again. */
+const expiry = 65_000;
 
 /**
  * Keeps everything on the screen fresh from the change stream: the list is
  * folded, other screens are read again. Bursts are taken once per frame.
  */
-export function useLive(cursor: string | undefined): boolean {
+export function useLive(cursor: string | undefined): Liveness {
   const client = useQueryClient();
   const [live, setLive] = useState(false);
+  const heard = useRef<number>(undefined);
   useEffect(() => {
     if (cursor === undefined) return;
     let waiting: StreamEvent[] = [];
     let frame = 0;
+    let expired: ReturnType<typeof setTimeout> | undefined;
+    const refresh = () => {
+      void client.invalidateQueries({ queryKey: appsQuery.queryKey });
+      void client.invalidateQueries({ queryKey: ['app'] });
+    };
     const flush = () => {
       frame = 0;
       const events = waiting;
@@ -28,6 +43,11 @@ export function useLive(cursor: string | undefined): boolean {
         held ? { ...held, items: events.reduce(applyChange, held.items) } : held,
       );
       const touched = new Set<string>();
+      if (events.some((e) => moved(e, client.getQueryData(appsQuery.queryKey)?.items ?? []))) {
+        void refresh();
+        clearTimeout(expired);
+        expired = setTimeout(refresh, expiry);
+      }
       for (const e of events) {
         if (e.kind === 'cluster') void client.invalidateQueries({ queryKey: ['clusters'] });
         if (e.kind === 'project') {
@@ -49,12 +69,25 @@ export function useLive(cursor: string | undefined): boolean {
         waiting.push(event);
         frame ||= requestAnimationFrame(flush);
       },
-      setLive,
+      (now) => {
+        if (now) heard.current = Date.now();
+        setLive(now);
+      },
     );
     return () => {
       stop();
+      clearTimeout(expired);
       cancelAnimationFrame(frame);
     };
   }, [client, cursor]);
-  return live;
+  return { live, asOf: heard.current };
+}
+
+/** Whether a cluster's agent has come or gone, so that what is held of its applications is another. */
+export function moved(e: StreamEvent, apps: Application[]): boolean {
+  const cluster = e.kind === 'cluster' ? e.cluster : undefined;
+  if (!cluster) return false;
+  return apps.some(
+    (a) => a.status?.capstan?.cluster === cluster.name && a.status.capstan.connection !== cluster.connection,
+  );
 }

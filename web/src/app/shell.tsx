@@ -13,6 +13,8 @@ import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-route
 import { api } from '../api/client';
 import { may, meQuery } from '../api/session';
 import { appsQuery } from '../features/apps/api';
+import { exact } from '../format/format';
+import { useHeadingFocus } from './focus';
 import { useLive } from './live';
 
 const places = [
@@ -27,11 +29,12 @@ const places = [
 export function Shell() {
   const me = useQuery(meQuery);
   const apps = useQuery(appsQuery);
-  const live = useLive(apps.data?.cursor);
+  const { live, asOf } = useLive(apps.data?.cursor);
   const path = useRouterState({ select: (s) => s.location.pathname });
   const client = useQueryClient();
   const navigate = useNavigate();
   const scheme = useMantineColorScheme();
+  useHeadingFocus(path);
   const signOut = async () => {
     await api.POST('/api/v1/logout');
     await navigate({ to: '/login' });
@@ -86,6 +89,11 @@ export function Shell() {
           ))}
       </nav>
       <main>
+        {!live && asOf !== undefined && (
+          <Text role="alert" size="sm" className="offline">
+            Reconnecting to the hub. What you see is as of {exact(new Date(asOf).toISOString())}.
+          </Text>
+        )}
         <Outlet />
       </main>
     </div>

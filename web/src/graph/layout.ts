@@ -1,4 +1,4 @@
-import { stratify, tree } from 'd3-hierarchy';
+import { stratify } from 'd3-hierarchy';
 
 export interface Placed<T> {
   id: string;
@@ -11,7 +11,8 @@ export interface Placed<T> {
 export const cell = { width: 250, height: 78 };
 
 /**
- * Places owned things to the right of their owners. Whatever names an owner
+ * Places owned things to the right of their owners, in rows from the top left:
+ * an owner stands beside the first thing that it owns. Whatever names an owner
  * that is not there hangs below the root.
  */
 export function layout<T>(
@@ -33,6 +34,11 @@ export function layout<T>(
   const top = stratify<(typeof rows)[number]>()
     .id((r) => r.id)
     .parentId((r) => r.parent)(unique);
-  const placed = tree<(typeof rows)[number]>().nodeSize([cell.height, cell.width + 50])(top);
-  return placed.descendants().map((n) => ({ ...n.data, x: n.y, y: n.x }));
+  const placed: Placed<T>[] = [];
+  let row = -1;
+  top.eachBefore((n) => {
+    if (n.parent?.children?.[0] !== n) row++;
+    placed.push({ ...n.data, x: n.depth * (cell.width + 50), y: row * cell.height });
+  });
+  return placed;
 }

@@ -3,17 +3,22 @@ import {
   IconAlertTriangle,
   IconCheck,
   IconGhost,
+  IconHandStop,
   IconHeartBroken,
   IconHeartFilled,
   IconHelp,
   IconLoader2,
   IconPlayerPause,
+  IconPlugConnectedX,
+  IconTrash,
+  IconX,
 } from '@tabler/icons-react';
 import type { Application } from '../api/client';
 
 type Status = NonNullable<Application['status']>;
 type Sync = NonNullable<Status['sync']>['status'];
 type Health = NonNullable<Status['health']>['status'];
+type State = NonNullable<NonNullable<Status['capstan']>['headline']>['state'];
 
 const syncWords: Record<Sync, { label: string; color: string; hint: string; Icon: typeof IconCheck }> = {
   Synced: { label: 'In sync', color: 'teal', hint: 'The cluster holds what Git says.', Icon: IconCheck },
@@ -36,10 +41,19 @@ const healthLooks: Record<Health, { color: string; Icon: typeof IconCheck }> = {
 };
 
 /** Desired against live. Grey when the agent has not been heard lately. */
-export function DriftBadge({ status, stale }: { status: Sync | undefined; stale?: boolean }) {
+export function DriftBadge({
+  status,
+  stale,
+  why,
+}: {
+  status: Sync | undefined;
+  stale?: boolean;
+  why?: string | undefined;
+}) {
   const word = syncWords[status ?? 'Unknown'];
+  const hint = why || word.hint;
   return (
-    <Tooltip label={stale ? `${word.hint} The agent is away, so this may be old.` : word.hint}>
+    <Tooltip label={stale ? `${hint} This is not current.` : hint} multiline maw={480}>
       <Badge
         variant={stale ? 'outline' : 'light'}
         color={stale ? 'gray' : word.color}
@@ -47,6 +61,39 @@ export function DriftBadge({ status, stale }: { status: Sync | undefined; stale?
         leftSection={<word.Icon size={12} aria-hidden />}
       >
         {word.label}
+      </Badge>
+    </Tooltip>
+  );
+}
+
+const stateLooks: Record<State, { label: string; color: string; Icon: typeof IconCheck }> = {
+  Deleting: { label: 'Deleting', color: 'blue', Icon: IconTrash },
+  Stale: { label: 'Agent away', color: 'gray', Icon: IconPlugConnectedX },
+  SyncFailed: { label: 'Sync failed', color: 'red', Icon: IconX },
+  Degraded: { label: 'Degraded', color: 'red', Icon: IconHeartBroken },
+  SourceError: { label: 'Source error', color: 'red', Icon: IconAlertTriangle },
+  AwaitingApproval: { label: 'Needs approval', color: 'yellow', Icon: IconHandStop },
+  Syncing: { label: 'Syncing', color: 'blue', Icon: IconLoader2 },
+  NotDeployed: { label: 'Not deployed', color: 'gray', Icon: IconGhost },
+  Missing: { label: 'Objects missing', color: 'yellow', Icon: IconGhost },
+  Paused: { label: 'Paused', color: 'violet', Icon: IconPlayerPause },
+  Progressing: { label: 'Rolling out', color: 'blue', Icon: IconLoader2 },
+  OutOfSync: { label: 'Out of sync', color: 'yellow', Icon: IconAlertTriangle },
+  Suspended: { label: 'On hold', color: 'violet', Icon: IconPlayerPause },
+  Unknown: { label: 'Not known', color: 'gray', Icon: IconHelp },
+  Healthy: { label: 'OK', color: 'teal', Icon: IconCheck },
+};
+
+/** The states in words, for counts. */
+export const stateLabel = (state: State) => stateLooks[state].label;
+
+/** The one thing to know of an application, with the reason on hover. */
+export function StateBadge({ state, message }: { state: State; message?: string | undefined }) {
+  const { label, color, Icon } = stateLooks[state];
+  return (
+    <Tooltip label={message || label} multiline maw={480}>
+      <Badge variant="light" color={color} data-state={state} leftSection={<Icon size={12} aria-hidden />}>
+        {label}
       </Badge>
     </Tooltip>
   );

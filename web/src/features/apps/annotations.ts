@@ -73,6 +73,11 @@ export function defaultView(app: Application): View {
   return views.find((v) => v === annotation(app, 'pref', 'default-view')) ?? 'tree';
 }
 
+/** Whether the application says itself in which view its objects are shown. */
+export function prefersView(app: Application): boolean {
+  return views.some((v) => v === annotation(app, 'pref', 'default-view'));
+}
+
 export const podSorts = ['node', 'parentResource', 'topLevelResource'] as const;
 export type PodSort = (typeof podSorts)[number];
 

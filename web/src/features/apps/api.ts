@@ -124,6 +124,16 @@ export function useTerminate(key: AppKey) {
   });
 }
 
+/** Ends the pause that a rollback began. */
+export function useResume(key: AppKey) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async () =>
+      body(await api.POST('/api/v1/applications/{namespace}/{name}/resume', { ...path(key), body: {} })),
+    onSettled: () => client.invalidateQueries({ queryKey: ['app', key.namespace, key.name] }),
+  });
+}
+
 /** Approves what the operation in progress deletes. */
 export function useApprove(key: AppKey) {
   const client = useQueryClient();

@@ -5,11 +5,12 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef } from 'react';
 import type { Application } from '../../api/client';
+import { sentence } from '../../api/errors';
 import { ago, exact, shortRevision } from '../../format/format';
-import { DriftBadge, HealthBadge } from '../../ui/badges';
+import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { appsQuery } from './api';
-import { type Filter, filtered, isStale, keyOf, operationWord, tally } from './model';
+import { type Filter, filtered, headlineOf, isStale, keyOf, operationWord, outweighed, tally } from './model';
 import { ErrorIcon, NoticeIcon } from './notice';
 
 const rowHeight = 44;
@@ -81,7 +82,7 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
     estimateSize: () => rowHeight,
     overscan: 12,
   });
-  const health = tally(total, (a) => a.status?.health?.status ?? 'Unknown');
+  const states = tally(total, (a) => stateLabel(headlineOf(a).state));
   const items = rows.getVirtualItems();
   if (apps.length === 0) return <Nothing title="No application matches the filter." />;
   const before = items[0]?.start ?? 0;
@@ -90,7 +91,7 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
     <>
       <Text size="sm" c="dimmed" aria-live="polite">
         {apps.length === total.length ? count(total.length) : `${apps.length} of ${count(total.length)}`}
-        {[...health].map(([word, n]) => ` · ${n} ${word}`).join('')}
+        {[...states].map(([word, n]) => ` · ${n} ${word}`).join('')}
       </Text>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <section ref={scroller} className="list" tabIndex={0} aria-label="Applications">
@@ -99,6 +100,7 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
             <Table.Tr>
               <Table.Th>Name</Table.Th>
               <Table.Th>Project</Table.Th>
+              <Table.Th>State</Table.Th>
               <Table.Th>Drift</Table.Th>
               <Table.Th>Health</Table.Th>
               <Table.Th>Last operation</Table.Th>
@@ -122,6 +124,7 @@ function AppTable({ apps, total }: { apps: Application[]; total: Application[] }
 
 function AppRow({ app }: { app: Application }) {
   const stale = isStale(app);
+  const headline = headlineOf(app);
   const op = operationWord(app);
   const at = app.status?.operationState?.finishedAt ?? app.status?.operationState?.startedAt;
   return (
@@ -142,10 +145,23 @@ function AppRow({ app }: { app: Application }) {
       </Table.Td>
       <Table.Td>{app.spec.project || 'default'}</Table.Td>
       <Table.Td>
-        <DriftBadge status={app.status?.sync?.status} stale={stale} /> <ErrorIcon app={app} />
+        <StateBadge state={headline.state} message={sentence(headline.message)} />
+        {stale && (
+          <Text size="xs" c="dimmed" title={exact(app.status?.capstan?.asOf)}>
+            as of {ago(app.status?.capstan?.asOf, Date.now())}
+          </Text>
+        )}
       </Table.Td>
       <Table.Td>
-        <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />
+        <DriftBadge status={app.status?.sync?.status} stale={stale} why={app.status?.capstan?.paused?.message} />{' '}
+        <ErrorIcon app={app} />
+      </Table.Td>
+      <Table.Td>
+        <HealthBadge
+          status={app.status?.health?.status}
+          cause={app.status?.health?.message}
+          stale={stale || outweighed(app)}
+        />
       </Table.Td>
       <Table.Td title={`${op.detail}\n${exact(at)}`}>
         <Text

@@ -3,6 +3,7 @@ import { notifications } from '@mantine/notifications';
 import {
   IconAlertTriangle,
   IconPlayerPause,
+  IconPlayerPlay,
   IconPlayerStop,
   IconRefresh,
   IconRotateClockwise,
@@ -15,14 +16,14 @@ import type { Application } from '../../api/client';
 import { sentence, words } from '../../api/errors';
 import { may, meQuery } from '../../api/session';
 import { ago, exact, shortRevision } from '../../format/format';
-import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { Screen } from '../../ui/states';
+import { DriftBadge, HealthBadge, StateBadge, stateLabel } from '../../ui/badges';
+import { Problem, Screen } from '../../ui/states';
 import { AppWindows } from '../projects/app-windows';
 import { externalLinks, managedBy } from './annotations';
-import { appQuery, useRefresh, useTerminate } from './api';
+import { appQuery, useRefresh, useResume, useTerminate } from './api';
 import { ApproveButton } from './approve';
 import { History } from './history';
-import { busy, conditionWords, isStale, operationWord } from './model';
+import { busy, conditionWords, headlineOf, isStale, operationWord, outweighed } from './model';
 import { NoticeBanner } from './notice';
 import { Operation } from './operation';
 import { Resources } from './resources';
@@ -69,7 +70,7 @@ export function AppPage() {
                 />
               </Tabs.Panel>
               <Tabs.Panel value="diff" pt="sm">
-                <Diff appKey={key} />
+                <Diff appKey={key} app={a} />
               </Tabs.Panel>
               <Tabs.Panel value="operation" pt="sm">
                 <Operation app={a} />
@@ -202,14 +203,21 @@ function Fact({ label, children }: { label: string; children: ReactNode }) {
 function Facts({ app }: { app: Application }) {
   const stale = isStale(app);
   const op = operationWord(app);
+  const headline = headlineOf(app);
   const hub = app.status?.capstan;
   const state = app.status?.operationState;
   const now = Date.now();
   return (
     <Paper withBorder p="sm">
       <Group gap="xl" align="flex-start">
+        <Fact label="State">
+          <StateBadge state={headline.state} message={sentence(headline.message)} />
+          <Text size="xs" c="dimmed" title={exact(headline.since)}>
+            {headline.since ? `since ${ago(headline.since, now)}` : ''}
+          </Text>
+        </Fact>
         <Fact label="Drift">
-          <DriftBadge status={app.status?.sync?.status} stale={stale} />
+          <DriftBadge status={app.status?.sync?.status} stale={stale} why={hub?.paused?.message} />
           <Text size="xs" c="dimmed" title={exact(app.status?.reconciledAt)}>
             {app.status?.sync?.revision
               ? `compared ${ago(app.status.reconciledAt, now)} with ${shortRevision(app.status.sync.revision)}`
@@ -217,7 +225,11 @@ function Facts({ app }: { app: Application }) {
           </Text>
         </Fact>
         <Fact label="Health">
-          <HealthBadge status={app.status?.health?.status} cause={app.status?.health?.message} stale={stale} />
+          <HealthBadge
+            status={app.status?.health?.status}
+            cause={app.status?.health?.message}
+            stale={stale || outweighed(app)}
+          />
           <Text size="xs" c="dimmed" maw={320} lineClamp={2}>
             {app.status?.health?.message}
           </Text>
@@ -231,7 +243,10 @@ function Facts({ app }: { app: Application }) {
           </Text>
         </Fact>
         <Fact label="Automation">
-          <Badge variant="light" color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}>
+          <Badge
+            variant="light"
+            color={hub?.automation === 'Waiting' || hub?.automation === 'Paused' ? 'yellow' : 'gray'}
+          >
             {hub?.automation ?? 'Manual'}
           </Badge>
         </Fact>
@@ -241,7 +256,9 @@ function Facts({ app }: { app: Application }) {
         />
         <Fact label="Agent">
           <Badge variant="dot" color={stale ? 'gray' : 'teal'}>
-            {stale ? `Disconnected, as of ${ago(hub?.asOf, now)}` : (hub?.connection ?? 'Unknown')}
+            {stale
+              ? `${hub?.connection === 'Connected' ? 'Behind' : 'Disconnected'}, as of ${ago(hub?.asOf, now)}`
+              : (hub?.connection ?? 'Unknown')}
           </Badge>
         </Fact>
         <Fact label="Source">
@@ -256,12 +273,64 @@ function Facts({ app }: { app: Application }) {
   );
 }
 
+/** That a rollback has paused the application, and the way on. */
+function PausedNotice({ app }: { app: Application }) {
+  const key = { namespace: app.metadata.namespace ?? 'argocd', name: app.metadata.name };
+  const me = useQuery(meQuery);
+  const resume = useResume(key);
+  const paused = app.status?.capstan?.paused;
+  if (!paused) return null;
+  const allowed = may(me.data, 'applications', 'sync', app.spec.project || 'default');
+  return (
+    <Alert color="violet" icon={<IconPlayerPause aria-hidden />} title="Paused" role="status">
+      <Stack gap="xs" align="flex-start">
+        <Text size="sm" className="breakable">
+          Paused at <code>{shortRevision(paused.revision)}</code> since {exact(paused.since)}, rolled back by{' '}
+          {paused.by}
+          {paused.reason ? ` because ${paused.reason}` : ''}. New revisions are not deployed until Git renders something
+          other than <code>{shortRevision(paused.skipped)}</code>, or somebody resumes or syncs.
+        </Text>
+        {resume.error && <Problem error={resume.error} />}
+        <Tooltip label="You may not sync applications of this project." disabled={allowed}>
+          <Button
+            size="xs"
+            variant="light"
+            color="violet"
+            leftSection={<IconPlayerPlay size={14} aria-hidden />}
+            data-disabled={!allowed}
+            aria-disabled={!allowed}
+            loading={resume.isPending}
+            onClick={() => allowed && resume.mutate()}
+          >
+            Resume auto-sync
+          </Button>
+        </Tooltip>
+      </Stack>
+    </Alert>
+  );
+}
+
 function Notices({ app }: { app: Application }) {
   const hub = app.status?.capstan;
   const conditions = app.status?.conditions ?? [];
-  if (!hub?.hold && conditions.length === 0) return null;
+  const headline = headlineOf(app);
+  const alarming = ['SyncFailed', 'Missing', 'Stale', 'Degraded'].includes(headline.state) && headline.message !== '';
+  if (!hub?.hold && !hub?.paused && !alarming && conditions.length === 0) return null;
   return (
     <Stack gap="xs">
+      {alarming && (
+        <Alert
+          color={headline.state === 'Stale' ? 'gray' : headline.state === 'Missing' ? 'yellow' : 'red'}
+          icon={<IconAlertTriangle aria-hidden />}
+          title={stateLabel(headline.state)}
+          role={headline.state === 'Stale' ? 'status' : 'alert'}
+        >
+          <Text size="sm" className="breakable">
+            {sentence(headline.message)}
+          </Text>
+        </Alert>
+      )}
+      {hub?.paused && <PausedNotice app={app} />}
       {conditions.map((c) => (
         <Alert
           key={`${c.type}${c.message}`}

@@ -8,21 +8,18 @@ import { Badge, Group, Paper, SegmentedControl, Stack, Switch, Text, useComputed
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { stringify } from 'yaml';
-import type { ObjectDiff } from '../../api/client';
+import type { Application, ObjectDiff } from '../../api/client';
+import { sentence } from '../../api/errors';
+import { shortRevision } from '../../format/format';
 import { DriftBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
 import { type AppKey, diffQuery } from './api';
 
 /** Live against desired, for each object that differs. */
-export default function Diff({ appKey }: { appKey: AppKey }) {
+export default function Diff({ appKey, app }: { appKey: AppKey; app: Application }) {
   const diff = useQuery(diffQuery(appKey));
   return (
-    <Screen
-      query={diff}
-      empty={(d) =>
-        d.items.length === 0 ? <Nothing title="No differences: the cluster holds what Git says." /> : undefined
-      }
-    >
+    <Screen query={diff} empty={(d) => (d.items.length === 0 ? <Equal app={app} /> : undefined)}>
       {(d) => (
         <Stack>
           {d.items.map((o) => (
@@ -32,6 +29,28 @@ export default function Diff({ appKey }: { appKey: AppKey }) {
       )}
     </Screen>
   );
+}
+
+/** What is said where nothing differs: of Git only if it is Git that was compared. */
+function Equal({ app }: { app: Application }) {
+  const paused = app.status?.capstan?.paused;
+  if (paused) {
+    return (
+      <Nothing
+        title={`The cluster equals revision ${shortRevision(paused.revision)}, at which the application is paused.`}
+      >
+        {sentence(paused.message)} Git asks for something else.
+      </Nothing>
+    );
+  }
+  if (app.status?.sync?.status === 'Unknown') {
+    return (
+      <Nothing title="Nothing differs from what was rendered last.">
+        It cannot be compared with Git now: {app.status.capstan?.stale?.message}.
+      </Nothing>
+    );
+  }
+  return <Nothing title="No differences: the cluster holds what Git says." />;
 }
 
 function text(object: unknown): string {

@@ -89,8 +89,8 @@ function RollbackDialog({ appKey, entry, close }: { appKey: AppKey; entry: Histo
       <Stack>
         {rollback.error && <Problem error={rollback.error} />}
         <Text size="sm">
-          The stored manifests of entry {entry.id} are applied as they were. Automation then waits until a newer
-          revision renders something else.
+          The manifests of entry {entry.id} are applied again as they were. The application is then paused until Git
+          renders something else, or somebody resumes or syncs.
         </Text>
         <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
         <Group justify="flex-end">

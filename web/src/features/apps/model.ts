@@ -49,10 +49,23 @@ export function tally(apps: Application[], of: (a: Application) => string): Map<
   return counts;
 }
 
-/** State is stale when the agent that reports it is away. */
+/** State is stale when the agent that reports it is away, or has not delivered for long. */
 export function isStale(app: Application): boolean {
-  const connection = app.status?.capstan?.connection;
-  return connection === 'Disconnected' || connection === 'NeverConnected';
+  const reason = app.status?.capstan?.stale?.reason;
+  return reason === 'AgentAway' || reason === 'AgentBehind';
+}
+
+export type State = NonNullable<NonNullable<NonNullable<Application['status']>['capstan']>['headline']>['state'];
+
+/** The worst that is true of an application; see Headline of the API. */
+export function headlineOf(app: Application): { state: State; message: string; since: string | undefined } {
+  const h = app.status?.capstan?.headline;
+  return { state: h?.state ?? 'Unknown', message: h?.message ?? '', since: h?.since };
+}
+
+/** Whether the health of an application says less than there is to know: it must not look well then. */
+export function outweighed(app: Application): boolean {
+  return ['Deleting', 'Stale', 'SyncFailed', 'SourceError', 'NotDeployed', 'Missing'].includes(headlineOf(app).state);
 }
 
 export type OperationWord = { word: string; tone: 'gray' | 'blue' | 'teal' | 'red'; detail: string };

@@ -1,6 +1,5 @@
-import { ActionIcon, Anchor, Group, Paper, Switch, Text, useMantineColorScheme } from '@mantine/core';
-import { IconDots } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { ActionIcon, Anchor, Group, Paper, Text, UnstyledButton, useMantineColorScheme } from '@mantine/core';
+import { IconChevronDown, IconChevronRight, IconDots } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import {
   Background,
@@ -8,6 +7,7 @@ import {
   type Edge,
   type Node as FlowNode,
   Handle,
+  MiniMap,
   type NodeProps,
   Position,
   ReactFlow,
@@ -16,27 +16,37 @@ import { createContext, useContext, useMemo, useState } from 'react';
 import type { Node } from '../../api/client';
 import { cell, layout } from '../../graph/layout';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
-import { Nothing, Screen } from '../../ui/states';
-import { type AppKey, treeQuery } from './api';
+import { grouped, type Item } from './grouping';
 import { NodeLinks } from './links';
-import { isChildApplication, nodeId } from './model';
-import { ObjectActions } from './object-actions';
+import { isChildApplication } from './model';
 
-type Drawn = FlowNode<{ node: Node; root: boolean }, 'object'>;
+type Box = FlowNode<{ node: Node; root: boolean }, 'object'>;
+type GroupBox = FlowNode<{ item: Item & { group: object } }, 'group'>;
+type Drawn = Box | GroupBox;
 
-/** Opens what one can do with an object. */
-const Open = createContext<(node: Node) => void>(() => {});
+interface Acts {
+  /** Shows what one can do with an object. */
+  open: (node: Node) => void;
+  /** Opens or closes a group. */
+  toggle: (id: string) => void;
+}
 
-function ObjectNode({ data }: NodeProps<Drawn>) {
+const Act = createContext<Acts>({ open: () => {}, toggle: () => {} });
+
+function ObjectNode({ data }: NodeProps<Box>) {
   const { node, root } = data;
-  const open = useContext(Open);
+  const { open } = useContext(Act);
   const where = node.namespace ? `${node.namespace}/${node.name}` : node.name;
+  const label = `${node.kind} ${where}, ${node.health ?? 'no health rule'}`;
+  const opens = !root && !node.orphaned;
   return (
     <Paper
       withBorder
       shadow="xs"
       p={6}
       w={cell.width}
+      className="box"
+      data-problem={node.health === 'Degraded' || node.health === 'Missing'}
       title={[`${node.kind} ${where}`, node.message, node.diff].filter(Boolean).join('\n')}
     >
       {!root && <Handle type="target" position={Position.Left} isConnectable={false} />}
@@ -48,10 +58,10 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
         {node.info?.map((i) => ` · ${i.value}`).join('')}
       </Text>
       <Group justify="space-between" wrap="nowrap" gap={4}>
-        <Text size="sm" fw={600} truncate>
-          {!root && isChildApplication(node) ? (
+        {!root && isChildApplication(node) ? (
+          <>
             <Anchor
-              className="nodrag nopan"
+              className="nodrag nopan name"
               renderRoot={(props) => (
                 <Link
                   to="/applications/$namespace/$name"
@@ -62,21 +72,25 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
             >
               {node.name}
             </Anchor>
-          ) : (
-            node.name
-          )}
-        </Text>
-        {!root && !node.orphaned && (
-          <ActionIcon
-            className="nodrag nopan"
-            size="xs"
-            variant="subtle"
-            color="gray"
-            aria-label={`Actions of ${node.kind} ${where}`}
-            onClick={() => open(node)}
-          >
-            <IconDots size={14} aria-hidden />
-          </ActionIcon>
+            <ActionIcon
+              className="nodrag nopan"
+              size="xs"
+              variant="subtle"
+              color="gray"
+              aria-label={`Actions of ${node.kind} ${where}`}
+              onClick={() => open(node)}
+            >
+              <IconDots size={14} aria-hidden />
+            </ActionIcon>
+          </>
+        ) : opens ? (
+          <UnstyledButton className="nodrag nopan name" aria-label={label} onClick={() => open(node)}>
+            {node.name}
+          </UnstyledButton>
+        ) : (
+          <Text size="sm" fw={600} truncate>
+            {node.name}
+          </Text>
         )}
       </Group>
       <Group gap={4}>
@@ -89,79 +103,136 @@ function ObjectNode({ data }: NodeProps<Drawn>) {
   );
 }
 
-const nodeTypes = { object: ObjectNode };
-
-/** The live objects of an application, owners left of what they own. */
-export default function ResourceTree({ appKey, name }: { appKey: AppKey; name: string }) {
-  const tree = useQuery(treeQuery(appKey));
-  const [shown, show] = useState<Node>();
-  const [orphans, setOrphans] = useState(false);
+function GroupNode({ data }: NodeProps<GroupBox>) {
+  const { toggle } = useContext(Act);
+  const { id, group } = data.item;
+  const g = group as NonNullable<Item['group']>;
+  const states = g.states.map(([state, n]) => `${n} ${state}`).join(', ');
   return (
-    <Open value={show}>
-      <Screen
-        query={tree}
-        empty={(t) =>
-          t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
-        }
+    <Paper withBorder p={6} w={cell.width} className="box group">
+      <Handle type="target" position={Position.Left} isConnectable={false} />
+      <UnstyledButton
+        className="nodrag nopan name"
+        aria-expanded={g.open}
+        aria-label={`${g.count} objects of kind ${g.kind}: ${states}`}
+        onClick={() => toggle(id)}
       >
-        {(t) => {
-          const count = t.nodes.filter((n) => n.orphaned).length;
-          return (
-            <>
-              {count > 0 && (
-                <Switch
-                  mb="xs"
-                  size="xs"
-                  label={`Show orphaned (${count})`}
-                  checked={orphans}
-                  onChange={(e) => setOrphans(e.currentTarget.checked)}
-                />
-              )}
-              <Graph nodes={orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned)} name={name} />
-            </>
-          );
-        }}
-      </Screen>
-      {shown && <ObjectActions appKey={appKey} node={shown} close={() => show(undefined)} />}
-    </Open>
+        {g.open ? <IconChevronDown size={14} aria-hidden /> : <IconChevronRight size={14} aria-hidden />} {g.count} ×{' '}
+        {g.kind}
+      </UnstyledButton>
+      <Text size="xs" c="dimmed" truncate title={states}>
+        {states}
+      </Text>
+      <Handle type="source" position={Position.Right} isConnectable={false} />
+    </Paper>
   );
 }
 
-function Graph({ nodes, name }: { nodes: Node[]; name: string }) {
+const nodeTypes = { object: ObjectNode, group: GroupNode };
+
+/** Above so many boxes a small map helps to find one's way. */
+const mapAbove = 60;
+
+/**
+ * Objects as a graph, owners left of what they own. It begins at its top left in
+ * its own size; where one has moved it stays.
+ */
+export default function ResourceTree({
+  nodes,
+  name,
+  find,
+  problems,
+  open,
+}: {
+  nodes: Node[];
+  name: string;
+  find: string;
+  problems: boolean;
+  open: (node: Node) => void;
+}) {
   const { colorScheme } = useMantineColorScheme();
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const acts = useMemo<Acts>(
+    () => ({
+      open,
+      toggle: (id) =>
+        setOpened((held) => {
+          const next = new Set(held);
+          if (!next.delete(id)) next.add(id);
+          return next;
+        }),
+    }),
+    [open],
+  );
   const drawn = useMemo(() => {
-    const root: Node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name, managed: false };
-    const placed = layout(`application ${name}`, root, nodes, nodeId, (n) => n.parent);
-    const boxes: Drawn[] = placed.map((p) => ({
-      id: p.id,
-      type: 'object',
-      position: { x: p.x, y: p.y },
-      data: { node: p.data, root: p.parent === '' },
-      ariaLabel: `${p.data.kind} ${p.data.name}, ${p.data.health ?? 'no health rule'}`,
-    }));
+    const rootId = `application ${name}`;
+    const node: Node = { group: 'argoproj.io', version: 'v1alpha1', kind: 'Application', name, managed: false };
+    const root: Item = { id: rootId, parent: undefined, node };
+    const items = grouped(nodes, { find, problems, open: opened });
+    const placed = layout(
+      rootId,
+      root,
+      items,
+      (i) => i.id,
+      (i) => i.parent,
+    );
+    const size = { width: cell.width, height: cell.height - 10 };
+    const boxes = placed.map(
+      (p): Drawn =>
+        p.data.group
+          ? {
+              id: p.id,
+              type: 'group',
+              position: p,
+              data: { item: p.data },
+              initialWidth: size.width,
+              initialHeight: size.height,
+            }
+          : {
+              id: p.id,
+              type: 'object',
+              position: p,
+              data: { node: p.data.node, root: p.parent === '' },
+              initialWidth: size.width,
+              initialHeight: size.height,
+            },
+    );
     const edges: Edge[] = placed
       .filter((p) => p.parent)
-      .map((p) => ({ id: `${p.parent}>${p.id}`, source: p.parent, target: p.id }));
+      .map((p) => ({ id: `${p.parent}>${p.id}`, source: p.parent, target: p.id, focusable: false }));
     return { boxes, edges };
-  }, [nodes, name]);
+  }, [nodes, name, find, problems, opened]);
   return (
-    <section className="tree" aria-label="Resource tree">
-      <ReactFlow
-        key={drawn.boxes.length}
-        nodes={drawn.boxes}
-        edges={drawn.edges}
-        nodeTypes={nodeTypes}
-        colorMode={colorScheme === 'auto' ? 'system' : colorScheme}
-        nodesDraggable={false}
-        nodesConnectable={false}
-        onlyRenderVisibleElements
-        fitView
-        fitViewOptions={{ maxZoom: 1 }}
-        minZoom={0.05}
-      >
-        <Background />
-        <Controls showInteractive={false} />
-      </ReactFlow>
-    </section>
+    <Act value={acts}>
+      <section className="tree" aria-label="Resource tree">
+        <ReactFlow
+          nodes={drawn.boxes}
+          edges={drawn.edges}
+          nodeTypes={nodeTypes}
+          colorMode={colorScheme === 'auto' ? 'system' : colorScheme}
+          nodesDraggable={false}
+          nodesConnectable={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          elementsSelectable={false}
+          disableKeyboardA11y
+          panOnScroll
+          onlyRenderVisibleElements
+          onNodeClick={(_, box) => {
+            if (box.type === 'group') return;
+            const { node, root } = box.data;
+            if (!root && !node.orphaned && !isChildApplication(node)) open(node);
+          }}
+          defaultViewport={{ x: 16, y: 16, zoom: 1 }}
+          minZoom={0.2}
+          maxZoom={1.5}
+          proOptions={{ hideAttribution: true }}
+        >
+          <Background />
+          <Controls showInteractive={false} showFitView={drawn.boxes.length <= mapAbove} />
+          {drawn.boxes.length > mapAbove && <MiniMap pannable zoomable ariaLabel="Map of the tree" />}
+        </ReactFlow>
+      </section>
+    </Act>
   );
 }

@@ -1,18 +1,47 @@
-import { Group, SegmentedControl, Select, Stack, Table, Text, Title } from '@mantine/core';
+import {
+  Group,
+  SegmentedControl,
+  Select,
+  Stack,
+  Switch,
+  Table,
+  Text,
+  TextInput,
+  Title,
+  UnstyledButton,
+} from '@mantine/core';
+import { useDebouncedValue, useMediaQuery } from '@mantine/hooks';
+import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { lazy, useState } from 'react';
+import { useVirtualizer } from '@tanstack/react-virtual';
+import { lazy, useCallback, useRef, useState } from 'react';
 import type { Application, Node } from '../../api/client';
+import { useOpener } from '../../app/focus';
 import { DriftBadge, HealthBadge } from '../../ui/badges';
 import { Nothing, Screen } from '../../ui/states';
-import { defaultPodSort, defaultView, networkNodes, type PodSort, podGroups, type View, views } from './annotations';
+import {
+  defaultPodSort,
+  defaultView,
+  networkNodes,
+  type PodSort,
+  podGroups,
+  prefersView,
+  type View,
+  views,
+} from './annotations';
 import { type AppKey, treeQuery } from './api';
+import { isProblem, matching } from './grouping';
 import { NodeLinks } from './links';
 import { nodeId } from './model';
+import { ObjectActions } from './object-actions';
 
 // The graph is large; it is loaded when it is looked at.
 const Tree = lazy(() => import('./resource-tree'));
 
 const titles: Record<View, string> = { tree: 'Tree', pods: 'Pods', network: 'Network', list: 'List' };
+
+/** Below this width a tree cannot be read. */
+const narrow = '(max-width: 640px)';
 
 /** The objects of an application, in the view that the address names, or the application's annotation. */
 export function Resources({
@@ -26,10 +55,26 @@ export function Resources({
   view: string | undefined;
   choose: (view: View) => void;
 }) {
-  const shown = views.find((v) => v === view) ?? defaultView(app);
+  const tree = useQuery(treeQuery(appKey));
+  const small = useMediaQuery(narrow, false, { getInitialValueInEffect: false });
+  const chosen = views.find((v) => v === view);
+  const shown = chosen ?? (small && !prefersView(app) ? 'list' : defaultView(app));
+  const [text, setText] = useState('');
+  const [find] = useDebouncedValue(text, 150);
+  const [problems, setProblems] = useState(false);
+  const [orphans, setOrphans] = useState(false);
+  const [object, setObject] = useState<Node>();
+  const opener = useOpener();
+  const open = useCallback(
+    (node: Node) => {
+      opener.remember();
+      setObject(node);
+    },
+    [opener.remember],
+  );
   return (
     <Stack gap="xs">
-      <Group>
+      <Group gap="sm">
         <SegmentedControl
           size="xs"
           aria-label="View"
@@ -37,48 +82,91 @@ export function Resources({
           data={views.map((v) => ({ value: v, label: titles[v] }))}
           onChange={(v) => choose(views.find((known) => known === v) ?? 'tree')}
         />
+        <TextInput
+          size="xs"
+          aria-label="Find objects"
+          placeholder="Find by kind or name"
+          leftSection={<IconSearch size={14} aria-hidden />}
+          value={text}
+          onChange={(e) => setText(e.currentTarget.value)}
+        />
+        <Switch
+          size="xs"
+          label={`Only problems (${tree.data?.nodes.filter(isProblem).length ?? 0})`}
+          checked={problems}
+          onChange={(e) => setProblems(e.currentTarget.checked)}
+        />
+        <Orphans nodes={tree.data?.nodes ?? []} on={orphans} set={setOrphans} />
       </Group>
-      {shown === 'tree' ? (
-        <Tree appKey={appKey} name={app.metadata.name} />
-      ) : (
-        <Tables appKey={appKey} app={app} view={shown} />
+      <Screen
+        query={tree}
+        empty={(t) =>
+          t.nodes.length === 0 ? <Nothing title="The cluster holds nothing of this application." /> : undefined
+        }
+      >
+        {(t) => {
+          const all = orphans ? t.nodes : t.nodes.filter((n) => !n.orphaned);
+          const left = matching(all, { find, problems });
+          if (left.length === 0) {
+            return <Nothing title={problems && !find ? 'No object has a problem.' : 'No object matches.'} />;
+          }
+          return shown === 'tree' ? (
+            <Tree nodes={all} name={app.metadata.name} find={find} problems={problems} open={open} />
+          ) : (
+            <Tables nodes={left} app={app} view={shown} open={open} />
+          );
+        }}
+      </Screen>
+      {object && (
+        <ObjectActions
+          appKey={appKey}
+          node={object}
+          close={() => {
+            setObject(undefined);
+            opener.restore();
+          }}
+        />
       )}
     </Stack>
   );
 }
 
-function Tables({ appKey, app, view }: { appKey: AppKey; app: Application; view: View }) {
-  const tree = useQuery(treeQuery(appKey));
-  const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
+function Orphans({ nodes, on, set }: { nodes: Node[]; on: boolean; set: (on: boolean) => void }) {
+  const count = nodes.filter((n) => n.orphaned).length;
+  if (count === 0) return null;
   return (
-    <Screen query={tree}>
-      {(t) => {
-        if (view === 'list') return <Objects nodes={t.nodes.filter((n) => n.managed)} label="Objects" />;
-        if (view === 'network') return <Objects nodes={networkNodes(t.nodes)} label="Network" />;
-        return (
-          <Stack gap="xs">
-            <Select
-              w={240}
-              size="xs"
-              label="Pods by"
-              value={sort}
-              allowDeselect={false}
-              data={[
-                { value: 'topLevelResource', label: 'top object' },
-                { value: 'parentResource', label: 'owner' },
-                { value: 'node', label: 'node' },
-              ]}
-              onChange={(v) => setSort(v === 'node' || v === 'parentResource' ? v : 'topLevelResource')}
-            />
-            <Pods groups={podGroups(t.nodes, sort)} />
-          </Stack>
-        );
-      }}
-    </Screen>
+    <Switch size="xs" label={`Show orphaned (${count})`} checked={on} onChange={(e) => set(e.currentTarget.checked)} />
   );
 }
 
-function Pods({ groups }: { groups: [string, Node[]][] }) {
+type Open = (node: Node) => void;
+
+function Tables({ nodes, app, view, open }: { nodes: Node[]; app: Application; view: View; open: Open }) {
+  const [sort, setSort] = useState<PodSort>(defaultPodSort(app));
+  if (view === 'list')
+    return <Objects nodes={nodes.filter((n) => n.managed || n.orphaned)} label="Objects" open={open} />;
+  if (view === 'network') return <Objects nodes={networkNodes(nodes)} label="Network" open={open} />;
+  return (
+    <Stack gap="xs">
+      <Select
+        w={240}
+        size="xs"
+        label="Pods by"
+        value={sort}
+        allowDeselect={false}
+        data={[
+          { value: 'topLevelResource', label: 'top object' },
+          { value: 'parentResource', label: 'owner' },
+          { value: 'node', label: 'node' },
+        ]}
+        onChange={(v) => setSort(v === 'node' || v === 'parentResource' ? v : 'topLevelResource')}
+      />
+      <Pods groups={podGroups(nodes, sort)} open={open} />
+    </Stack>
+  );
+}
+
+function Pods({ groups, open }: { groups: [string, Node[]][]; open: Open }) {
   if (groups.length === 0) return <Nothing title="The application has no pods." />;
   return groups.map(([name, pods]) => (
     <section key={name} aria-label={name}>
@@ -88,15 +176,55 @@ function Pods({ groups }: { groups: [string, Node[]][] }) {
           {pods.length}
         </Text>
       </Title>
-      <Objects nodes={pods} label={`Pods of ${name}`} />
+      <Objects nodes={pods} label={`Pods of ${name}`} open={open} />
     </section>
   ));
 }
 
-function Objects({ nodes, label }: { nodes: Node[]; label: string }) {
+/** So many rows are drawn all; of more only those that can be seen. */
+const drawnWhole = 100;
+const rowHeight = 40;
+
+function Objects({ nodes, label, open }: { nodes: Node[]; label: string; open: Open }) {
   if (nodes.length === 0) return <Nothing title="There is nothing of the kind." />;
+  // Problems first, then as they come.
+  const sorted = [...nodes].sort((a, b) => Number(isProblem(b)) - Number(isProblem(a)));
+  return sorted.length > drawnWhole ? (
+    <Window nodes={sorted} label={label} open={open} />
+  ) : (
+    <div className="wide">
+      <ObjectTable nodes={sorted} label={label} open={open} />
+    </div>
+  );
+}
+
+function Window({ nodes, label, open }: { nodes: Node[]; label: string; open: Open }) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const rows = useVirtualizer({
+    count: nodes.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    overscan: 12,
+  });
+  const items = rows.getVirtualItems();
   return (
-    <Table aria-label={label}>
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    <section ref={scroller} className="list" tabIndex={0} aria-label={`${label}, ${nodes.length}`}>
+      <ObjectTable
+        nodes={items.flatMap((i) => nodes[i.index] ?? [])}
+        label={label}
+        open={open}
+        before={items[0]?.start ?? 0}
+        after={rows.getTotalSize() - (items.at(-1)?.end ?? 0)}
+      />
+    </section>
+  );
+}
+
+function ObjectTable(props: { nodes: Node[]; label: string; open: Open; before?: number; after?: number }) {
+  const { nodes, label, open, before = 0, after = 0 } = props;
+  return (
+    <Table aria-label={label} stickyHeader={before + after > 0}>
       <Table.Thead>
         <Table.Tr>
           <Table.Th>Object</Table.Th>
@@ -108,11 +236,12 @@ function Objects({ nodes, label }: { nodes: Node[]; label: string }) {
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
+        {before > 0 && <tr aria-hidden style={{ height: before }} />}
         {nodes.map((n) => (
-          <Table.Tr key={nodeId(n)}>
+          <Table.Tr key={nodeId(n)} h={rowHeight}>
             <Table.Td>
-              {n.kind} {n.namespace ? `${n.namespace}/` : ''}
-              {n.name}
+              <Name node={n} open={open} />
+              {n.orphaned ? ' · orphaned' : ''}
               {n.hook ? ' · hook' : ''}
               {n.requiresPruning ? ' · to be pruned' : ''}
               {n.requiresDeletionConfirmation ? ' · deletion needs approval' : ''}
@@ -126,7 +255,18 @@ function Objects({ nodes, label }: { nodes: Node[]; label: string }) {
             </Table.Td>
           </Table.Tr>
         ))}
+        {after > 0 && <tr aria-hidden style={{ height: after }} />}
       </Table.Tbody>
     </Table>
+  );
+}
+
+function Name({ node, open }: { node: Node; open: Open }) {
+  const text = `${node.kind} ${node.namespace ? `${node.namespace}/` : ''}${node.name}`;
+  if (node.orphaned) return <>{text}</>;
+  return (
+    <UnstyledButton className="name plain" onClick={() => open(node)}>
+      {text}
+    </UnstyledButton>
   );
 }

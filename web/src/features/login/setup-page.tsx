@@ -25,17 +25,22 @@ export function SetupPage() {
             Open it as the hub printed it, with the part after #.
           </Nothing>
         ) : (
-          <Screen query={check}>
-            {(found) => <SetupForm token={token} tenant={found.tenant} roles={found.roles} />}
-          </Screen>
+          <Screen query={check}>{(found) => <SetupForm token={token} found={found} />}</Screen>
         )}
       </Card>
     </Center>
   );
 }
 
-function SetupForm({ token, tenant, roles }: { token: string; tenant: string; roles: string[] }) {
-  const [username, setUsername] = useState('admin');
+interface Found {
+  tenant: string;
+  roles: string[];
+  first: boolean;
+}
+
+function SetupForm({ token, found }: { token: string; found: Found }) {
+  const { tenant, roles, first } = found;
+  const [username, setUsername] = useState(first ? 'admin' : '');
   const [password, setPassword] = useState('');
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -60,7 +65,10 @@ function SetupForm({ token, tenant, roles }: { token: string; tenant: string; ro
           Welcome to Capstan
         </Title>
         <Text size="sm">
-          This makes the first account of the tenant <b>{tenant}</b> ({roles.join(', ')}).
+          {first
+            ? 'This creates the first account of the tenant '
+            : 'This link creates one more account of the tenant '}
+          <b>{tenant}</b>, with the {roles.length === 1 ? 'role' : 'roles'} {roles.join(', ')}. It works once.
         </Text>
         {setup.error && <Problem error={setup.error} />}
         <TextInput label="User name" required value={username} onChange={(e) => setUsername(e.currentTarget.value)} />

@@ -1,0 +1,127 @@
+import type { Node } from '../../api/client';
+import { nodeId } from './model';
+
+/** So many siblings of one kind are drawn one by one; more make a group. */
+export const groupAbove = 8;
+
+/** So many members of a group that have problems are drawn beside it. */
+const problemsShown = 10;
+
+/** What is drawn: an object, or a group of siblings of one kind. */
+export type Item =
+  | { id: string; parent: string | undefined; node: Node; group?: undefined }
+  | { id: string; parent: string | undefined; group: Group; node?: undefined };
+
+export interface Group {
+  kind: string;
+  count: number;
+  open: boolean;
+  /** How many are in each health, or in sync where the kind has no health; the worst first. */
+  states: [string, number][];
+}
+
+const order = ['Degraded', 'Missing', 'Unknown', 'Progressing', 'OutOfSync', 'Suspended', 'Healthy', 'Synced'];
+
+/** Whether a person should look at an object. */
+export function isProblem(n: Node): boolean {
+  return (
+    ['Degraded', 'Missing', 'Unknown', 'Progressing'].includes(n.health ?? '') ||
+    (n.managed && (n.status === 'OutOfSync' || n.status === 'Unknown')) ||
+    n.requiresPruning === true
+  );
+}
+
+function stateOf(n: Node): string {
+  if (n.health && n.health !== 'Healthy') return n.health;
+  if (n.managed && n.status === 'OutOfSync') return 'OutOfSync';
+  return n.health ?? n.status ?? 'Healthy';
+}
+
+export interface Wish {
+  find: string;
+  problems: boolean;
+  /** Ids of the groups that are open. */
+  open: ReadonlySet<string>;
+}
+
+/** The objects that a search and the switch leave, with all their owners. */
+export function matching(nodes: Node[], wish: Pick<Wish, 'find' | 'problems'>): Node[] {
+  const words = wish.find.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0 && !wish.problems) return nodes;
+  const byId = new Map(nodes.map((n) => [nodeId(n), n]));
+  const kept = new Set<string>();
+  for (const n of nodes) {
+    const text = `${n.kind} ${n.namespace ?? ''}/${n.name}`.toLowerCase();
+    if (wish.problems && !isProblem(n)) continue;
+    if (!words.every((w) => text.includes(w))) continue;
+    for (let at: Node | undefined = n; at && !kept.has(nodeId(at)); at = at.parent ? byId.get(at.parent) : undefined) {
+      kept.add(nodeId(at));
+    }
+  }
+  return nodes.filter((n) => kept.has(nodeId(n)));
+}
+
+/**
+ * Makes groups of many siblings of one kind. What a closed group holds is not
+ * drawn, but for those members, and what they own, that have problems.
+ */
+export function grouped(nodes: Node[], wish: Wish): Item[] {
+  const shown = matching(nodes, wish);
+  const known = new Set(shown.map(nodeId));
+  const parentOf = (n: Node) => (n.parent && known.has(n.parent) ? n.parent : undefined);
+  const children = new Map<string, Node[]>();
+  for (const n of shown) {
+    const parent = parentOf(n) ?? '';
+    children.set(parent, [...(children.get(parent) ?? []), n]);
+  }
+  const troubled = new Map<string, boolean>();
+  const trouble = (n: Node, path: Set<string>): boolean => {
+    const id = nodeId(n);
+    const held = troubled.get(id);
+    if (held !== undefined) return held;
+    if (path.has(id)) return false;
+    const found = isProblem(n) || (children.get(id) ?? []).some((c) => trouble(c, new Set([...path, id])));
+    troubled.set(id, found);
+    return found;
+  };
+  const out: Item[] = [];
+  const seen = new Set<string>();
+  const draw = (n: Node, parent: string | undefined) => {
+    const id = nodeId(n);
+    if (seen.has(id)) return;
+    seen.add(id);
+    out.push({ id, parent, node: n });
+    walk(id);
+  };
+  const walk = (parent: string) => {
+    const kinds = new Map<string, Node[]>();
+    for (const n of children.get(parent) ?? []) {
+      const kind = `${n.group}/${n.kind}`;
+      kinds.set(kind, [...(kinds.get(kind) ?? []), n]);
+    }
+    // Problems first: what is well may be read later.
+    const sorted = [...kinds].sort(([, a], [, b]) => rank(b) - rank(a));
+    for (const [kind, members] of sorted) {
+      const first = [...members].sort((a, b) => Number(trouble(b, new Set())) - Number(trouble(a, new Set())));
+      if (members.length <= groupAbove) {
+        for (const n of first) draw(n, parent || undefined);
+        continue;
+      }
+      const id = `group ${parent} ${kind}`;
+      const open = wish.open.has(id);
+      out.push({ id, parent: parent || undefined, group: summary(members, open) });
+      const bad = first.filter((n) => trouble(n, new Set())).slice(0, problemsShown);
+      for (const n of open ? first : bad) draw(n, id);
+    }
+  };
+  const rank = (members: Node[]) => Number(members.some((n) => trouble(n, new Set())));
+  walk('');
+  return out;
+}
+
+function summary(members: Node[], open: boolean): Group {
+  const counts = new Map<string, number>();
+  for (const n of members) counts.set(stateOf(n), (counts.get(stateOf(n)) ?? 0) + 1);
+  const states = [...counts].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
+  return { kind: members[0]?.kind ?? '', count: members.length, open, states };
+}
