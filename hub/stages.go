@@ -87,6 +87,18 @@ type WorkItem struct {
 	// Trace continues what asked for the work; it is known on the replica that
 	// was asked, and empty elsewhere.
 	Trace string
+	// Pushed is what a Git host has said of a repository that is to be fetched;
+	// it is known on the replica that was told, and zero elsewhere and where
+	// anything else made the work due.
+	Pushed Pushed
+}
+
+// A Pushed is what a Git host says was pushed. Anybody may have said it, late
+// or twice: it is a reason to ask the host, and never what is deployed.
+type Pushed struct {
+	Ref    string    // such as refs/heads/main
+	Commit string    // where it is said to be now
+	At     time.Time // when the event came
 }
 
 // A SealedObject is one stored object body: sealed with the tenant's object

@@ -266,6 +266,9 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	var v View
 	var out Outcome
 	var judged []string
+	var follows func()
+	through := c.Hints.Alone(by.Tenant)
+	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
 		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
 		if err != nil {
@@ -289,6 +292,9 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		v, out = View{stored, on}, outcome
 		judged = c.judge(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
 		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
+		if asked == nil {
+			w.later = func(f func()) { follows = f }
+		}
 		return nil
 	})
 	return v, out, append(warnings, judged...), err
@@ -403,8 +409,11 @@ func (c *Catalog) judge(r hub.Refresh, spec hub.ApplicationSpec) []string {
 // (APP-29), as an empty propagation does. The view is nil if it is gone at once.
 func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool, propagation string) (*View, error) {
 	var left *View
+	var follows func()
+	through := c.Hints.Alone(by.Tenant)
+	defer func() { through(follows) }()
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		left = nil
+		left, w.later = nil, func(f func()) { follows = f }
 		a, err := w.forWrite(ctx, namespace, name, access.Delete)
 		if err != nil {
 			return err

@@ -95,8 +95,9 @@ type writer struct {
 	now     time.Time
 	notes   []audit.Entry
 	wakes   []hub.ClusterID
-	revoked bool     // agents are no longer good, or good again
-	due     []string // kinds of work
+	revoked bool                 // agents are no longer good, or good again
+	due     []string             // kinds of work
+	later   func(follows func()) // takes what follows from the write; nil: it begins at once
 
 	catalog *Catalog
 }
@@ -159,13 +160,20 @@ func (c *Catalog) writeAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
 }
 
 func (c *Catalog) hint(tenant hub.TenantID, w *writer) {
-	for _, cluster := range w.wakes {
-		if cluster != "" {
-			c.Hints.Wake(cluster)
+	follows := func() {
+		for _, cluster := range w.wakes {
+			if cluster != "" {
+				c.Hints.Wake(cluster)
+			}
+		}
+		for _, kind := range w.due {
+			c.Hints.Due(kind)
 		}
 	}
-	for _, kind := range w.due {
-		c.Hints.Due(kind)
+	if w.later != nil {
+		w.later(follows)
+	} else {
+		follows()
 	}
 	if w.revoked {
 		c.Hints.Revoked()

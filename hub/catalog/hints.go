@@ -25,6 +25,15 @@ func (g *gatheredHints) Revoked()                    { note(g, &g.revoked, struc
 // Arriving is said for all of the writes by whoever gathers.
 func (g *gatheredHints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
 
+// Alone is no matter where many are written by one request.
+func (g *gatheredHints) Alone(hub.TenantID) (through func(follows func())) {
+	return func(follows func()) {
+		if follows != nil {
+			follows()
+		}
+	}
+}
+
 func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -207,6 +207,10 @@ type Hints interface {
 	// Arriving says that many objects are being written: work that follows from
 	// them does best to wait, for a moment, until arrived is called.
 	Arriving(tenant hub.TenantID) (arrived func())
+	// Alone says that a request brings one object. It is through when through is
+	// called with what follows from it, if anything does, which begins at once or
+	// in a moment: others may come like this.
+	Alone(tenant hub.TenantID) (through func(follows func()))
 }
 
 // An Inviter makes join tokens.

@@ -395,6 +395,10 @@ func (h hints) Revoked()                    { h.p.revoked() }
 
 func (h hints) Arriving(tenant hub.TenantID) (arrived func()) { return h.p.queue.come.begin(tenant) }
 
+func (h hints) Alone(tenant hub.TenantID) (through func(follows func())) {
+	return h.p.queue.come.alone(tenant)
+}
+
 // fetchWork is the queue of repositories to fetch, as source sees it.
 type fetchWork struct {
 	queue *queue

@@ -50,6 +50,9 @@ type queue struct {
 	// parents are the traces that asked for work on this replica. They are a
 	// hint: losing one costs a connection between spans.
 	parents map[parentKey]string
+	// pushes are what Git hosts have said of repositories that wait to be
+	// fetched. Losing one costs a listing.
+	pushes map[parentKey]hub.Pushed
 }
 
 // taken is when an item was taken, and what it is.
@@ -65,10 +68,12 @@ type parentKey struct {
 }
 
 func newQueue(system *store.System, owner string) *queue {
-	return &queue{
+	q := &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		taken: map[int64]taken{}, parents: map[parentKey]string{}, first: &wayOut{}, come: &arrivals{},
+		taken: map[int64]taken{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &wayOut{}, come: &arrivals{},
 	}
+	q.come.let = func() { q.hint(hub.WorkRefresh, hub.WorkOutcome) }
+	return q
 }
 
 func (q *queue) signal(kind string) chan struct{} {
@@ -111,6 +116,25 @@ func (q *queue) follow(parent, kind string, tenant hub.TenantID, keys ...string)
 	}
 }
 
+// pushed keeps what a Git host says of a repository until the repository is
+// fetched. Of several things that were pushed none is told: they are listed. So
+// is everything where there are several replicas, because another one may
+// have been told of something else.
+func (q *queue) pushed(tenant hub.TenantID, id hub.RepositoryID, what hub.Pushed) {
+	if q.among != nil && len(q.among()) > 1 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := parentKey{hub.WorkFetch, tenant, string(id)}
+	if other, ok := q.pushes[k]; ok && other.Ref != what.Ref {
+		what.Ref, what.Commit = "", ""
+	} else if !ok && len(q.pushes) >= maxParents {
+		return
+	}
+	q.pushes[k] = what
+}
+
 // continued makes what a transaction enqueued continue the trace of ctx. It is
 // called before the commit, so that nobody claims the work without it.
 func (q *queue) continued(ctx context.Context, t *store.Tenant) {
@@ -122,7 +146,11 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 // Claim leases work and waits for the first item. A database that is away is
 // waited for: nothing can be done without it, and it is reported elsewhere.
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
-	return q.ClaimExcept(ctx, kind, limit, func() []hub.TenantID { return nil }, nil)
+	busy := func() []hub.TenantID { return nil }
+	if kind == hub.WorkOutcome {
+		busy = q.come.following
+	}
+	return q.ClaimExcept(ctx, kind, limit, busy, nil)
 }
 
 // ClaimExcept is Claim that leaves out the tenants that busy gives, and looks
@@ -200,8 +228,9 @@ func (q *queue) take(items []hub.WorkItem) {
 	}()
 	for i := range items {
 		k := parentKey{items[i].Kind, items[i].Tenant, items[i].Key}
-		items[i].Trace = q.parents[k]
+		items[i].Trace, items[i].Pushed = q.parents[k], q.pushes[k]
 		delete(q.parents, k)
+		delete(q.pushes, k)
 		q.taken[items[i].Token] = taken{now, items[i].Kind}
 		if items[i].Kind == hub.WorkRefresh {
 			begun++

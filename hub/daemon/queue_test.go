@@ -85,3 +85,55 @@ func drain(t *testing.T, db *store.DB) []hub.WorkItem {
 	}
 	return items
 }
+
+func TestPushed(t *testing.T) {
+	t.Parallel()
+	const acme = hub.TenantID("018f3c6e-0000-7000-8000-000000000001")
+	const shop, web = hub.RepositoryID("018f3c6e-0000-7000-8000-000000000002"), hub.RepositoryID("018f3c6e-0000-7000-8000-000000000003")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	main := hub.Pushed{Ref: "refs/heads/main", Commit: "a", At: at}
+	newer := hub.Pushed{Ref: "refs/heads/main", Commit: "b", At: at}
+	tag := hub.Pushed{Ref: "refs/tags/v1", Commit: "c", At: at}
+	take := func(q *queue, kind string, id hub.RepositoryID) hub.Pushed {
+		items := []hub.WorkItem{{Kind: kind, Tenant: acme, Key: string(id), Token: 1}}
+		q.take(items)
+		return items[0].Pushed
+	}
+	cases := map[string]struct {
+		told  []hub.Pushed
+		among []string
+		want  hub.Pushed
+	}{
+		"nothing was pushed":                             {},
+		"one branch":                                     {told: []hub.Pushed{main}, want: main},
+		"the same event twice":                           {told: []hub.Pushed{main, main}, want: main},
+		"one branch twice":                               {told: []hub.Pushed{main, newer}, want: newer},
+		"of several all is listed":                       {told: []hub.Pushed{main, tag}, want: hub.Pushed{At: at}},
+		"and also if the first one comes again":          {told: []hub.Pushed{main, tag, main}, want: hub.Pushed{At: at}},
+		"an event that names nothing has all listed":     {told: []hub.Pushed{main, {At: at}}, want: hub.Pushed{At: at}},
+		"this replica alone":                             {told: []hub.Pushed{main}, among: []string{"a"}, want: main},
+		"another replica may have heard of another push": {told: []hub.Pushed{main}, among: []string{"a", "b"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(nil, "test")
+			q.among = func() []string { return c.among }
+			for _, p := range c.told {
+				q.pushed(acme, shop, p)
+			}
+			if got := take(q, hub.WorkFetch, web); got != (hub.Pushed{}) {
+				t.Errorf("another repository has %+v", got)
+			}
+			if got := take(q, hub.WorkRefresh, shop); got != (hub.Pushed{}) {
+				t.Errorf("other work has %+v", got)
+			}
+			if got := take(q, hub.WorkFetch, shop); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+			if got := take(q, hub.WorkFetch, shop); got != (hub.Pushed{}) {
+				t.Errorf("the next fetch has %+v", got)
+			}
+		})
+	}
+}

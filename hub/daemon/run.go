@@ -284,7 +284,11 @@ func (p *parts) addAgents(ctx context.Context) error {
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
 	observed := observe.New(newObservations(p.db, p.queue, p.meter), caller, observe.Hints{
-		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) }, Wait: p.queue.first.wait,
+		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
+		Wait: func(ctx context.Context, tenant hub.TenantID) {
+			p.queue.first.wait(ctx)
+			p.queue.come.wait(ctx, tenant)
+		},
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
 		Authority: p.authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},

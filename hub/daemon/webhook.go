@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
@@ -81,8 +82,10 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 		return err
 	}
 	parent := trace.Parent(ctx)
+	pushed := hub.Pushed{Ref: push.Ref, Commit: push.Commit, At: time.Now()}
 	err = h.p.db.System().FetchTargets(ctx, targets, func(tenant hub.TenantID, id hub.RepositoryID) {
 		h.p.queue.follow(parent, hub.WorkFetch, tenant, string(id))
+		h.p.queue.pushed(tenant, id, pushed)
 	})
 	switch {
 	case err != nil:

@@ -172,6 +172,7 @@ type change struct {
 	ends  []end
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
+	gone    []hub.ApplicationID // whose deletion is over
 	ops     []hub.Operation
 	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone

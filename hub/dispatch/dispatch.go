@@ -82,6 +82,7 @@ type applications interface {
 	SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error
 	MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
+	RemoveApplications(ctx context.Context, apps []hub.ApplicationID) error
 	AppendHistory(ctx context.Context, entries []hub.HistoryEntry) error
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
 	// Undecided names an application of the same cluster and repository that is
@@ -119,6 +120,7 @@ type desiredLog interface {
 	AppendRows(ctx context.Context, cluster hub.ClusterID, rows []hub.LogRow) error
 	AppendLogs(ctx context.Context, rows map[hub.ClusterID][]hub.LogRow) error
 	DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error)
+	Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.ClusterID, error)
 	OpenTombstones(ctx context.Context, stones []hub.Tombstone) error
 	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
 	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)

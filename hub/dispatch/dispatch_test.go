@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -450,6 +451,108 @@ func TestDeletion(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Deletions that end at the same time end in one transaction: each of them alone
+// would lock the log of its cluster against all others.
+func TestDeletionsTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, automated)
+	const n = 12
+	var apps []hub.ApplicationID
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		apps = nil
+		for i := range n {
+			a, err := tx.CreateApplication(ctx, hub.Application{
+				Meta: hub.Meta{Namespace: "argocd", Name: fmt.Sprintf("app-%d", i)}, Project: "default", Spec: json.RawMessage(automated), Cluster: w.cluster.ID,
+			})
+			if err != nil {
+				return err
+			}
+			apps = append(apps, a.ID)
+		}
+		return nil
+	})
+	for _, id := range apps {
+		r := hub.Rendered{Application: id, Generation: 1, Revision: "r1", Revisions: []string{"r1"}}
+		r.Snapshot = hub.Snapshot{Application: id, Revision: "r1", Revisions: r.Revisions, SourceType: "Directory", CreatedAt: time.Now(), Inputs: []hub.Input{}}
+		r.Snapshot.Objects = []hub.ObjectRef{{Version: "v1", Kind: "ConfigMap", Name: "c-" + string(id)}}
+		r.Bodies = [][]byte{fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%s"}}`, id)}
+		if err := w.d.Rendered(t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.render("r1", "stays")
+	over := func(prepare func(ctx context.Context, tx *store.Tenant) error) {
+		t.Helper()
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			if err := prepare(ctx, tx); err != nil {
+				return err
+			}
+			open, err := tx.OpenOperations(ctx, apps)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			o := hub.Observation{Epoch: rand.Text(), Seq: 1}
+			for _, id := range apps {
+				o.Operations = append(o.Operations, hub.OperationObservation{
+					Operation: open[id].ID, Application: id, Phase: hub.Succeeded, StartedAt: &now, FinishedAt: &now,
+				})
+			}
+			_, err = tx.PutObservation(ctx, w.cluster.ID, o)
+			return err
+		})
+		w.settle()
+	}
+	over(func(context.Context, *store.Tenant) error { return nil })
+	transactions := map[string]int{} // of the feed, in which the applications went
+	over(func(ctx context.Context, tx *store.Tenant) error {
+		for _, id := range apps {
+			if _, err := dispatch.Delete(ctx, tx, id, hub.Deletion{Cascade: true}, hub.Initiator{Username: "jane"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	forgotten := map[hub.ApplicationID]int{}
+	for _, r := range w.rows() {
+		if r.Kind == hub.RowForget {
+			forgotten[r.Application]++
+		}
+	}
+	// The feed shows what is complete: what others write in the same database may be older.
+	w.eventually("the feed tells that they are gone", func() bool {
+		clear(transactions)
+		gone := 0
+		w.in(func(ctx context.Context, tx *store.Tenant) error {
+			changes, _, err := tx.Changes(ctx, "0", 10_000)
+			for _, c := range changes {
+				if c.Gone && slices.Contains(apps, hub.ApplicationID(c.ID)) {
+					xid, _, _ := strings.Cut(c.Cursor, ".")
+					transactions[xid]++
+					gone++
+				}
+			}
+			return err
+		})
+		return gone == n
+	})
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		left, err := tx.ApplicationsByID(ctx, append(apps, w.app.ID))
+		if len(left) != 1 {
+			t.Errorf("%d applications are left, want the one that nobody deleted", len(left))
+		}
+		return err
+	})
+	if len(transactions) != 1 {
+		t.Errorf("%d deletions ended in %d transactions: %v", n, len(transactions), transactions)
+	}
+	for _, id := range apps {
+		if forgotten[id] != 1 {
+			t.Errorf("the cluster was told %d times to forget %s", forgotten[id], id)
+		}
+	}
 }
 
 func TestRenderOfAnOlderSpecIsVoid(t *testing.T) {

@@ -24,7 +24,8 @@ func (d *Dispatcher) settle(ctx context.Context, item hub.WorkItem) error {
 }
 
 // together settles what it can in one transaction for each tenant, and gives
-// back what has to be settled one by one: deletions, and what went wrong.
+// back what has to be settled one by one: what went wrong, and second operations
+// of an application.
 func (d *Dispatcher) together(ctx context.Context, items []hub.WorkItem) (left []hub.WorkItem) {
 	of := map[hub.TenantID][]hub.WorkItem{}
 	for _, item := range items {
@@ -63,8 +64,8 @@ func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub
 	return apart
 }
 
-// settleAll settles items of one tenant in one transaction. Of several,
-// deletions are left to the caller.
+// settleAll settles items of one tenant in one transaction. Of several
+// operations of one application all but the first are left to the caller.
 func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items []hub.WorkItem) (apart []hub.WorkItem, err error) {
 	err = d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
 		apart = nil
@@ -83,7 +84,7 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 			switch {
 			case !there: // its application is gone
 			case !op.Phase.Over():
-			case op.Kind == hub.DeleteOperation && len(items) > 1 || slices.Contains(apps, op.Application):
+			case slices.Contains(apps, op.Application):
 				apart = append(apart, item)
 			default:
 				ops, apps = append(ops, op), append(apps, op.Application)
@@ -106,10 +107,8 @@ func (d *Dispatcher) settleAll(ctx context.Context, tenant hub.TenantID, items [
 				return nil, fmt.Errorf("settle operation %s: %w", op.ID, err)
 			}
 		}
-		if len(c.moved) > 0 {
-			if err := c.write(ctx); err != nil {
-				return nil, err
-			}
+		if err := c.remove(ctx); err != nil {
+			return nil, err
 		}
 		return c.touched(), c.record(ctx)
 	})
@@ -130,7 +129,8 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 	newest := c.newest[app.ID].ID == op.ID
 	switch {
 	case op.Kind == hub.DeleteOperation && op.Phase == hub.Succeeded:
-		return c.removed(ctx, app)
+		c.gone = append(c.gone, app.ID)
+		return nil
 	case op.Kind == hub.DeleteOperation && newest:
 		if err := c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message); err != nil {
 			return err
@@ -144,20 +144,29 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 	return nil
 }
 
-// removed ends a deletion: the objects are gone, the cluster forgets the
-// application, and so does the hub.
-func (c *change) removed(ctx context.Context, app hub.Application) error {
-	clusters, err := c.tx.DesiredClusters(ctx, app.ID)
-	if err != nil {
-		return err
+// remove writes what was settled and ends the deletions among it: their objects
+// are gone, the clusters forget the applications, and so does the hub.
+func (c *change) remove(ctx context.Context) error {
+	if len(c.gone) > 0 {
+		holders, err := c.tx.Holders(ctx, c.gone)
+		if err != nil {
+			return err
+		}
+		for _, app := range c.gone {
+			c.leave(app, holders[app]...)
+		}
 	}
-	c.leave(app.ID, clusters...)
-	if err := c.write(ctx); err != nil {
-		return err
+	if len(c.moved) > 0 || len(c.gone) > 0 {
+		if err := c.write(ctx); err != nil {
+			return err
+		}
+	}
+	if len(c.gone) == 0 {
+		return nil
 	}
 	failpoint.Here(failpoint.HubRemoveBefore)
 	defer failpoint.Here(failpoint.HubRemoveAfter)
-	return c.tx.RemoveApplication(ctx, app.ID)
+	return c.tx.RemoveApplications(ctx, c.gone)
 }
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {

@@ -33,9 +33,9 @@ type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 // Hints are given after a report has been stored. They must not block, but for
 // Wait.
 type Hints struct {
-	Changed func(hub.TenantID)    // the tenant's feed moved
-	Over    func()                // operations wait to be settled
-	Wait    func(context.Context) // returns when there is time for reports; nil: always
+	Changed func(hub.TenantID)                  // the tenant's feed moved
+	Over    func()                              // operations wait to be settled
+	Wait    func(context.Context, hub.TenantID) // returns when there is time for reports of the tenant; nil: always
 }
 
 // A Service is the link service Observed.
@@ -67,7 +67,7 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 	}
 	for {
 		if s.hints.Wait != nil {
-			s.hints.Wait(ctx)
+			s.hints.Wait(ctx, tenant)
 		}
 		up, err := stream.Recv()
 		if err == io.EOF {

@@ -66,6 +66,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	}
 	sum := digest(v.tips)
 	if sum == m.listing {
+		m.listedAt = m.clock.Now()
 		return refs(v.tips), nil
 	}
 	err = v.update(ctx)
@@ -81,7 +82,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	if err != nil {
 		return nil, v.failed(nil, 0, err)
 	}
-	m.listing = sum
+	m.listing, m.listedAt = sum, m.clock.Now()
 	m.tidy(ctx)
 	return refs(v.tips), nil
 }

@@ -181,7 +181,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return errors.Join(fmt.Errorf("load: %w", err), l.work.Later(ctx, item, l.clock.Now().Add(l.cfg.First)))
 	}
 	ctx, end := trace.Start(trace.Resume(ctx, item.Trace), "fetch", logkey.Tenant, string(item.Tenant), logkey.Repository, item.Key)
-	refs, err := l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	refs, listed, err := l.fetch(ctx, item, repo, cred)
 	end(err)
 	item.Trace = trace.Parent(ctx)
 	parent := item.Trace
@@ -194,11 +194,22 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return l.failed(ctx, item, err)
 	}
 	l.count(repo.ID, false)
-	next := l.clock.Now().Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64())) //nolint:gosec // jitter
+	next := listed.Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64())) //nolint:gosec // jitter
 	if err := l.work.Fetched(ctx, item, refs, next); err != nil {
 		return fmt.Errorf("store refs: %w", err)
 	}
 	return nil
+}
+
+// fetch fetches what a Git host says was pushed, if it said so, and everything
+// otherwise. Listed is when all refs were last listed: pushes do not put the
+// next listing off.
+func (l *Loop) fetch(ctx context.Context, item hub.WorkItem, repo hub.Repository, cred hub.Credential) (refs []hub.Ref, listed time.Time, err error) {
+	if item.Pushed.Ref != "" && !item.Forced {
+		return l.mirrors.FetchPushed(ctx, item.Tenant, repo, cred, item.Pushed, l.clock.Now().Add(-l.cfg.Interval))
+	}
+	refs, err = l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	return refs, l.clock.Now(), err
 }
 
 func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {

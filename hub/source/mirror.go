@@ -46,6 +46,10 @@ type mirror struct {
 	branch   string   // that HEAD stands for, with known
 	dirty    bool     // known is newer than what is on disk
 
+	protocol   protocol  // what the server can do, as far as it is known
+	listedAt   time.Time // when all refs were last listed
+	distrusted time.Time // until then events are no more than a reason to list
+
 	mu      sync.Mutex
 	refused map[string]refusal // commits that a reader asked for in vain
 }
@@ -202,7 +206,30 @@ func (m *mirror) load() ([]tip, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%w: read refs: %w", errDamaged, err)
 	}
-	return tips, nil
+	return m.withHead(tips), nil
+}
+
+// withHead adds what HEAD stands for to tips that were read from disk. A HEAD
+// that is not there, or says nothing, only makes a fetch offer less.
+func (m *mirror) withHead(tips []tip) []tip {
+	text, err := os.ReadFile(filepath.Join(m.dir, "HEAD"))
+	if err != nil {
+		return tips
+	}
+	head := strings.TrimSpace(string(text))
+	if branch, ok := strings.CutPrefix(head, "ref: "); ok {
+		m.branch = branch
+		i := slices.IndexFunc(tips, func(t tip) bool { return t.name == branch })
+		if i < 0 {
+			return tips
+		}
+		head = tips[i].hash.String()
+	}
+	if plumbing.IsHash(head) {
+		tips = append(tips, tip{name: "HEAD", hash: plumbing.NewHash(head)})
+		sortTips(tips)
+	}
+	return tips
 }
 
 // save writes the tips to disk and forgets them. What cannot be written is

@@ -1,13 +1,15 @@
 // Package source keeps the repositories that manifests come from. For each
 // repository of each tenant it holds one bare mirror on disk, brings it up to
-// date with one listing and at most one fetch per change, resolves revisions,
+// date with one listing and at most one fetch per change, or with the one branch
+// that a Git host says was pushed, resolves revisions,
 // and serves the files of a commit as a hub.Tree straight from the object
 // database.
 //
 // It never makes a working copy, never runs a program, never writes outside
 // its state directory, never connects to an internal address that the operator
 // did not allow, and never lets a credential into an error or a log. What
-// changed is found out from the mirror, never taken from a webhook.
+// changed is found out from the mirror, and where a branch is from its server,
+// never from a webhook.
 //
 // The daemon runs one Mirrors and one Loop per replica; the render stage calls
 // Resolve and Tree. A mirror is a cache: losing it costs a fetch, never a

@@ -152,7 +152,7 @@ const (
 		FROM   unnest($2::uuid[], $3::bigint[]) AS u (app, version)
 		WHERE  a.tenant_id = $1 AND a.id = u.app AND a.version = u.version AND a.annotations ?| $4
 		RETURNING a.id`
-	deleteApplication = `DELETE FROM application WHERE tenant_id = $1 AND id = $2`
+	deleteApplications = `DELETE FROM application WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`
 )
 
 // noApp is the one answer for an application that is not there, or not the
@@ -510,7 +510,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 	var before []string
 	if a.Project != old.Project || a.Cluster != old.Cluster || !sameJSON(a.Spec, old.Spec) || !hub.SameSwitches(a.Meta, old.Meta) {
 		b.Queue(raiseGeneration, t.id, a.ID)
-		queueList(b, "sources", pgx.RowTo[string], &before, selectSourceIDs, t.id, a.ID)
+		queueList(b, "sources", pgx.RowTo[string], &before, selectSourceIDs, t.id, ids([]hub.ApplicationID{a.ID}))
 		b.Queue(deleteSources, t.id, a.ID)
 		t.queueSources(b, a.ID, urls)
 	}
@@ -583,20 +583,27 @@ func (t *Tenant) RemoveApplication(ctx context.Context, app hub.ApplicationID) e
 	if !hub.ValidID(string(app)) {
 		return noApp()
 	}
-	if err := t.lockApps(ctx, []hub.ApplicationID{app}); err != nil {
+	return t.RemoveApplications(ctx, []hub.ApplicationID{app})
+}
+
+// RemoveApplications is RemoveApplication of several, all of which are there.
+func (t *Tenant) RemoveApplications(ctx context.Context, apps []hub.ApplicationID) error {
+	if err := t.lockApps(ctx, apps); err != nil {
 		return err
 	}
-	used, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, app)
+	used, err := list(ctx, t.tx, "sources", pgx.RowTo[string], selectSourceIDs, t.id, ids(apps))
 	if err != nil {
 		return err
 	}
-	n, err := exec(ctx, t.tx, "delete application", deleteApplication, t.id, app)
+	n, err := exec(ctx, t.tx, "delete applications", deleteApplications, t.id, ids(apps))
 	if err != nil {
 		return err
 	}
-	if n == 0 {
+	if int(n) != len(apps) {
 		return noApp()
 	}
-	t.removed(changeApplication, string(app))
+	for _, app := range apps {
+		t.removed(changeApplication, string(app))
+	}
 	return t.forgetRepositories(ctx, used)
 }

@@ -68,7 +68,7 @@ const (
 		JOIN   log_row r ON r.tenant_id = h.tenant_id AND r.cluster_id = h.cluster_id AND r.seq = h.seq
 		WHERE  h.tenant_id = $1 AND h.cluster_id = $2 AND h.application_id = $3`
 	selectLeaves  = `SELECT application_id::text, leaf FROM desired_head WHERE tenant_id = $1 AND cluster_id = $2`
-	selectHolders = `SELECT cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = $2 ORDER BY cluster_id`
+	selectHolders = `SELECT application_id, cluster_id FROM desired_head WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[]) ORDER BY application_id, cluster_id`
 
 	openTombstones = `
 		INSERT INTO tombstone (tenant_id, application_id, cluster_id, api_group, version, kind, namespace, name, wave, since)
@@ -317,7 +317,22 @@ func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()
 	}
-	return list(ctx, t.tx, "clusters of application", pgx.RowTo[hub.ClusterID], selectHolders, t.id, app)
+	held, err := t.Holders(ctx, []hub.ApplicationID{app})
+	return held[app], err
+}
+
+// Holders is DesiredClusters of several applications.
+func (t *Tenant) Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.ClusterID, error) {
+	type holder struct {
+		App     hub.ApplicationID
+		Cluster hub.ClusterID
+	}
+	all, err := list(ctx, t.tx, "clusters of applications", pgx.RowToStructByPos[holder], selectHolders, t.id, ids(apps))
+	out := make(map[hub.ApplicationID][]hub.ClusterID, len(apps))
+	for _, h := range all {
+		out[h.App] = append(out[h.App], h.Cluster)
+	}
+	return out, err
 }
 
 // OpenTombstones asks for the deletion of objects. One that is open already

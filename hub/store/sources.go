@@ -28,7 +28,7 @@ const (
 		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
 		  AND  NOT EXISTS (SELECT FROM app_source s WHERE s.tenant_id = r.tenant_id AND s.repository_id = r.id)
 		RETURNING r.id`
-	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = $2`
+	selectSourceIDs = `SELECT DISTINCT repository_id FROM app_source WHERE tenant_id = $1 AND application_id = ANY ($2::uuid[])`
 )
 
 // queueSources makes the repositories of an application known that has none

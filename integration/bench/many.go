@@ -107,8 +107,13 @@ const lookEvery = 200 * time.Millisecond
 // allAre waits until every application of the bench has a sync and, unless it
 // is empty, a health status.
 func (b *bench) allAre(ctx context.Context, sync, health string) error {
+	return b.namedAre(ctx, "app-", sync, health)
+}
+
+// namedAre is allAre for those with something in their names.
+func (b *bench) namedAre(ctx context.Context, part, sync, health string) error {
 	for {
-		n, sample, err := b.lagging(ctx, sync, health)
+		n, sample, err := b.lagging(ctx, part, sync, health)
 		if err != nil {
 			return err
 		}
@@ -125,7 +130,7 @@ func (b *bench) allAre(ctx context.Context, sync, health string) error {
 
 // lagging counts the applications that are not there yet. It asks for those
 // alone, so that the observer costs the hub little.
-func (b *bench) lagging(ctx context.Context, sync, health string) (n int, sample string, err error) {
+func (b *bench) lagging(ctx context.Context, part, sync, health string) (n int, sample string, err error) {
 	queries := []string{"sync=OutOfSync&sync=Unknown"}
 	if health != "" {
 		queries = append(queries, "health=Progressing&health=Degraded&health=Missing&health=Unknown&health=Suspended")
@@ -136,7 +141,7 @@ func (b *bench) lagging(ctx context.Context, sync, health string) (n int, sample
 				Metadata struct{ Name string }
 			}
 		}
-		if err := b.s.API.Do(ctx, http.MethodGet, "/api/v1/applications?q=app-&limit=1&"+q, nil, &page); err != nil {
+		if err := b.s.API.Do(ctx, http.MethodGet, "/api/v1/applications?q="+part+"&limit=1&"+q, nil, &page); err != nil {
 			return 0, "", err
 		}
 		if len(page.Items) > 0 {

@@ -57,7 +57,7 @@ type span struct {
 	b        *bench
 	counts   counts
 	audit    harness.AuditMark
-	requests int
+	requests harness.RequestCount
 	repo     *harness.Repository
 	cpu      float64
 }
@@ -73,7 +73,7 @@ func (b *bench) begin(ctx context.Context, repo *harness.Repository) (*span, err
 	}
 	s := &span{b: b, counts: c, audit: m, repo: repo}
 	if repo != nil {
-		s.requests = repo.Requests().Fetches
+		s.requests = repo.Requests()
 	}
 	s.cpu = b.cpu()
 	return s, nil
@@ -81,15 +81,16 @@ func (b *bench) begin(ctx context.Context, repo *harness.Repository) (*span, err
 
 // A tally is the exact counts of a span.
 type tally struct {
-	renders, reused, fetches int
-	api                      harness.Count
-	own                      int // writes of the agent's own state, at most one a second
-	cpu                      float64
+	renders, reused   int
+	listings, fetches int // that the Git host was asked for
+	api               harness.Count
+	own               int // writes of the agent's own state, at most one a second
+	cpu               float64
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d renders, %d reused, %d fetches; API server: %d watches, %d leases, %d of its own Secret, %d others; hub+agent %.2f CPU-s",
-		t.renders, t.reused, t.fetches, t.api.Watches, t.api.Leases, t.own, t.api.Others, t.cpu)
+	return fmt.Sprintf("%d renders, %d reused, %d listings, %d fetches; API server: %d watches, %d leases, %d of its own Secret, %d others; hub+agent %.2f CPU-s",
+		t.renders, t.reused, t.listings, t.fetches, t.api.Watches, t.api.Leases, t.own, t.api.Others, t.cpu)
 }
 
 func (s *span) end(ctx context.Context) (tally, error) {
@@ -114,7 +115,8 @@ func (s *span) end(ctx context.Context) (tally, error) {
 		}
 	}
 	if s.repo != nil {
-		t.fetches = s.repo.Requests().Fetches - s.requests
+		now := s.repo.Requests()
+		t.listings, t.fetches = now.Listings-s.requests.Listings, now.Fetches-s.requests.Fetches
 	}
 	return t, nil
 }

@@ -47,6 +47,13 @@ type RequestCount struct {
 	Refused  int // wrong or missing credentials, or a Fault
 }
 
+// Configure sets what the server makes of the repository, such as
+// uploadpack.allowRefInWant.
+func (r *Repository) Configure(ctx context.Context, key, value string) error {
+	_, err := r.git.command(ctx, "-C", r.bare, "config", key, value)
+	return err
+}
+
 // A Change is one commit.
 type Change struct {
 	Message string

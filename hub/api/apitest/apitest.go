@@ -143,7 +143,16 @@ func (hints) Due(string)         {}
 func (hints) Revoked()           {}
 
 func (hints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
-func (h hints) Changed(tenant hub.TenantID)          { h.feed.Hint(tenant) }
+
+func (hints) Alone(hub.TenantID) (through func(follows func())) {
+	return func(follows func()) {
+		if follows != nil {
+			follows()
+		}
+	}
+}
+
+func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
 
 // inviter makes join tokens that begin with "join-".
 type inviter struct{}

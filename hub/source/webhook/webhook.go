@@ -1,7 +1,8 @@
 // Package webhook reads the events that Git hosts send after a push. It never
 // believes more of an event than which repositories it names: what changed is
-// found out by fetching them, so a forged event costs a listing and nothing
-// else. It knows nothing of HTTP servers: its caller passes headers and body to
+// found out by fetching them, so a forged event costs a few requests to their
+// host and nothing else. The branch and the commit that it names are a reason
+// to ask the host for that branch first. It knows nothing of HTTP servers: its caller passes headers and body to
 // Parse, and enqueues a fetch for the repositories at these URLs of each tenant
 // whose secret has signed the event.
 package webhook
@@ -31,6 +32,10 @@ type Push struct {
 	Event    string   // the host's word: push, ping …
 	Delivery string   // the host's id of this delivery, for logs
 	URLs     []string // the repository's addresses, normalised by hub.NormalizeRepoURL; empty: nothing to do
+	// Ref and Commit are what the event says was pushed: a reason to ask the
+	// host for it, and nothing to be believed. Empty: it does not say, or what it
+	// names was deleted.
+	Ref, Commit string
 
 	signature []byte // nil: it has none
 	body      []byte
@@ -61,11 +66,21 @@ func Parse(header http.Header, body []byte) (Push, error) {
 	if err != nil {
 		return Push{}, err
 	}
-	if p.URLs, err = addresses(payload); err != nil {
+	var e event
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return Push{}, fault.Wrap(fault.Invalid, err, "the event is not valid JSON")
+	}
+	if p.URLs, err = e.addresses(); err != nil {
 		return Push{}, err
+	}
+	if len(e.Ref) <= maxRef && len(e.After) <= maxRef && strings.Trim(e.After, "0") != "" {
+		p.Ref, p.Commit = e.Ref, e.After
 	}
 	return p, nil
 }
+
+// maxRef is the longest name of a branch that is kept.
+const maxRef = 1024
 
 // signatureOf is the digest of an X-Hub-Signature-256 (HOOKW-03); nil: there is
 // none. The older SHA-1 signature is not enough.
@@ -106,6 +121,8 @@ func payloadOf(contentType string, body []byte) ([]byte, error) {
 
 // event is the part of a push that is looked at.
 type event struct {
+	Ref        string `json:"ref"`
+	After      string `json:"after"`
 	Repository struct {
 		HTML  string `json:"html_url"`
 		Clone string `json:"clone_url"`
@@ -117,11 +134,7 @@ type event struct {
 
 // addresses are all spellings under which a tenant may have registered the
 // repository (HOOKW-04: the scheme does not count).
-func addresses(payload []byte) ([]string, error) {
-	var e event
-	if err := json.Unmarshal(payload, &e); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the event is not valid JSON")
-	}
+func (e event) addresses() ([]string, error) {
 	r := e.Repository
 	var urls []string
 	for _, raw := range []string{r.Clone, r.HTML, r.SSH, r.Git, r.URL} {

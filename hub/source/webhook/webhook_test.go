@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // the old signature that must not be enough
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +22,13 @@ const push = `{"ref":"refs/heads/main","repository":{"full_name":"Team/App",
  "html_url":"https://git.example.com/Team/App","clone_url":"https://git.example.com/Team/App.git",
  "git_url":"git://git.example.com/Team/App.git","ssh_url":"git@git.example.com:Team/App.git","url":"https://git.example.com/Team/App"},
  "commits":[{"added":["../../etc/passwd"]}]}`
+
+const branchAt = "89abcdef0123456789abcdef0123456789abcdef"
+
+// named is a push of a branch.
+func named(ref, after string) string {
+	return strings.Replace(push, `"ref":"refs/heads/main"`, fmt.Sprintf(`"ref":%q,"after":%q`, ref, after), 1)
+}
 
 func header(event, contentType, signature string) http.Header {
 	h := http.Header{}
@@ -51,7 +59,19 @@ func TestParse(t *testing.T) {
 		secret string
 		want   webhook.Push
 	}{
-		"HOOKW-02 a push as JSON":                             {header("push", "application/json", ""), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-02 a push as JSON": {header("push", "application/json", ""), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
+		"HOOKW-02 what a push names": {
+			header("push", "application/json", ""), named("refs/heads/main", branchAt), "",
+			webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses, Ref: "refs/heads/main", Commit: branchAt},
+		},
+		"HOOKW-02 a branch that was deleted is nothing to ask for": {
+			header("push", "application/json", ""), named("refs/heads/main", strings.Repeat("0", 40)), "",
+			webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses},
+		},
+		"a name that is too long is not kept": {
+			header("push", "application/json", ""), named("refs/heads/"+strings.Repeat("x", 1024), branchAt), "",
+			webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses},
+		},
 		"HOOKW-02 a push as a form":                           {header("push", "application/x-www-form-urlencoded", sign(form, "s")), form, "s", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
 		"HOOKW-03 a signed push":                              {header("push", "application/json; charset=utf-8", sign(push, "s3cret")), push, "s3cret", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
 		"HOOKW-03 a broken signature is no matter of parsing": {header("push", "application/json", "sha256=00"), push, "", webhook.Push{Event: "push", Delivery: "5f6e", URLs: addresses}},
