@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 )
 
-// rendered returns "Kind name" of each object of the chart, in order.
-func rendered(t *testing.T, files map[string]string, source hub.HelmSource) []string {
+// namesOf returns "Kind name" of each object of the chart, in order.
+func namesOf(t *testing.T, files map[string]string, source hub.HelmSource) []string {
 	t.Helper()
 	out, _, err := renderChart(t, rendertest.Request(hub.Source{Path: "charts/web", Helm: &source}, files))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestNoRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(want, rendered(t, web(), hub.HelmSource{Version: version})); diff != "" {
+			if diff := cmp.Diff(want, namesOf(t, web(), hub.HelmSource{Version: version})); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
 		})
@@ -49,7 +49,7 @@ func TestSkipSchemaValidation(t *testing.T) {
 	files := with(web(), map[string]string{"charts/web/values.schema.json": `{"properties":{"a":{"type":"integer"}}}`})
 	t.Run("HELM-13 skipSchemaValidation renders values that the schema refuses", func(t *testing.T) {
 		t.Parallel()
-		if diff := cmp.Diff([]string{"ConfigMap web-web"}, rendered(t, files, hub.HelmSource{SkipSchemaValidation: true})); diff != "" {
+		if diff := cmp.Diff([]string{"ConfigMap web-web"}, namesOf(t, files, hub.HelmSource{SkipSchemaValidation: true})); diff != "" {
 			t.Errorf("objects (-want +got):\n%s", diff)
 		}
 	})
