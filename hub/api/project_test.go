@@ -30,6 +30,10 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 	w := newWorld(t)
 	admin := w.Admin("acme")
 	w.call(admin, "POST", "/api/v1/clusters/enroll", map[string]any{"name": "prod"}).ok(201)
+	ids := map[string]string{
+		"signatureKeys": "PROJ-15(refused) ", "sourceIntegrity": "PROJ-16(refused) ", "permitOnlyProjectScopedClusters": "PROJ-04(refused) ",
+		"destinationServiceAccounts": "PROJ-05(refused) ",
+	}
 	for name, value := range map[string]any{
 		"signatureKeys":                   []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}},
 		"sourceIntegrity":                 map[string]any{"git": map[string]any{"policies": []any{map[string]any{"repos": []any{map[string]any{"url": "*"}}}}}},
@@ -37,7 +41,7 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 		"destinationServiceAccounts":      []any{map[string]any{"server": "*", "namespace": "*", "defaultServiceAccount": "deployer"}},
 		"somethingNewer":                  map[string]any{"deny": "all"},
 	} {
-		t.Run("PROJ-21 "+name+" is stored, said, and permits no application", func(t *testing.T) {
+		t.Run(ids[name]+name+" is stored, said, and permits no application", func(t *testing.T) {
 			p := strings.ToLower(name)
 			var stored struct {
 				Spec     map[string]json.RawMessage
@@ -67,13 +71,13 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 			}
 		})
 	}
-	t.Run("PROJ-21 fields that say nothing restrict nothing", func(t *testing.T) {
+	t.Run("fields that say nothing restrict nothing", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/projects", project("quiet", open(map[string]any{
 			"signatureKeys": []any{}, "permitOnlyProjectScopedClusters": false, "sourceIntegrity": nil, "destinationServiceAccounts": nil, "newer": []any{},
 		}))).ok(201)
 		w.call(admin, "POST", "/api/v1/applications", application("quiet", of("quiet"))).ok(201)
 	})
-	t.Run("PROJ-21 an application stays when its project gains such a field, and is not changed", func(t *testing.T) {
+	t.Run("PROJ-15(refused) an application stays when its project gains such a field, and is not changed", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/projects", project("later", open(nil))).ok(201)
 		w.call(admin, "POST", "/api/v1/applications", application("later", of("later"))).ok(201)
 		w.call(admin, "PUT", "/api/v1/projects/later", project("later", open(map[string]any{"signatureKeys": []any{map[string]any{"keyID": "4AEE18F83AFDEB23"}}}))).ok(200)
@@ -94,7 +98,7 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 			}
 		}
 	})
-	t.Run("CFG-06 globalProjects is refused, and an empty list is not", func(t *testing.T) {
+	t.Run("PROJ-18(refused) globalProjects is refused, and an empty list is not", func(t *testing.T) {
 		set := func(value string) map[string]any {
 			return map[string]any{"values": map[string]any{"argocd-cm": map[string]any{"globalProjects": value}}}
 		}
@@ -104,7 +108,7 @@ func TestProjectsThatAreNotEnforced(t *testing.T) {
 		}
 		w.call(admin, "PATCH", "/api/v1/settings", set("[]")).ok(200)
 	})
-	t.Run("CLU-01 a cluster that is restricted to namespaces is refused", func(t *testing.T) {
+	t.Run("CLU-01(refused) a cluster that is restricted to namespaces is refused", func(t *testing.T) {
 		var applied struct {
 			Failed  int
 			Results []struct{ Error struct{ Message string } }

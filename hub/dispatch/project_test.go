@@ -158,20 +158,20 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 	w.end(hub.Succeeded, "")
 	first := w.reload().Status.Accepted
 	w.restrict(true)
-	t.Run("PROJ-21 what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
+	t.Run("PROJ-15(refused) what was rendered before the project gained the field is not deployed after", func(t *testing.T) {
 		w.render("r2", "a", "b")
 		if got := w.reload().Status; got.Accepted != first || got.Target != first {
 			t.Errorf("accepted %s, target %s, want %s", got.Accepted, got.Target, first)
 		}
 	})
-	t.Run("PROJ-21 a person's sync is refused, with project, field and fix", func(t *testing.T) {
+	t.Run("PROJ-15(refused) a person's sync is refused, with project, field and fix", func(t *testing.T) {
 		_, err := w.sync(hub.SyncRequest{})
 		told, _ := fault.As(err)
 		if fault.KindOf(err) != fault.Conflict || !strings.Contains(told.Cause, `project "default"`) || !strings.Contains(told.Cause, "spec.signatureKeys") || told.Fix == "" {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("PROJ-21 without the field it goes on", func(t *testing.T) {
+	t.Run("PROJ-15(refused) without the field it goes on", func(t *testing.T) {
 		w.restrict(false)
 		w.render("r3", "a", "c")
 		if got := w.reload().Status; got.Accepted == first {

@@ -18,7 +18,7 @@ func TestGlobalProjects(t *testing.T) {
     - {key: stage, operator: In, values: [prod, test]}
     - {key: free, operator: DoesNotExist}
 `
-	t.Run("CFG-06 a list that is not empty is refused", func(t *testing.T) {
+	t.Run("PROJ-18(refused) a list that is not empty is refused", func(t *testing.T) {
 		t.Parallel()
 		if err := settings.Check("argocd-cm", "globalProjects", value); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("error %v", err)
@@ -29,7 +29,7 @@ func TestGlobalProjects(t *testing.T) {
 			}
 		}
 	})
-	t.Run("CFG-06 what an earlier release stored breaks no other setting", func(t *testing.T) {
+	t.Run("PROJ-18(refused) what an earlier release stored breaks no other setting", func(t *testing.T) {
 		t.Parallel()
 		if _, err := settings.Compile([]hub.Setting{{Map: "argocd-cm", Key: "globalProjects", Value: value}}); err != nil {
 			t.Error(err)
@@ -51,7 +51,7 @@ func TestGlobalProjects(t *testing.T) {
 		"not in, and not there":   {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "shop", nil, "base"},
 		"not in, and it is there": {"- projectName: base\n  labelSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "shop", map[string]string{"a": "b"}, ""},
 	} {
-		t.Run("CFG-06 "+name, func(t *testing.T) {
+		t.Run("PROJ-18(refused) "+name, func(t *testing.T) {
 			t.Parallel()
 			if got := settings.Inherited(c.value, c.project, c.labels); got != c.want {
 				t.Errorf("inherits from %q, want %q", got, c.want)
