@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"shared/manifest":      {"shared/fault", "shared/logkey"},
 	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/wave/wavetest": {},
-	"shared/tunnel":        {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
+	"shared/tunnel":        {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
 	"shared/trace":         {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry":     {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
 	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
