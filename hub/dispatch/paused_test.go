@@ -25,6 +25,20 @@ func (w *world) compare(status hub.SyncStatus) {
 	w.reload()
 }
 
+// attach lets the cluster's agent come, so that what is known of it is current.
+func (w *world) attach() {
+	w.t.Helper()
+	const session = "present"
+	at := hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, Replica: "r", Epoch: session, Instance: "one", Leader: true, At: time.Now()}
+	if err := w.db.System().Connected(w.t.Context(), at); err != nil {
+		w.t.Fatal(err)
+	}
+	lost, err := w.db.System().Seen(w.t.Context(), []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: time.Now()}})
+	if err != nil || len(lost) > 0 {
+		w.t.Fatalf("the agent is not there: %v, %v", lost, err)
+	}
+}
+
 // lists says whether a list that asks for a sync status has the application,
 // and whether counts and metrics say the same.
 func (w *world) lists(t *testing.T, status hub.SyncStatus) bool {
@@ -65,6 +79,7 @@ func (w *world) resume() error {
 // paused is a world of two revisions that was rolled back from the second.
 func paused(t *testing.T, spec string) *world {
 	w := newWorld(t, spec)
+	w.attach()
 	for _, revision := range []string{"r1", "r2"} {
 		w.render(revision, "a")
 		if spec == manual {
