@@ -56,7 +56,7 @@ func TestRunRefuses(t *testing.T) {
 		"FieldManager":    {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, FieldManager: "Me You"}, "Me You"},
 		"NoGuard":         {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: file + "-none"}, file + "-none"},
 		"GuardTypo":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("allowDeletes: false")}, "allowDeletes"},
-		"GuardGlob":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("namespaces: ['[a']")}, "no glob"},
+		"GuardGlob":       {daemon.Config{StateDir: "/x", Namespace: "n", Log: quiet, REST: away, GuardFile: guard("namespaces: ['[a']")}, "a [ is not closed"},
 		"MissingKubeconf": {daemon.Config{StateDir: t.TempDir(), Namespace: "n", Log: quiet, Kubeconfig: file + "-none"}, file + "-none"},
 	}
 	for name, c := range cases {
