@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"shared/manifest":      {"shared/fault", "shared/logkey"},
 	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/wave/wavetest": {},
-	"shared/tunnel":        {"shared/fault", "shared/logkey", "shared/run", "shared/trace"},
+	"shared/tunnel":        {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
 	"shared/trace":         {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry":     {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
 	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
@@ -91,6 +91,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/meter", "hub/daemon", "agent/meter", "agent/daemon", "integration/..."},
 	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
+	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 
