@@ -94,6 +94,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/meter", "hub/daemon", "agent/meter", "agent/daemon", "integration/..."},
 	"go.opentelemetry.io/otel":               {"shared/trace", "integration/..."},
 	"go.etcd.io/bbolt":                       {"agent/inventory"},
+	"github.com/pires/go-proxyproto":         {"hub/daemon", "integration/..."},
 	"github.com/alexedwards/argon2id":        {"hub/identity", "hub/catalog"},
 }
 

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/identity"
 	"github.com/capstan-cd/capstan/hub/relay"
+	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -40,7 +40,7 @@ type Config struct {
 	// may write only from it.
 	ExternalURL string
 	// TrustedProxies may say in X-Forwarded-For who is calling.
-	TrustedProxies []netip.Prefix
+	TrustedProxies clientip.Proxies
 	// Console is the browser application; nil: none.
 	Console fs.FS
 	// DocsURL is where error codes are explained; empty: nowhere.

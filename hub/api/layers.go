@@ -3,9 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
@@ -51,41 +50,10 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		id := hub.NewID[hub.RequestID]()
 		c.Response().Header().Set("X-Request-Id", string(id))
 		r := c.Request()
-		who := hub.Caller{Request: id, Address: s.address(r)}
+		who := hub.Caller{Request: id, Address: s.cfg.TrustedProxies.Client(r)}
 		c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 		return next(c)
 	}
-}
-
-// address is where a request comes from: the peer, or what proxies that are
-// trusted say.
-func (s *Server) address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && s.trusted(host); i-- {
-		hop := strings.TrimSpace(hops[i])
-		if _, err := netip.ParseAddr(hop); err != nil {
-			break
-		}
-		host = hop
-	}
-	return host
-}
-
-func (s *Server) trusted(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	for _, p := range s.cfg.TrustedProxies {
-		if p.Contains(addr.Unmap()) {
-			return true
-		}
-	}
-	return false
 }
 
 // recovered turns a defect into one failed request.
@@ -141,7 +109,7 @@ func compressed() echo.MiddlewareFunc {
 // limited refuses what comes too fast from one address.
 func (s *Server) limited(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		from := callerOf(c.Request().Context()).Address
+		from := clientip.Key(callerOf(c.Request().Context()).Address)
 		o := operationOf(c)
 		if !s.limits.address.allow(from) || (o.public() && unsafeMethod(o.route.Method) && o.action != "webhook" && !s.limits.signIn.allow(from)) {
 			return errTooFast()

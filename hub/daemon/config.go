@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -31,7 +32,14 @@ type Config struct {
 	Sources    Sources  `json:"sources"`
 	Render     Render   `json:"render"`
 	Log        Log      `json:"log"`
-	Replica    string   `json:"replica"` // name of this replica; default: host name and process
+	// TrustedProxies are the networks (CIDR) or addresses of ingresses and load
+	// balancers. What they say in X-Forwarded-For is where a request comes
+	// from; what others say there is ignored.
+	TrustedProxies []string `json:"trustedProxies"`
+	// ProxyProtocol lists the ports (http, link) at which connections of
+	// trusted proxies begin with a header of the PROXY protocol.
+	ProxyProtocol []string `json:"proxyProtocol"`
+	Replica       string   `json:"replica"` // name of this replica; default: host name and process
 	// Advertise is host:port at which other replicas reach the internal port
 	// of this one; default: the internal address, if it names one host, or
 	// the environment's POD_IP with its port.
@@ -227,6 +235,10 @@ type RateLimits struct {
 	// come again.
 	AgentsPerSecond float64 `json:"agentsPerSecond"` // default 100
 	AgentBurst      int     `json:"agentBurst"`      // default 600
+
+	// Connections of one address, or /64 of IPv6, to the console and the API
+	// that may be open at once. Trusted proxies have no limit.
+	ConnectionsPerAddress int `json:"connectionsPerAddress"` // default 1024
 }
 
 func (l RateLimits) rates() api.Rates {
@@ -285,6 +297,7 @@ func (c *Config) defaults() {
 	set(&c.Limits.Burst, 300)
 	set(&c.Limits.AgentsPerSecond, 100)
 	set(&c.Limits.AgentBurst, 600)
+	set(&c.Limits.ConnectionsPerAddress, 1024)
 	set(&c.Lease, Duration(workLease))
 	set(&c.Drain, Duration(5*time.Second))
 	c.advertise()
@@ -320,6 +333,7 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
 	c.badAddresses(bad)
 	c.badNumbers(bad)
+	c.badProxies(bad)
 	c.Metrics.check(bad)
 	if c.Database.App == "" || c.Database.System == "" {
 		bad("database: the URLs app and system are needed")
@@ -383,6 +397,28 @@ func (c Config) badAddresses(bad func(format string, args ...any)) {
 	}
 }
 
+// Ports that can take the PROXY protocol.
+const (
+	portHTTP = "http"
+	portLink = "link"
+)
+
+func (c Config) badProxies(bad func(format string, args ...any)) {
+	for _, text := range c.TrustedProxies {
+		if _, err := clientip.ParseProxies([]string{text}); err != nil {
+			bad("trustedProxies: %s", err)
+		}
+	}
+	for _, port := range c.ProxyProtocol {
+		if port != portHTTP && port != portLink {
+			bad("proxyProtocol: %q is unknown; write http or link", port)
+		}
+	}
+	if len(c.ProxyProtocol) > 0 && len(c.TrustedProxies) == 0 {
+		bad("proxyProtocol: trustedProxies is empty, so no connection would begin with a header; list the addresses of the load balancers there")
+	}
+}
+
 // badNumbers finds those below zero; zero stands for the default.
 func (c Config) badNumbers(bad func(format string, args ...any)) {
 	for _, n := range []struct {
@@ -394,6 +430,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		{"render.timeout", float64(c.Render.Timeout)}, {"render.memoryMiB", float64(c.Render.MemoryMiB)},
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
 		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
+		{"limits.connectionsPerAddress", float64(c.Limits.ConnectionsPerAddress)},
 		{"database.maxConns", float64(c.Database.MaxConns)}, {"metrics.maxSeries", float64(c.Metrics.MaxSeries)},
 	} {
 		if n.value < 0 {

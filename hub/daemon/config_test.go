@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	if c, err = load(t, least); err != nil {
 		t.Fatal(err)
 	}
-	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 100, 600}) {
+	if c.Replica == "" || c.Log != (Log{"text", "info"}) || c.Limits != (RateLimits{100, 300, 100, 600, 1024}) {
 		t.Errorf("replica %q, log %+v, limits %+v", c.Replica, c.Log, c.Limits)
 	}
 	if got := c.publicURL(); got != "http://127.0.0.1:8080" {

@@ -21,7 +21,7 @@ import (
 
 const (
 	// headerTime bounds how long a client may take to send a request's head;
-	// bodies and answers are bounded by the API, because streams are long.
+	// pace bounds bodies.
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
 	stopTime   = 10 * time.Second
@@ -60,7 +60,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}
 	p.api, err = api.New(api.Config{
 		ExternalURL: p.cfg.publicURL(), Console: console,
-		Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
+		TrustedProxies: p.proxies, Rates: p.cfg.Limits.rates(), AgentHelm: p.cfg.AgentChart.install(),
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
@@ -69,7 +69,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ln, err := listen(ctx, p.cfg.Listen.HTTP)
+	ln, err := p.listen(ctx, portHTTP, p.cfg.Listen.HTTP)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (p *parts) serveHTTP(ctx context.Context, ln net.Listener) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	s := &http.Server{
-		Handler: p.leaving(p.front()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		Handler: bodyPace().hold(p.leaving(p.front())), ConnState: p.connections.state, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	done := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/upgrade"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/telemetry"
@@ -76,6 +78,9 @@ type parts struct {
 	metrics   *prometheus.Registry
 	webSocket http.Handler // takes agents that come through HTTP
 
+	proxies     clientip.Proxies // whose word on where clients are counts
+	connections *connections     // to the HTTP listeners
+
 	running []run.Part
 }
 
@@ -84,6 +89,11 @@ func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
 	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: run.System{}}
 	p.log = log.With("replica", p.replica)
+	var err error
+	if p.proxies, err = clientip.ParseProxies(cfg.TrustedProxies); err != nil {
+		return fault.Wrap(fault.Invalid, err, "trustedProxies is not valid")
+	}
+	p.connections = newConnections(cfg.Limits.ConnectionsPerAddress, p.proxies, p.log)
 	if err := p.observe(ctx); err != nil {
 		return err
 	}
@@ -100,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	p.log.InfoContext(ctx, "hub starts", "http", cfg.Listen.HTTP, "link", cfg.Listen.Link)
-	err := p.runParts(ctx)
+	err = p.runParts(ctx)
 	p.log.InfoContext(context.WithoutCancel(ctx), "hub stopped")
 	return err
 }
@@ -313,19 +323,29 @@ func (p *parts) addAgents(ctx context.Context) error {
 
 // listenLink shares the agents' port with browsers and the CLI over TLS.
 func (p *parts) listenLink(ctx context.Context, authority *fleet.Authority) error {
-	ln, err := listen(ctx, p.cfg.Listen.Link)
+	ln, err := p.listen(ctx, portLink, p.cfg.Listen.Link)
 	if err != nil {
 		return err
 	}
 	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), HTTP: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return authority.Certificate()
-	}}, Log: p.log})
+	}}, Client: p.proxies.Client, Log: p.log})
 	// Parts stop last one first: the port closes after those that it serves.
 	p.webSocket = split.WebSocket()
 	p.add("link port", split.Run)
 	p.add("agents", func(ctx context.Context) error { return p.fleet.Serve(ctx, split.Link()) })
 	p.add("api over TLS", func(ctx context.Context) error { return p.serveHTTP(ctx, split.HTTP()) })
 	return nil
+}
+
+// listen opens the port for people or for agents, behind trusted proxies if
+// there are any that use the PROXY protocol.
+func (p *parts) listen(ctx context.Context, port, address string) (net.Listener, error) {
+	ln, err := listen(ctx, address)
+	if err == nil && slices.Contains(p.cfg.ProxyProtocol, port) {
+		ln = newProxyListener(ln, p.proxies, p.log)
+	}
+	return ln, err
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
