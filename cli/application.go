@@ -19,7 +19,7 @@ const defaultNamespace = "argocd"
 
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
-		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(),
+		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
@@ -179,6 +179,9 @@ func asOf(st client.ApplicationStatus) string {
 // conditionTypes names what is said of an application, each once.
 func conditionTypes(st client.ApplicationStatus) string {
 	var types []string
+	if deref(st.Capstan).Paused != nil {
+		types = append(types, "Paused")
+	}
 	for _, c := range deref(st.Conditions) {
 		types = append(types, c.Type)
 	}
@@ -235,6 +238,10 @@ func (a *app) describe(x client.Application, tree client.Tree) error {
 	}
 	if st.Capstan != nil && st.Capstan.Parent != nil {
 		fmt.Fprintf(out, "\nRendered by: application %s\n", qualified(client.Metadata{Namespace: &st.Capstan.Parent.Namespace, Name: st.Capstan.Parent.Name}))
+	}
+	if p := deref(st.Capstan).Paused; p != nil {
+		fmt.Fprintf(out, "\nPaused: %s.\nAutomation goes on when Git renders something else than revision %s. `capstan app resume %s` ends the pause.\n",
+			p.Message, short(p.Skipped), qualified(x.Metadata))
 	}
 	if st.Capstan != nil && deref(st.Capstan.Hold) != "" {
 		fmt.Fprintln(out, "\nAutomation waits:", *st.Capstan.Hold)
@@ -365,11 +372,14 @@ func (a *app) appWait() *cobra.Command {
 
 func (a *app) appRollback() *cobra.Command {
 	var reason string
-	var prune, async bool
+	var prune, async, hooks, dryRun bool
 	var w waiting
 	c := &cobra.Command{
-		Use: "rollback NAME ID", Short: "Apply what an entry of the history applied, and hold automation there",
-		Example: "  capstan app history shop\n  capstan app rollback shop 3 --reason 'checkout broken'",
+		Use: "rollback NAME ID", Short: "Apply what an entry of the history applied, and pause the application there",
+		Long: "Apply what an entry of the history applied, and pause the application there. While it is paused, automation skips the revision that was rolled back " +
+			"from, and everything that renders the same. The pause ends when Git renders something else, or with `capstan app sync` or `capstan app resume`. " +
+			"The application is OutOfSync meanwhile, unless Git renders the same as what is deployed.",
+		Example: "  capstan app history shop\n  capstan app rollback shop 3 --reason 'checkout broken'\n  capstan app rollback shop 3 --dry-run",
 		Args:    exactly("the name of an application", "an id of its history"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[1], 10, 64)
@@ -382,21 +392,51 @@ func (a *app) appRollback() *cobra.Command {
 			}
 			namespace, name := appName(args[0])
 			op, raw, err := call[client.Operation](api.RollbackApplication(cmd.Context(), namespace, name, nil,
-				client.RollbackApplicationJSONRequestBody{Id: id, Prune: ref(prune), Reason: ref(reason)}))
+				rollbackRequest(cmd, id, prune, dryRun, hooks, reason)))
 			if err != nil {
 				return err
 			}
 			if async {
 				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
 			}
-			w.operation = op.Id
+			w.operation, w.rollback = op.Id, true
 			return a.await(cmd.Context(), api, namespace, name, w)
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "kept in the history and shown while automation is held")
+	c.Flags().StringVar(&reason, "reason", "", "stored in the history and shown while the application is paused")
 	c.Flags().BoolVar(&prune, "prune", true, "delete what the older entry did not have")
+	c.Flags().BoolVar(&hooks, "hooks", false, "run the hooks of that entry, too; without the flag the application's annotation capstan.dev/rollback-hooks decides")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "ask the cluster what would happen, and change nothing")
 	c.Flags().BoolVar(&async, "async", false, "do not wait")
 	w.flags(c.Flags())
+	return c
+}
+
+// rollbackRequest leaves hooks out where nothing is said of them.
+func rollbackRequest(cmd *cobra.Command, id int64, prune, dryRun, hooks bool, reason string) client.RollbackApplicationJSONRequestBody {
+	out := client.RollbackApplicationJSONRequestBody{Id: id, Prune: ref(prune), Reason: ref(reason)}
+	if dryRun {
+		out.DryRun = ref(true)
+	}
+	if cmd.Flags().Changed("hooks") {
+		out.Hooks = ref(hooks)
+	}
+	return out
+}
+
+func (a *app) appResume() *cobra.Command {
+	var reason string
+	c := a.one("resume NAME", "End the pause that a rollback began, and follow Git again", "  capstan app resume shop\n  capstan app resume shop --reason 'fixed by 4f2c1aa'",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			x, raw, err := call[client.Application](api.ResumeApplication(cmd.Context(), namespace, name, nil, client.ResumeApplicationJSONRequestBody{Reason: ref(reason)}))
+			if err != nil {
+				return err
+			}
+			return a.print(raw, appTable([]client.Application{x}))
+		})
+	c.Long = "End the pause that a rollback began. With automation the newest revision of Git is applied; without it, `capstan app sync` applies it. " +
+		"An application that is not paused stays as it is."
+	c.Flags().StringVar(&reason, "reason", "", "stored in the audit log")
 	return c
 }
 

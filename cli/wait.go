@@ -33,6 +33,7 @@ type waiting struct {
 	sync, health, finished bool
 	operation              string // an operation whose end is waited for first
 	newest                 bool   // the operation was to apply what the sources say now
+	rollback               bool   // the operation goes back, so the application is not as Git says afterwards
 }
 
 func (w *waiting) flags(f *pflag.FlagSet) {
@@ -66,9 +67,15 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 	} else if w.operation != "" {
 		return false, "the operation has not been seen yet", nil
 	}
+	if p := deref(st.Capstan).Paused; p != nil && (all || w.sync) && !w.rollback && st.Sync != nil && st.Sync.Status == "OutOfSync" {
+		// Nothing happens by itself, so there is nothing to wait for.
+		return true, "", fault.With(fault.New(fault.Conflict, "%s, and not as Git says", p.Message), "application "+qualified(x.Metadata),
+			"`capstan app resume "+qualified(x.Metadata)+"` follows Git again")
+	}
 	broken := unusable(st)
 	switch {
 	case !all && !w.sync:
+	case broken == "" && w.rollback:
 	case broken == "":
 		if st.Sync == nil || st.Sync.Status != "Synced" {
 			return false, "not synced" + conditionText(st), nil

@@ -15,6 +15,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	good := `"sync":{"status":"Synced"},"health":{"status":"Healthy"}`
 	broken := `,"conditions":[{"type":"ComparisonError","message":"unexpected {{end}}"}]`
+	paused := `,"capstan":{"paused":{"since":"2026-05-01T12:00:00Z","by":"jane","revision":"r1","skipped":"r2","message":"paused at r1 since 2026-05-01T12:00:00Z, rolled back by jane"}}`
 	op := func(rest string) string { return `"operationState":{"id":"op-1","kind":"sync",` + rest + `}` }
 	cases := map[string]struct {
 		why    string
@@ -48,6 +49,12 @@ func TestJudge(t *testing.T) {
 		"health only: not rendered": {"health was asked for", waiting{health: true}, good + broken, true, false, ""},
 		"mine: not rendered":        {"the newest was to be applied, and was not", waiting{operation: "op-1", newest: true}, good + broken + `,` + op(`"phase":"Succeeded"`), true, true, ""},
 		"mine: an older revision":   {"the newest does not matter", waiting{operation: "op-1"}, good + broken + `,` + op(`"phase":"Succeeded"`), true, false, ""},
+		"all: paused":               {"nothing happens by itself", waiting{}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"}` + paused, true, true, ""},
+		"sync only: paused":         {"nothing happens by itself", waiting{sync: true}, `"sync":{"status":"OutOfSync"}` + paused, true, true, ""},
+		"health only: paused":       {"sync was not asked for", waiting{health: true}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"}` + paused, true, false, ""},
+		"all: paused, and equal":    {"Git renders what is deployed", waiting{}, good + paused, true, false, ""},
+		"mine: rolled back":         {"what was gone back to is not what Git says", waiting{operation: "op-1", rollback: true}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"},` + op(`"phase":"Succeeded"`) + paused, true, false, ""},
+		"mine: rolling back":        {"it is under way", waiting{operation: "op-1", rollback: true}, `"sync":{"status":"OutOfSync"},"health":{"status":"Healthy"},` + op(`"phase":"Running"`) + paused, false, false, "Running"},
 		"mine: unknown since":       {"a rollback to it does not need the newest", waiting{operation: "op-1"}, `"sync":{"status":"Unknown"},"health":{"status":"Healthy"}` + broken + `,` + op(`"phase":"Succeeded"`), true, false, ""},
 		"sync only: unknown":        {"the branch is gone", waiting{sync: true}, `"sync":{"status":"Unknown"},"health":{"status":"Healthy"}` + broken, false, false, "unexpected {{end}}"},
 		"conditions are told":       {"they say why it takes so long", waiting{}, `"sync":{"status":"Unknown"},"conditions":[{"type":"ComparisonError","message":"no such branch"}]`, false, false, "no such branch"},
@@ -62,6 +69,9 @@ func TestJudge(t *testing.T) {
 			over, why, err := c.w.judge(x)
 			if over != c.over || (err != nil) != c.failed || !strings.Contains(why, c.says) {
 				t.Errorf("%s: over %v, why %q, error %v", c.why, over, why, err)
+			}
+			if deref(deref(x.Status).Capstan).Paused != nil && err != nil && !strings.Contains(err.Error(), "paused at r1 since") {
+				t.Errorf("it says %v", err)
 			}
 			if !over && why == "" {
 				t.Error("a wait that goes on must say what is missing")

@@ -1,13 +1,37 @@
 package access
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/capstan-cd/capstan/hub"
+)
 
 func TestActs(t *testing.T) {
 	t.Parallel()
-	ix := index(t, Policy{Text: "p, role:dev, applications, sync, shop/*, allow\n" +
+	ix := index(t, Policy{Projects: []hub.Project{{Meta: hub.Meta{Name: "shop"}}, {Meta: hub.Meta{Name: "other"}}}, Text: "p, role:dev, applications, sync, shop/*, allow\n" +
 		"p, role:dev, applications, delete/*/Pod/shop/*, shop/*, allow\ng, ann, role:dev\n"}, Subject{User: "ann"})
-	t.Run("ROLL-04 rolling back has a right of its own, and syncing does not give it", func(t *testing.T) {
+	t.Run("ROLL-04 who may sync may roll back", func(t *testing.T) {
 		t.Parallel()
+		if !ix.Check(Applications, Sync, "shop/web") || !ix.Check(Applications, Rollback, "shop/web") || ix.Check(Applications, Rollback, "other/web") {
+			t.Error("a right is wrong")
+		}
+		if all, projects := ix.AllowedProjects(Applications, Rollback); all || !slices.Equal(projects, []string{"shop"}) {
+			t.Errorf("it reaches into %v, all of them: %v", projects, all)
+		}
+	})
+	t.Run("ROLL-04 who is denied syncs is denied rollbacks, and who is denied rollbacks may sync", func(t *testing.T) {
+		t.Parallel()
+		ix := index(t, Policy{Text: "p, role:dev, applications, sync, shop/*, allow\np, role:dev, applications, sync, shop/prod, deny\n" +
+			"p, role:dev, applications, rollback, shop/db, deny\ng, ann, role:dev\n"}, Subject{User: "ann"})
+		if ix.Check(Applications, Rollback, "shop/prod") || ix.Check(Applications, Rollback, "shop/db") || !ix.Check(Applications, Sync, "shop/db") || !ix.Check(Applications, Rollback, "shop/web") {
+			t.Error("a right is wrong")
+		}
+	})
+	t.Run("ROLL-04 where the tenant asks for the right rollback, the right to sync does not stand for it", func(t *testing.T) {
+		t.Parallel()
+		ix := index(t, Policy{RollbackApart: true, Text: "p, role:dev, applications, sync, shop/*, allow\np, role:lead, applications, rollback, shop/*, allow\n" +
+			"g, ann, role:dev\ng, ben, role:lead\n"}, Subject{User: "ann"})
 		if !ix.Check(Applications, Sync, "shop/web") || ix.Check(Applications, Rollback, "shop/web") {
 			t.Error("a right is wrong")
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/casbin/casbin/v2"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/glob"
 )
 
 // A Subject is who asks: an account, its roles, and its groups. Names of
@@ -38,6 +39,9 @@ func (s Subject) key() string {
 type Policy struct {
 	Text     string
 	Projects []hub.Project
+	// RollbackApart says that rolling back takes the right rollback. Without it
+	// whoever may sync may roll back (ROLL-04).
+	RollbackApart bool
 }
 
 type domainBinding struct {
@@ -90,11 +94,26 @@ func Compile(tenant hub.TenantID, p Policy) (*Rights, error) {
 			add(rules, bindings)
 		}
 	}
+	if !p.RollbackApart {
+		r.rules = append(r.rules, rollbackLikeSync(r.rules)...)
+	}
 	slices.Sort(r.projects)
 	if r.enforcer, err = enforcer(r.rules, r.bindings); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// rollbackLikeSync gives a rule about rollbacks for each rule about syncs:
+// what is allowed or denied for one is so for the other.
+func rollbackLikeSync(rules []Rule) (out []Rule) {
+	for _, rule := range rules {
+		if glob.Match(rule.Resource, Applications) && glob.Match(rule.Action, Sync) && !glob.Match(rule.Action, Rollback) {
+			rule.Resource, rule.Action = Applications, Rollback
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 // For gives the compiled rights of one subject.

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -52,8 +53,12 @@ func (c *Catalog) index(ctx context.Context, tx Tx, by hub.Caller) (*access.Inde
 		if err != nil {
 			return access.Policy{}, err
 		}
+		apart, err := tx.SettingValues(ctx, hub.SettingsMap, []string{settings.RollbackKey})
+		if err != nil {
+			return access.Policy{}, err
+		}
 		projects, err := tx.Projects(ctx)
-		return access.Policy{Text: text, Projects: projects}, err
+		return access.Policy{Text: text, Projects: projects, RollbackApart: settings.RollbackApart(apart)}, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the rights of tenant %s: %w", tx.ID(), err)

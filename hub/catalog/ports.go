@@ -152,6 +152,10 @@ type settingsTx interface {
 	// LockSettings comes before any lock on a desired log.
 	LockSettings(ctx context.Context) error
 	ChangeSettings(ctx context.Context, put, drop []hub.Setting) error
+	// SettingValues gives those of some keys that are set and no secrets.
+	SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error)
+	// RaisePolicy makes compiled rights stale.
+	RaisePolicy(ctx context.Context) error
 	SettingSecret(ctx context.Context, name, key string) (value string, found bool, err error)
 }
 

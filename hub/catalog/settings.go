@@ -101,6 +101,11 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
+	if names(changes, settings.RollbackKey) {
+		if err := w.RaisePolicy(ctx); err != nil {
+			return version, "", err
+		}
+	}
 	if names(changes, hub.InClusterKey, hub.GlobalProjectsKey) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err

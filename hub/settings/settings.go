@@ -60,6 +60,7 @@ func Catalogue() []Known {
 			"objects are marked by annotation, and the label of Argo CD is read when they are taken over from it", (*set).readTracking),
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
+		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
 		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
@@ -73,6 +74,16 @@ func Catalogue() []Known {
 			Sample: "a long random text", Used: true, read: (*set).readSecret,
 		},
 	}, timers()...)
+}
+
+// RollbackKey is the switch for a right of its own for rollbacks (ROLL-04).
+const RollbackKey = "server.rbac.rollback.enforce.enable"
+
+// RollbackApart says whether rolling back takes the right rollback. Values are
+// those of argocd-cm.
+func RollbackApart(values map[string]string) bool {
+	on, err := text{values[RollbackKey], 0}.truth()
+	return err == nil && on
 }
 
 const prefix = "resource.customizations."

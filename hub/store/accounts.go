@@ -188,6 +188,10 @@ func (t *Tenant) SetPolicy(ctx context.Context, text string) error {
 	return nil
 }
 
+// RaisePolicy makes compiled rights stale after a change of settings that they
+// depend on.
+func (t *Tenant) RaisePolicy(ctx context.Context) error { return t.bumpPolicy(ctx) }
+
 // bumpPolicy makes compiled rights stale after a change that they depend on.
 func (t *Tenant) bumpPolicy(ctx context.Context) error {
 	if err := t.tx.QueryRow(ctx, bumpPolicy, t.id).Scan(&t.policyVersion); err != nil {
