@@ -439,6 +439,10 @@ type App struct {
 			} `json:"syncResult"`
 		} `json:"operationState"`
 		Capstan struct {
+			Paused *struct {
+				By     string `json:"by"`
+				Reason string `json:"reason"`
+			} `json:"paused"`
 			Hold     string `json:"hold"`
 			Target   string `json:"target"`
 			Accepted string `json:"accepted"`

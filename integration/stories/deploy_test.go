@@ -81,10 +81,12 @@ func TestPushReachesTheCluster(t *testing.T) {
 		if _, err := cluster.WaitFor(ctx, configMaps, "push", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
-		x := settled(t, "push")
-		if !strings.Contains(x.Status.Capstan.Hold, "a story") && x.Status.Capstan.Hold == "" {
-			t.Errorf("automation does not say that it waits: %+v", x.Status.Capstan)
-		}
+		condition(t, "push", func(x stack.App) error {
+			if p := x.Status.Capstan.Paused; p == nil || p.Reason != "a story" || x.Status.Sync.Status != "OutOfSync" {
+				return fmt.Errorf("it is not paused and OutOfSync: %+v", x.Status)
+			}
+			return nil
+		})
 		if _, err := repo.Commit(ctx, "three", map[string]string{"app/a.yaml": configMap("a", "three")}); err != nil {
 			t.Fatal(err)
 		}
