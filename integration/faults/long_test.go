@@ -1,5 +1,0 @@
-//go:build soak
-
-package faults_test
-
-const soak = true

@@ -1,0 +1,65 @@
+package faults_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/integration/harness"
+)
+
+func TestLinkFails(t *testing.T) {
+	t.Cleanup(func() { s.Link.Set(harness.Weather{}) })
+	t.Run("FT-L1 FT-L6 the link is cut after every few bytes, delayed and slow, during a whole life", func(t *testing.T) {
+		stop := make(chan struct{})
+		var over sync.WaitGroup
+		cuts := 0
+		s.Link.Set(harness.Weather{Delay: time.Millisecond, Jitter: 15 * time.Millisecond})
+		over.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(1500 * time.Millisecond):
+					cuts += s.Link.Cut()
+				}
+			}
+		})
+		newRound(t, "cuts", 0).life()
+		close(stop)
+		over.Wait()
+		s.Link.Set(harness.Weather{})
+		t.Logf("%d cuts", cuts)
+		if cuts == 0 {
+			t.Error("nothing was cut")
+		}
+		atRest(t)
+	})
+	t.Run("FT-L1 damaged bytes end the session and reach nobody", func(t *testing.T) {
+		dials := s.Link.Dials()
+		s.Link.Set(harness.Weather{Corrupt: 200})
+		s.Link.AwaitDials(dials + 2)
+		s.Link.Set(harness.Weather{})
+		if err := s.Connected(within(t, patience), clusterName); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("FT-L2 FT-L5 a link that is silently dead is noticed by heartbeats, and a sync that was asked for meanwhile is delivered", func(t *testing.T) {
+		r := newRound(t, "half-open", 0)
+		r.push("one", four)
+		r.create(false)
+		r.refreshed()
+		dials := s.Link.Dials()
+		s.Link.Set(harness.Weather{Swallow: harness.Both})
+		r.sync("half-open-sync")
+		s.Link.AwaitDials(dials + 1) // the agent gave the dead connection up
+		s.Link.Set(harness.Weather{})
+		s.Link.Cut() // what was dialled into the hole is as dead
+		r.settled()
+		r.rest()
+		r.gather()
+		r.remove()
+		r.gather()
+		r.judge()
+	})
+}
