@@ -86,6 +86,10 @@ func TestAppOfAppsRights(t *testing.T) {
 		refused(t, "team-version", "Application", "version-child", "v1beta1")
 	})
 	t.Run("APP-31 a project for other namespaces renders nothing in the hub", func(t *testing.T) {
+		// A project does not give up what its applications need.
+		for _, name := range []string{"team-inside", "team-wide", "team-takeover", "team-project", "team-set", "team-hook", "team-version"} {
+			cli(t, "app", "delete", name, "--yes")
+		}
 		project("{name: in-cluster, namespace: inside-child}", "")
 		text := strings.ReplaceAll(child("team-outside", "team", repo.URL(), "outside", ""), "namespace: team-outside", "namespace: inside-child")
 		if _, err := s.API.Apply(t.Context(), text); err != nil {
@@ -95,7 +99,7 @@ func TestAppOfAppsRights(t *testing.T) {
 		absent(t, "outside-child")
 		project(children, "")
 	})
-	for _, name := range []string{"team-inside", "team-wide", "team-takeover", "team-project", "team-set", "team-hook", "team-version", "team-outside", "not-yours"} {
+	for _, name := range []string{"team-outside", "not-yours"} {
 		cli(t, "app", "delete", name, "--yes")
 	}
 }

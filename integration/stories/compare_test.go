@@ -149,7 +149,7 @@ spec:
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	t.Run("TRK-07 deletion of the holder leaves the object to the other", func(t *testing.T) {
+	t.Run("TRK-07 DEL-08 deletion of the holder takes along what the other has not synced, and its sync makes it anew", func(t *testing.T) {
 		before, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ spec:
 			t.Fatal(err)
 		}
 		after, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil || after.GetUID() != before.GetUID() || value("two")(after) != nil {
+		if err != nil || after.GetUID() == before.GetUID() || value("two")(after) != nil {
 			t.Errorf("%v, %v", err, after)
 		}
 		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "compare2", "--yes"); err != nil {

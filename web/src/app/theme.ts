@@ -1,4 +1,4 @@
-import { createTheme, Modal } from '@mantine/core';
+import { createTheme, Drawer, Modal } from '@mantine/core';
 
 /**
  * The look. Colours stand in app.css: variables that Mantine computes would
@@ -8,6 +8,7 @@ import { createTheme, Modal } from '@mantine/core';
 export const theme = createTheme({
   respectReducedMotion: true,
   components: {
+    Drawer: Drawer.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
     Modal: Modal.extend({ defaultProps: { lockScroll: false, closeButtonProps: { 'aria-label': 'Close' } } }),
   },
 });
