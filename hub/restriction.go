@@ -110,12 +110,18 @@ func (s ProjectSpec) AdmitsNamespace(namespace string) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.SourceNamespaces, func(p string) bool {
-		if len(p) > 1 && strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
+		if IsExpression(p) {
 			re, err := regexp.Compile(p[1 : len(p)-1])
 			return err == nil && re.MatchString(namespace)
 		}
 		return glob.Match(p, namespace)
 	})
+}
+
+// IsExpression says whether a pattern of sourceNamespaces is a regular
+// expression between slashes, and not a glob.
+func IsExpression(pattern string) bool {
+	return len(pattern) > 1 && strings.HasPrefix(pattern, "/") && strings.HasSuffix(pattern, "/")
 }
 
 // GlobalProjectsKey of SettingsMap lists projects whose restrictions others

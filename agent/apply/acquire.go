@@ -214,7 +214,7 @@ func managed(key manifest.Key, title string) error {
 		key.Describe(), "remove it from one of the two applications")
 }
 
-// do applies an event that the owner of an object causes.
+// event applies what the owner of an object causes.
 func (e *Engine) event(id string, key manifest.Key, ev ownership.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -250,6 +251,15 @@ func checkPatterns(spec hub.ProjectSpec) error {
 	}
 	for i, r := range spec.SourceRepos {
 		if err := check(fmt.Sprintf("spec.sourceRepos[%d]", i), r); err != nil {
+			return err
+		}
+	}
+	for i, n := range spec.SourceNamespaces {
+		if hub.IsExpression(n) {
+			if _, err := regexp.Compile(n[1 : len(n)-1]); err != nil {
+				return fault.New(fault.Invalid, "spec.sourceNamespaces[%d]: %q is not a regular expression", i, short(n))
+			}
+		} else if err := check(fmt.Sprintf("spec.sourceNamespaces[%d]", i), n); err != nil {
 			return err
 		}
 	}

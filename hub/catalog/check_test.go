@@ -106,6 +106,8 @@ func TestCheckProject(t *testing.T) {
 		"Type":           `{"sourceRepos":"*"}`,
 		"PatternRepo":    `{"sourceRepos":["*","!https://git.example.com/{a,b"]}`,
 		"PatternPlace":   `{"destinations":[{"server":"*","namespace":"*"},{"server":"*","namespace":"![kube"}]}`,
+		"PatternSpace":   `{"sourceNamespaces":["{team-a"]}`,
+		"PatternRegexp":  `{"sourceNamespaces":["/team-(a/"]}`,
 		"PatternKind":    `{"namespaceResourceBlacklist":[{"group":"","kind":"{Secret,ConfigMap"}]}`,
 		"PatternWindow":  `{"syncWindows":[{"kind":"deny","schedule":"* * * * *","duration":"1h","applications":["{a"]}]}`,
 	} {

@@ -39,7 +39,8 @@ function Equal({ app }: { app: Application }) {
       <Nothing
         title={`The cluster equals revision ${shortRevision(paused.revision)}, at which the application is paused.`}
       >
-        {sentence(paused.message)} Git asks for something else.
+        {sentence(paused.message)}
+        {app.status?.sync?.status === 'OutOfSync' && ' Git asks for something else.'}
       </Nothing>
     );
   }

@@ -72,7 +72,7 @@ export function grouped(nodes: Node[], wish: Wish): Item[] {
   const children = new Map<string, Node[]>();
   for (const n of shown) {
     const parent = parentOf(n) ?? '';
-    children.set(parent, [...(children.get(parent) ?? []), n]);
+    push(children, parent, n);
   }
   const troubled = new Map<string, boolean>();
   const trouble = (n: Node, path: Set<string>): boolean => {
@@ -97,7 +97,7 @@ export function grouped(nodes: Node[], wish: Wish): Item[] {
     const kinds = new Map<string, Node[]>();
     for (const n of children.get(parent) ?? []) {
       const kind = `${n.group}/${n.kind}`;
-      kinds.set(kind, [...(kinds.get(kind) ?? []), n]);
+      push(kinds, kind, n);
     }
     // Problems first: what is well may be read later.
     const sorted = [...kinds].sort(([, a], [, b]) => rank(b) - rank(a));
@@ -117,6 +117,13 @@ export function grouped(nodes: Node[], wish: Wish): Item[] {
   const rank = (members: Node[]) => Number(members.some((n) => trouble(n, new Set())));
   walk('');
   return out;
+}
+
+/** Adds to a list of a map without copying it: a parent may have thousands of children. */
+function push(lists: Map<string, Node[]>, key: string, n: Node) {
+  const list = lists.get(key);
+  if (list) list.push(n);
+  else lists.set(key, [n]);
 }
 
 function summary(members: Node[], open: boolean): Group {
