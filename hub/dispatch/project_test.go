@@ -14,9 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// windows gives the project an allow window for the application that is not
-// open for months, or takes it away.
-func (w *world) windows(closed bool) {
+// project changes the spec of the project default.
+func (w *world) project(change func(spec map[string]any)) {
 	w.t.Helper()
 	w.in(func(ctx context.Context, tx *store.Tenant) error {
 		p, err := tx.Project(ctx, "default")
@@ -27,6 +26,20 @@ func (w *world) windows(closed bool) {
 		if err := json.Unmarshal(p.Spec, &spec); err != nil {
 			return err
 		}
+		change(spec)
+		if p.Spec, err = json.Marshal(spec); err != nil {
+			return err
+		}
+		_, err = tx.UpdateProject(ctx, p, 0)
+		return err
+	})
+}
+
+// windows gives the project an allow window for the application that is not
+// open for months, or takes it away.
+func (w *world) windows(closed bool) {
+	w.t.Helper()
+	w.project(func(spec map[string]any) {
 		delete(spec, "syncWindows")
 		if closed {
 			month := time.Now().UTC().AddDate(0, 6, 0).Month()
@@ -34,11 +47,6 @@ func (w *world) windows(closed bool) {
 				"kind": "allow", "schedule": "0 0 1 " + month.String()[:3] + " *", "duration": "1h", "applications": []string{"shop"},
 			}}
 		}
-		if p.Spec, err = json.Marshal(spec); err != nil {
-			return err
-		}
-		_, err = tx.UpdateProject(ctx, p, 0)
-		return err
 	})
 }
 
@@ -130,24 +138,11 @@ func TestProjectIsChanged(t *testing.T) {
 // takes it away.
 func (w *world) restrict(on bool) {
 	w.t.Helper()
-	w.in(func(ctx context.Context, tx *store.Tenant) error {
-		p, err := tx.Project(ctx, "default")
-		if err != nil {
-			return err
-		}
-		var spec map[string]any
-		if err := json.Unmarshal(p.Spec, &spec); err != nil {
-			return err
-		}
+	w.project(func(spec map[string]any) {
 		delete(spec, "signatureKeys")
 		if on {
 			spec["signatureKeys"] = []map[string]any{{"keyID": "4AEE18F83AFDEB23"}}
 		}
-		if p.Spec, err = json.Marshal(spec); err != nil {
-			return err
-		}
-		_, err = tx.UpdateProject(ctx, p, 0)
-		return err
 	})
 }
 

@@ -77,72 +77,38 @@ func (b *bench) createSingly(ctx context.Context, repo *harness.Repository, prof
 		body["metadata"].(map[string]any)["finalizers"] = []string{"resources-finalizer.argocd.argoproj.io"}
 		bodies[name] = body
 	}
-	db, err := b.measured(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := b.begin(ctx, repo)
-	if err != nil {
-		return err
-	}
-	if err := prof.statements(ctx, "B02P-before-statements.txt"); err != nil {
-		return err
-	}
-	busy := prof.busyProfile(ctx, "B02P-create")
-	began := time.Now()
-	took, err := b.forEach(func(name string) error {
-		return b.s.API.Do(ctx, http.MethodPost, "/api/v1/applications", bodies[name], nil)
+	err := b.oneByOne(ctx, repo, prof, series{
+		name: "create", end: "until all are Synced",
+		do: func(name string) error {
+			return b.s.API.Do(ctx, http.MethodPost, "/api/v1/applications", bodies[name], nil)
+		},
+		over: func() error {
+			wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
+			defer cancel()
+			return b.namedAre(wait, "one-", "Synced", "")
+		},
 	})
 	if err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	if err := b.namedAre(wait, "one-", "Synced", ""); err != nil {
-		return err
-	}
-	all := time.Since(began)
-	if err := busy(); err != nil {
-		return err
-	}
-	if err := prof.statements(ctx, "B02P-create-statements.txt"); err != nil {
-		return err
-	}
-	t, err := s.end(ctx)
-	if err != nil {
-		return err
-	}
-	cost, err := db.since(ctx)
-	if err != nil {
-		return err
-	}
-	b.add("B02P", fmt.Sprintf("create %d applications by one request each", b.apps), percentiles(took), "")
-	b.add("B02P", "  until all are Synced", fmt.Sprintf("%.2f s", all.Seconds()), t.String()+"; "+cost)
 	settle, stop := context.WithTimeout(ctx, 5*time.Minute)
 	defer stop()
 	return b.namedAre(settle, "one-", "Synced", "Healthy")
 }
 
 func (b *bench) deleteSingly(ctx context.Context, prof profiler) error {
-	db, err := b.measured(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := b.begin(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := prof.statements(ctx, "B02P-settled-statements.txt"); err != nil {
-		return err
-	}
-	busy := prof.busyProfile(ctx, "B02P-delete")
-	began := time.Now()
-	took, err := b.forEach(func(name string) error {
-		return b.s.API.Do(ctx, http.MethodDelete, "/api/v1/applications/argocd/"+name, nil, nil)
+	return b.oneByOne(ctx, nil, prof, series{
+		name: "delete", end: "until the last one is gone",
+		do: func(name string) error {
+			return b.s.API.Do(ctx, http.MethodDelete, "/api/v1/applications/argocd/"+name, nil, nil)
+		},
+		over: func() error { return b.singlesGone(ctx) },
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// singlesGone waits until none of the applications is listed.
+func (b *bench) singlesGone(ctx context.Context) error {
+	began := time.Now()
 	for {
 		var page struct {
 			Items []struct{} `json:"items"`
@@ -151,7 +117,7 @@ func (b *bench) deleteSingly(ctx context.Context, prof profiler) error {
 			return err
 		}
 		if len(page.Items) == 0 {
-			break
+			return nil
 		}
 		if time.Since(began) > 3*time.Minute {
 			return fmt.Errorf("applications are not gone yet")
@@ -160,11 +126,44 @@ func (b *bench) deleteSingly(ctx context.Context, prof profiler) error {
 			return err
 		}
 	}
+}
+
+// A series is one kind of request for each application, one after the other.
+type series struct {
+	name string // of the requests
+	end  string // what over waits for
+	do   func(name string) error
+	over func() error
+}
+
+// oneByOne runs a series and reports times, what the hub did and what the
+// database did. repo is the repository whose requests are counted; nil: none.
+func (b *bench) oneByOne(ctx context.Context, repo *harness.Repository, prof profiler, what series) error {
+	db, err := b.measured(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := b.begin(ctx, repo)
+	if err != nil {
+		return err
+	}
+	if err := prof.statements(ctx, "B02P-before-"+what.name+"-statements.txt"); err != nil {
+		return err
+	}
+	busy := prof.busyProfile(ctx, "B02P-"+what.name)
+	began := time.Now()
+	took, err := b.forEach(what.do)
+	if err != nil {
+		return err
+	}
+	if err := what.over(); err != nil {
+		return err
+	}
 	all := time.Since(began)
 	if err := busy(); err != nil {
 		return err
 	}
-	if err := prof.statements(ctx, "B02P-delete-statements.txt"); err != nil {
+	if err := prof.statements(ctx, "B02P-"+what.name+"-statements.txt"); err != nil {
 		return err
 	}
 	t, err := s.end(ctx)
@@ -175,8 +174,8 @@ func (b *bench) deleteSingly(ctx context.Context, prof profiler) error {
 	if err != nil {
 		return err
 	}
-	b.add("B02P", fmt.Sprintf("delete %d applications by one request each", b.apps), percentiles(took), "")
-	b.add("B02P", "  until the last one is gone", fmt.Sprintf("%.2f s", all.Seconds()), t.String()+"; "+cost)
+	b.add("B02P", fmt.Sprintf("%s %d applications by one request each", what.name, b.apps), percentiles(took), "")
+	b.add("B02P", "  "+what.end, fmt.Sprintf("%.2f s", all.Seconds()), t.String()+"; "+cost)
 	return nil
 }
 
