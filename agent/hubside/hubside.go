@@ -27,6 +27,11 @@ import (
 // callTime bounds one call to the hub.
 const callTime = 30 * time.Second
 
+// shownPause is how long the stream may take to show an object that was
+// written from here. The hub compares what it reads every tenth of a second:
+// an object that came and went in between never appears there.
+const shownPause = 2 * time.Second
+
 // served is the one version of the hub's kinds.
 const served = "v1alpha1"
 
@@ -65,14 +70,16 @@ type Objects struct {
 	clock run.Clock
 	log   *slog.Logger
 	wake  chan struct{}
+	wrote chan struct{}
 
-	mu   sync.Mutex
-	refs []Ref
+	mu      sync.Mutex
+	refs    []Ref
+	written map[manifest.Key]time.Time // and not checked yet
 }
 
 // New makes the way. conn gives a connection to the hub, or fault.Offline.
 func New(conn func(ctx context.Context) (grpc.ClientConnInterface, error), clock run.Clock, log *slog.Logger) *Objects {
-	return &Objects{conn: conn, clock: clock, log: log, wake: make(chan struct{}, 1)}
+	return &Objects{conn: conn, clock: clock, log: log, wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1), written: map[manifest.Key]time.Time{}}
 }
 
 // Want replaces the objects that are followed. It does not block.
@@ -84,10 +91,37 @@ func (o *Objects) Want(refs []Ref) {
 	if same {
 		return
 	}
+	notify(o.wake)
+}
+
+func notify(c chan struct{}) {
 	select {
-	case o.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
+}
+
+// note keeps that an object was written, so that the loop sees to it that its
+// state is known.
+func (o *Objects) note(key manifest.Key) {
+	o.mu.Lock()
+	o.written[key] = o.clock.Now()
+	o.mu.Unlock()
+	notify(o.wrote)
+}
+
+// takeWritten returns which objects were written long enough ago to have come
+// over the stream, and how many others there are.
+func (o *Objects) takeWritten() (keys []manifest.Key, others int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, at := range o.written {
+		if o.clock.Now().Sub(at) >= shownPause/2 {
+			keys = append(keys, key)
+			delete(o.written, key)
+		}
+	}
+	return keys, len(o.written)
 }
 
 func (o *Objects) wanted() []Ref {
@@ -131,6 +165,9 @@ func (o *Objects) Apply(ctx context.Context, r Ref, digest [32]byte, dryRun bool
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !dryRun {
+		o.note(r.Key)
 	}
 	return manifest.FromCanonical(got.GetObject())
 }
@@ -223,12 +260,28 @@ func (f *follow) once(ctx context.Context) error {
 	if err := f.ask(ctx, stream); err != nil {
 		return unwanted(err)
 	}
+	var due <-chan time.Time
+	stop := func() {}
+	defer func() { stop() }()
 	for {
 		select {
 		case n := <-news:
 			err = f.take(ctx, n)
 		case <-f.o.wake:
 			err = f.ask(ctx, stream)
+		case <-f.o.wrote:
+			if due == nil {
+				due, stop = f.o.clock.After(shownPause)
+			}
+		case <-due:
+			due, stop = nil, func() {}
+			written, others := f.o.takeWritten()
+			if others > 0 {
+				notify(f.o.wrote)
+			}
+			if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
+				err = f.ask(ctx, stream) // it may have gone again: the answer is complete
+			}
 		case err = <-ended:
 		case <-ctx.Done():
 			err = ctx.Err()

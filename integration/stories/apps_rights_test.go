@@ -179,3 +179,30 @@ func TestAppOfItself(t *testing.T) {
 		absent(t, "ring-b")
 	})
 }
+
+// The hub compares what agents follow every tenth of a second. A child that is
+// made and deleted in between never appears there, and its agent must not wait
+// for it for ever.
+func TestParentThatIsDeletedWhileItMakesItsChild(t *testing.T) {
+	t.Run("DEL-02 APP-31 the deletion of a parent ends, whenever its child came", func(t *testing.T) {
+		for i := range 10 {
+			name := fmt.Sprintf("brief-%d", i)
+			repo := repository(t, name, map[string]string{"app/cm.yaml": configMap("a", "one"), "parent/child.yaml": child(name+"-child", name, "https://example.com/x", "app", "")})
+			project := func(destinations string) {
+				t.Helper()
+				text := "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: " + name + ", namespace: argocd}\nspec: {sourceRepos: ['*'], destinations: [" + destinations + "]}\n"
+				if _, err := s.API.Apply(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own := "{name: in-cluster, namespace: " + name + "}"
+			project(own)
+			if _, err := s.API.Apply(t.Context(), strings.ReplaceAll(child(name+"-parent", name, repo.URL(), "parent", ""), "namespace: "+name+"-parent", "namespace: "+name)); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, name+"-parent", "Application", name+"-child", "does not permit objects of the hub in namespace argocd")
+			project("{name: in-cluster, namespace: argocd}, " + own) // the sync is tried again, and makes the child
+			cli(t, "app", "delete", name+"-parent", "--yes")
+		}
+	})
+}
