@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/clientip"
 )
 
 func TestBrowserSession(t *testing.T) {
@@ -266,6 +268,44 @@ func TestLoginThrottle(t *testing.T) {
 		})
 		if results["allowed"] == 0 || results["denied"] < 10 {
 			t.Errorf("sign-ins in the log: %v", results)
+		}
+	})
+}
+
+// Strangers who fail with a name close its account to addresses that it does
+// not know, and to no other.
+func TestStrangersAtTheDoor(t *testing.T) {
+	t.Parallel()
+	proxies, err := clientip.ParseProxies([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *api.Config) { c.TrustedProxies = proxies })
+	admin := w.Admin("acme")
+	w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "rob", "password": password, "roles": []string{"readonly"}}).ok(201)
+	try := func(address, pw string) answer {
+		return w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "rob", "password": pw, "mode": "token"}, header("X-Forwarded-For", address))
+	}
+	try("192.0.2.1", password).ok(200)
+	for i := range 100 {
+		try(fmt.Sprint("203.0.113.", i/4), "a wrong password").fails(401)
+	}
+	t.Run("SEC-E8 the owner is let in at an address that the account knows", func(t *testing.T) {
+		try("192.0.2.1", password).ok(200)
+	})
+	t.Run("SEC-E8 elsewhere right and wrong passwords are answered alike", func(t *testing.T) {
+		right, wrong := try("198.51.100.7", password).fails(429), try("198.51.100.7", "a wrong password").fails(429)
+		if right.Message != wrong.Message || right.Fix != wrong.Fix {
+			t.Errorf("the answers are %+v and %+v", right, wrong)
+		}
+	})
+	t.Run("SEC-E8 other accounts are not concerned", func(t *testing.T) {
+		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password}, header("X-Forwarded-For", "198.51.100.8")).ok(200)
+	})
+	t.Run("the audit log says that the account was closed to strangers", func(t *testing.T) {
+		a := w.call(admin, "GET", "/api/v1/audit?limit=200", nil).ok(200)
+		if n := bytes.Count(a.body, []byte("it is closed to all such addresses")); n != 1 {
+			t.Errorf("it says so %d times", n)
 		}
 	})
 }

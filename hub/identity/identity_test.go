@@ -23,14 +23,16 @@ type directory struct {
 	sessions map[[32]byte]hub.Session
 	tokens   map[[32]byte]hub.APIToken
 	failures map[[32]byte]int
+	known    map[[32]byte]time.Time
 	noted    []string
+	reasons  []string
 	lookups  int
 }
 
 func newDirectory() *directory {
 	return &directory{
 		tenants: map[string]hub.Tenant{}, users: map[string]hub.User{}, hashes: map[string]string{}, sessions: map[[32]byte]hub.Session{},
-		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{},
+		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{}, known: map[[32]byte]time.Time{},
 	}
 }
 
@@ -110,6 +112,15 @@ func (d *directory) ForgetLoginFailures(_ context.Context, key [32]byte) error {
 	return nil
 }
 
+func (d *directory) PutKnownAddress(_ context.Context, key [32]byte, _ hub.TenantID, _ hub.UserID, until time.Time) error {
+	d.known[key] = until
+	return nil
+}
+
+func (d *directory) KnownAddress(_ context.Context, key [32]byte, now time.Time) (bool, error) {
+	return now.Before(d.known[key]), nil
+}
+
 func (d *directory) AccountByName(_ context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
 	u, ok := d.users[string(tenant)+"/"+name]
 	if !ok {
@@ -132,8 +143,8 @@ func (d *directory) SignedIn(_ context.Context, c hub.Caller) error {
 	return nil
 }
 
-func (d *directory) SignInRefused(_ context.Context, c hub.Caller, _ string) error {
-	d.noted = append(d.noted, "denied "+c.Username)
+func (d *directory) SignInRefused(_ context.Context, c hub.Caller, reason string) error {
+	d.noted, d.reasons = append(d.noted, "denied "+c.Username), append(d.reasons, reason)
 	return nil
 }
 
@@ -329,7 +340,7 @@ func TestLogin(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		stopped := false
-		for i := range maxSourceFailures + 1 {
+		for i := range maxOfSource + 1 {
 			_, err := f.login(t, "name"+strings.Repeat("x", i), "wrong")
 			stopped = fault.KindOf(err) == fault.Exceeded
 		}

@@ -30,6 +30,7 @@ var withoutTenant = map[string]string{
 	"directory.token":              "hash of an API token → tenant, account",
 	"directory.setup_link":         "hash of a setup link → tenant, roles",
 	"directory.login_failure":      "hash of name and address → count",
+	"directory.known_address":      "hash of account and address → tenant, account",
 	"directory.join_token":         "hash of a join token → tenant, enrolment",
 	"directory.certificate":        "serial → tenant, cluster, agent",
 	"directory.revocation_version": "a counter",
