@@ -24,7 +24,7 @@ func at(t *testing.T, address string) *http.Client {
 
 // signIn tries a password from an address and gives the status of the answer,
 // and the answer without what each has of its own.
-func signIn(t *testing.T, address, tenant, username, password string) (int, string) {
+func signIn(t *testing.T, address, tenant, username, password string, forwarded ...string) (int, string) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"tenant": tenant, "username": username, "password": password, "mode": "token"})
 	if err != nil {
@@ -35,6 +35,9 @@ func signIn(t *testing.T, address, tenant, username, password string) (int, stri
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	for _, f := range forwarded {
+		req.Header.Set("X-Forwarded-For", f)
+	}
 	res, err := at(t, address).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,7 @@ func TestStrangersCannotLockAnybodyOut(t *testing.T) {
 			t.Fatalf("guess %d: %d %s", i, status, said)
 		}
 	}
-	t.Run("SEC-E8 INV-7 the owner signs in from where he did before", func(t *testing.T) {
+	t.Run("SEC-E8 INV-7 the owner signs in from a known address", func(t *testing.T) {
 		if status, said := signIn(t, home, "default", "victim", password); status != http.StatusOK {
 			t.Errorf("%d %s", status, said)
 		}
@@ -101,6 +104,42 @@ func TestStrangersCannotLockAnybodyOut(t *testing.T) {
 		}
 		if status, said := signIn(t, home, "default", "victim", password); status != http.StatusOK {
 			t.Errorf("another address: %d %s", status, said)
+		}
+	})
+}
+
+// Behind a proxy that is listed each client has limits of its own; what a
+// client says of itself changes nothing.
+func TestClientsBehindAProxy(t *testing.T) {
+	const password, self = "correct horse battery", "127.0.6.1"
+	ctx := within(t, 5*time.Minute)
+	account(ctx, t, "behind", password)
+	// closed guesses names until an address is refused, and says whether it is.
+	closed := func(address string, forwarded func(i int) string) bool {
+		for i := range 40 {
+			if status, _ := signIn(t, address, "default", fmt.Sprint("nobody-", i), "guess", forwarded(i)); status == http.StatusTooManyRequests {
+				return true
+			}
+		}
+		return false
+	}
+	t.Run("SEC-E8 TM07 INV-7 one client behind the proxy closes it for no other", func(t *testing.T) {
+		if !closed(proxy, func(int) string { return "203.0.113.1" }) {
+			t.Error("the client that guesses was never refused")
+		}
+		if status, said := signIn(t, proxy, "default", "behind", password, "203.0.113.2"); status != http.StatusOK {
+			t.Errorf("another client: %d %s", status, said)
+		}
+	})
+	t.Run("SEC-E8 TM07 the audit log names the client and not the proxy", func(t *testing.T) {
+		out, err := s.API.CLI(ctx, "", "audit", "list", "-o", "json")
+		if err != nil || !strings.Contains(out, "203.0.113.2") || strings.Contains(out, proxy) {
+			t.Errorf("error %v in %.2000s", err, out)
+		}
+	})
+	t.Run("SEC-E8 who is no proxy cannot take another address by saying so", func(t *testing.T) {
+		if !closed(self, func(i int) string { return fmt.Sprint("198.51.100.", i+1) }) {
+			t.Error("an address of its own choice for each guess was believed")
 		}
 	})
 }
