@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
@@ -310,6 +311,28 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	})
 }
 
+func TestSessionDuration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	lasts := func() time.Duration {
+		t.Helper()
+		var in struct{ ExpiresAt time.Time }
+		before := time.Now()
+		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password, "mode": "token"}).ok(200).into(&in)
+		return in.ExpiresAt.Sub(before).Round(time.Hour)
+	}
+	if got := lasts(); got != 24*time.Hour {
+		t.Errorf("AUTH-05 without the setting a session lasts %s", got)
+	}
+	w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: {users.session.duration: 72h}\n").ok(200)
+	t.Run("AUTH-05 users.session.duration of the tenant's argocd-cm is how long a session lasts", func(t *testing.T) {
+		if got := lasts(); got != 72*time.Hour {
+			t.Errorf("a session lasts %s", got)
+		}
+	})
+}
+
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -343,7 +366,7 @@ func TestAccounts(t *testing.T) {
 		w.call(in.Token, "DELETE", "/api/v1/tokens/"+made.Info.ID, nil).ok(204)
 		w.call(made.Token, "GET", "/api/v1/applications", nil).fails(401)
 	})
-	t.Run("AUTH-05(part) a password change asks for the old one and ends the sessions", func(t *testing.T) {
+	t.Run("AUTH-05 a password change asks for the old one and ends the sessions", func(t *testing.T) {
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": "wrong", "new": password + "2"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": "short"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": password + "2"}).ok(204)

@@ -37,6 +37,8 @@ type Accounts interface {
 	// is fault.Missing if there is none.
 	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
 	Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error)
+	// SessionDuration is how long a session of the tenant lasts that begins now.
+	SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error)
 	// SignedIn and SignInRefused write the audit record of a sign-in.
 	SignedIn(ctx context.Context, c hub.Caller) error
 	SignInRefused(ctx context.Context, c hub.Caller, reason string) error
@@ -44,19 +46,11 @@ type Accounts interface {
 
 // Config bounds sign-ins and sessions. Zero fields mean their defaults.
 type Config struct {
-	Idle     time.Duration // a session unused for so long is over; default 8 h
-	Absolute time.Duration // a session this old is over; default 24 h
-	Trust    time.Duration // how long a proof that was checked is not checked again; default 2 s
-	Now      func() time.Time
+	Trust time.Duration // how long a proof that was checked is not checked again; default 2 s
+	Now   func() time.Time
 }
 
 func (c Config) withDefaults() Config {
-	if c.Idle == 0 {
-		c.Idle = 8 * time.Hour
-	}
-	if c.Absolute == 0 {
-		c.Absolute = 24 * time.Hour
-	}
 	if c.Trust == 0 {
 		c.Trust = 2 * time.Second
 	}
@@ -68,6 +62,7 @@ func (c Config) withDefaults() Config {
 
 const (
 	touchEvery = time.Minute
+	idlePart   = 3 // a session that is unused for this part of its life is over
 	maxTrusted = 10_000
 )
 
@@ -164,10 +159,14 @@ func (s *Service) find(ctx context.Context, c Credential) (tenant hub.Tenant, us
 // Begin starts a session for an account whose proof was checked already.
 func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User) (secret string, caller hub.Caller, expires time.Time, err error) {
 	now := s.cfg.Now()
+	lasts, err := s.accounts.SessionDuration(ctx, tenant.ID)
+	if err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
 	secret = NewSecret(SessionSecret)
 	session := hub.Session{
 		Hash: Hash(secret), Tenant: tenant.ID, User: user.ID,
-		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(s.cfg.Absolute),
+		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(lasts),
 	}
 	caller = callerOf(tenant, user, "session", Shown(secret))
 	caller.Address, caller.Request = from.Address, from.Request
@@ -241,10 +240,11 @@ func (s *Service) session(ctx context.Context, hash [32]byte, now time.Time) (hu
 	if err != nil {
 		return session, err
 	}
-	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= s.cfg.Idle {
+	idle := session.ExpiresAt.Sub(session.CreatedAt) / idlePart
+	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= idle {
 		return session, errProof()
 	}
-	if now.Sub(session.SeenAt) >= touchEvery {
+	if now.Sub(session.SeenAt) >= min(touchEvery, idle/2) {
 		if err := s.dir.TouchSession(ctx, hash, now); err != nil {
 			return session, err
 		}

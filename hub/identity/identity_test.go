@@ -27,12 +27,13 @@ type directory struct {
 	noted    []string
 	reasons  []string
 	lookups  int
+	lasts    time.Duration
 }
 
 func newDirectory() *directory {
 	return &directory{
 		tenants: map[string]hub.Tenant{}, users: map[string]hub.User{}, hashes: map[string]string{}, sessions: map[[32]byte]hub.Session{},
-		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{}, known: map[[32]byte]time.Time{},
+		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{}, known: map[[32]byte]time.Time{}, lasts: 24 * time.Hour,
 	}
 }
 
@@ -138,6 +139,10 @@ func (d *directory) Account(_ context.Context, tenant hub.TenantID, id hub.UserI
 	return hub.User{}, absent()
 }
 
+func (d *directory) SessionDuration(context.Context, hub.TenantID) (time.Duration, error) {
+	return d.lasts, nil
+}
+
 func (d *directory) SignedIn(_ context.Context, c hub.Caller) error {
 	d.noted = append(d.noted, "allowed "+c.Username)
 	return nil
@@ -222,6 +227,26 @@ func TestSessions(t *testing.T) {
 		f.now = f.now.Add(4 * time.Hour)
 		if _, err := f.Authenticate(t.Context(), busy); fault.KindOf(err) != fault.Unknown {
 			t.Errorf("a session older than a day gives %v", err)
+		}
+	})
+	t.Run("AUTH-05 SEC-F1 the tenant says how long a session lasts, and it is over when a third of that went by unused", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		f.dir.lasts = 90 * time.Minute
+		idle, busy := f.mustLogin(t), f.mustLogin(t)
+		f.dir.lasts = 24 * time.Hour // counts for those that begin later
+		for range 3 {
+			f.now = f.now.Add(29 * time.Minute)
+			if _, err := f.Authenticate(t.Context(), busy); err != nil {
+				t.Fatalf("a session in use ended: %v", err)
+			}
+		}
+		if _, err := f.Authenticate(t.Context(), idle); fault.KindOf(err) != fault.Unknown {
+			t.Errorf("an idle session gives %v", err)
+		}
+		f.now = f.now.Add(3 * time.Minute)
+		if _, err := f.Authenticate(t.Context(), busy); fault.KindOf(err) != fault.Unknown {
+			t.Errorf("a session that is too old gives %v", err)
 		}
 	})
 	t.Run("a proof is trusted for a moment and no longer", func(t *testing.T) {

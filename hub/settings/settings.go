@@ -69,7 +69,7 @@ func Catalogue() []Known {
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
 		},
-	}, slices.Concat(webhooks(), timers())...)
+	}, slices.Concat(webhooks(), timers(), sessions())...)
 }
 
 // webhooks are what events of Git hosts prove their sender by, one kind of
