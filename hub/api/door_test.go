@@ -141,9 +141,11 @@ func TestFrontDoor(t *testing.T) {
 			t.Error("the log holds it")
 		}
 	})
-	t.Run("SEC-I1 bodies are bounded", func(t *testing.T) {
+	t.Run("API-22 SEC-I1 bodies are bounded, and larger ones for manifests", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/users", map[string]any{"name": strings.Repeat("x", 2<<20), "password": password}).fails(413)
 		w.call("", "POST", "/api/v1/webhook", strings.Repeat("x", 11<<20)).fails(413)
+		w.call(admin, "POST", "/api/v1/apply", strings.Repeat("#", 11<<20)).fails(413)
+		w.call(admin, "POST", "/api/v1/apply?dryRun=true", "# "+strings.Repeat("x", 2<<20)+"\n"+"apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: large, namespace: argocd}\nspec: {}\n").ok(200)
 	})
 	t.Run("SEC-I1 a webhook is taken with the right signature only", func(t *testing.T) {
 		for _, path := range []string{"/api/webhook", "/api/v1/webhook"} {
@@ -243,7 +245,7 @@ func TestLoginThrottle(t *testing.T) {
 			t.Errorf("the answers differ: %+v, %+v, %+v", wrong, unknown, nowhere)
 		}
 	})
-	t.Run("SEC-E8 five failures from one address and the next is not looked at", func(t *testing.T) {
+	t.Run("AUTH-06 SEC-E8 five failures from one address and the next is not looked at", func(t *testing.T) {
 		for range 4 {
 			try("admin", "wrong password").fails(401)
 		}
@@ -291,7 +293,7 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	for i := range 100 {
 		try(fmt.Sprint("203.0.113.", i/4), "a wrong password").fails(401)
 	}
-	t.Run("SEC-E8 the owner is let in at an address that the account knows", func(t *testing.T) {
+	t.Run("AUTH-06 SEC-E8 the owner is let in at an address that the account knows", func(t *testing.T) {
 		try("192.0.2.1", password).ok(200)
 	})
 	t.Run("SEC-E8 elsewhere right and wrong passwords are answered alike", func(t *testing.T) {
