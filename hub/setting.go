@@ -27,9 +27,18 @@ const (
 	SecretMap   = "argocd-secret"
 )
 
-// WebhookSecretKey of SecretMap is what the push events of GitHub, and of hosts
-// that sign as it does, are signed with for this tenant (HOOKW-03).
-const WebhookSecretKey = "webhook.github.secret" //nolint:gosec // the name of a key
+// Keys of SecretMap that say how events of Git hosts prove their sender to this
+// tenant (HOOKW-03). The directory keeps their values by tenant as well, sealed
+// (migration 50): another one of these names needs a migration.
+const (
+	WebhookGitHub          = "webhook.github.secret"
+	WebhookGitLab          = "webhook.gitlab.secret"
+	WebhookBitbucket       = "webhook.bitbucket.uuid"
+	WebhookBitbucketServer = "webhook.bitbucketserver.secret"
+	WebhookGogs            = "webhook.gogs.secret"
+	WebhookAzureUser       = "webhook.azuredevops.username"
+	WebhookAzurePassword   = "webhook.azuredevops.password" //nolint:gosec // the name of a key
+)
 
 // SettingsRow is what rows with settings carry in place of an application.
 // Their newest one counts among the states of a cluster under this id, which

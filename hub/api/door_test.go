@@ -3,15 +3,18 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/clientip"
 )
 
 func TestBrowserSession(t *testing.T) {
@@ -138,9 +141,11 @@ func TestFrontDoor(t *testing.T) {
 			t.Error("the log holds it")
 		}
 	})
-	t.Run("SEC-I1 bodies are bounded", func(t *testing.T) {
+	t.Run("API-22 SEC-I1 bodies are bounded, and larger ones for manifests", func(t *testing.T) {
 		w.call(admin, "POST", "/api/v1/users", map[string]any{"name": strings.Repeat("x", 2<<20), "password": password}).fails(413)
 		w.call("", "POST", "/api/v1/webhook", strings.Repeat("x", 11<<20)).fails(413)
+		w.call(admin, "POST", "/api/v1/apply", strings.Repeat("#", 11<<20)).fails(413)
+		w.call(admin, "POST", "/api/v1/apply?dryRun=true", "# "+strings.Repeat("x", 2<<20)+"\n"+"apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: large, namespace: argocd}\nspec: {}\n").ok(200)
 	})
 	t.Run("SEC-I1 a webhook is taken with the right signature only", func(t *testing.T) {
 		for _, path := range []string{"/api/webhook", "/api/v1/webhook"} {
@@ -240,7 +245,7 @@ func TestLoginThrottle(t *testing.T) {
 			t.Errorf("the answers differ: %+v, %+v, %+v", wrong, unknown, nowhere)
 		}
 	})
-	t.Run("SEC-E8 five failures from one address and the next is not looked at", func(t *testing.T) {
+	t.Run("AUTH-06 SEC-E8 five failures from one address and the next is not looked at", func(t *testing.T) {
 		for range 4 {
 			try("admin", "wrong password").fails(401)
 		}
@@ -266,6 +271,66 @@ func TestLoginThrottle(t *testing.T) {
 		})
 		if results["allowed"] == 0 || results["denied"] < 10 {
 			t.Errorf("sign-ins in the log: %v", results)
+		}
+	})
+}
+
+// Strangers who fail with a name close its account to addresses that it does
+// not know, and to no other.
+func TestStrangersAtTheDoor(t *testing.T) {
+	t.Parallel()
+	proxies, err := clientip.ParseProxies([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *api.Config) { c.TrustedProxies = proxies })
+	admin := w.Admin("acme")
+	w.call(admin, "POST", "/api/v1/users", map[string]any{"name": "rob", "password": password, "roles": []string{"readonly"}}).ok(201)
+	try := func(address, pw string) answer {
+		return w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "rob", "password": pw, "mode": "token"}, header("X-Forwarded-For", address))
+	}
+	try("192.0.2.1", password).ok(200)
+	for i := range 100 {
+		try(fmt.Sprint("203.0.113.", i/4), "a wrong password").fails(401)
+	}
+	t.Run("AUTH-06 SEC-E8 the owner is let in at an address that the account knows", func(t *testing.T) {
+		try("192.0.2.1", password).ok(200)
+	})
+	t.Run("SEC-E8 elsewhere right and wrong passwords are answered alike", func(t *testing.T) {
+		right, wrong := try("198.51.100.7", password).fails(429), try("198.51.100.7", "a wrong password").fails(429)
+		if right.Message != wrong.Message || right.Fix != wrong.Fix {
+			t.Errorf("the answers are %+v and %+v", right, wrong)
+		}
+	})
+	t.Run("SEC-E8 other accounts are not concerned", func(t *testing.T) {
+		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password}, header("X-Forwarded-For", "198.51.100.8")).ok(200)
+	})
+	t.Run("the audit log says that the account was closed to strangers", func(t *testing.T) {
+		a := w.call(admin, "GET", "/api/v1/audit?limit=200", nil).ok(200)
+		if n := bytes.Count(a.body, []byte("it is closed to all such addresses")); n != 1 {
+			t.Errorf("it says so %d times", n)
+		}
+	})
+}
+
+func TestSessionDuration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.Admin("acme")
+	lasts := func() time.Duration {
+		t.Helper()
+		var in struct{ ExpiresAt time.Time }
+		before := time.Now()
+		w.call("", "POST", "/api/v1/login", map[string]any{"tenant": "acme", "username": "admin", "password": password, "mode": "token"}).ok(200).into(&in)
+		return in.ExpiresAt.Sub(before).Round(time.Hour)
+	}
+	if got := lasts(); got != 24*time.Hour {
+		t.Errorf("AUTH-05 without the setting a session lasts %s", got)
+	}
+	w.call(admin, "POST", "/api/v1/apply", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: {users.session.duration: 72h}\n").ok(200)
+	t.Run("AUTH-05 users.session.duration of the tenant's argocd-cm is how long a session lasts", func(t *testing.T) {
+		if got := lasts(); got != 72*time.Hour {
+			t.Errorf("a session lasts %s", got)
 		}
 	})
 }
@@ -303,7 +368,7 @@ func TestAccounts(t *testing.T) {
 		w.call(in.Token, "DELETE", "/api/v1/tokens/"+made.Info.ID, nil).ok(204)
 		w.call(made.Token, "GET", "/api/v1/applications", nil).fails(401)
 	})
-	t.Run("AUTH-05(part) a password change asks for the old one and ends the sessions", func(t *testing.T) {
+	t.Run("AUTH-05 a password change asks for the old one and ends the sessions", func(t *testing.T) {
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": "wrong", "new": password + "2"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": "short"}).fails(400)
 		w.call(in.Token, "PUT", "/api/v1/me/password", map[string]any{"current": password, "new": password + "2"}).ok(204)

@@ -74,9 +74,12 @@ func (s *Server) answered(c echo.Context, took time.Duration) {
 // known by its route; what was sent with it is not repeated.
 func (s *Server) alarm(c echo.Context, who hub.Caller, route string, status int) {
 	level, weakness := 0, 0
+	webhook := route == "/api/webhook" || route == "/api/v1/webhook"
 	switch {
-	case status == http.StatusUnauthorized && (route == "/api/v1/login" || route == "/api/webhook" || route == "/api/v1/webhook"):
+	case status == http.StatusUnauthorized && route == "/api/v1/login", webhook && (status == http.StatusUnauthorized || status == http.StatusForbidden):
 		level, weakness = 3, 287 // improper authentication
+	case status == http.StatusTooManyRequests && route == "/api/v1/login":
+		level, weakness = 3, 307 // improper restriction of excessive authentication attempts
 	case status == http.StatusForbidden:
 		level, weakness = 2, 862 // missing authorization
 	default:

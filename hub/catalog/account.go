@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
 	"github.com/capstan-cd/capstan/hub/audit"
+	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -38,6 +39,17 @@ func (c *Catalog) Account(ctx context.Context, tenant hub.TenantID, id hub.UserI
 		return err
 	})
 	return u, err
+}
+
+// SessionDuration is how long a session of the tenant lasts that begins now
+// (AUTH-05). Identity asks.
+func (c *Catalog) SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error) {
+	var values map[string]string
+	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
+		values, err = tx.SettingValues(ctx, hub.SettingsMap, []string{settings.SessionKey})
+		return err
+	})
+	return settings.SessionDuration(values), err
 }
 
 // SignedIn notes a sign-in.

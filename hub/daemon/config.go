@@ -151,7 +151,11 @@ type Database struct {
 	SystemFile string `json:"systemFile"`
 	Owner      string `json:"owner"`
 	OwnerFile  string `json:"ownerFile"`
-	MaxConns   int32  `json:"maxConns"`
+	// MaxConns is how many connections this hub opens for tenants' data, and a
+	// quarter of it, at least 2, for directory and work queue; default 8.
+	MaxConns int32 `json:"maxConns"`
+	// IdleTimeout is how long a connection that nobody uses is kept; default 1m.
+	IdleTimeout Duration `json:"idleTimeout"`
 }
 
 // read takes the URLs from their files.
@@ -431,7 +435,7 @@ func (c Config) badNumbers(bad func(format string, args ...any)) {
 		{"limits.requestsPerSecond", c.Limits.RequestsPerSecond}, {"limits.burst", float64(c.Limits.Burst)},
 		{"limits.agentsPerSecond", c.Limits.AgentsPerSecond}, {"limits.agentBurst", float64(c.Limits.AgentBurst)},
 		{"limits.connectionsPerAddress", float64(c.Limits.ConnectionsPerAddress)},
-		{"database.maxConns", float64(c.Database.MaxConns)}, {"metrics.maxSeries", float64(c.Metrics.MaxSeries)},
+		{"database.maxConns", float64(c.Database.MaxConns)}, {"database.idleTimeout", float64(c.Database.IdleTimeout)}, {"metrics.maxSeries", float64(c.Metrics.MaxSeries)},
 	} {
 		if n.value < 0 {
 			bad("%s is below zero", n.key)

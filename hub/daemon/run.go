@@ -158,7 +158,10 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) 
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(ctx, store.Config{AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns, Sleep: max(time.Duration(cfg.Lease), leastSleep)}, keys, log)
+	return store.Open(ctx, store.Config{
+		AppURL: cfg.Database.App, SystemURL: cfg.Database.System, MaxConns: cfg.Database.MaxConns, Idle: time.Duration(cfg.Database.IdleTimeout),
+		Sleep: max(time.Duration(cfg.Lease), leastSleep),
+	}, keys, log)
 }
 
 func (p *parts) addStore(ctx context.Context) error {

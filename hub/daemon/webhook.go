@@ -100,7 +100,9 @@ func (h hooks) Receive(ctx context.Context, header http.Header, body []byte) err
 
 // verify returns the targets that an event counts for, and whether it would
 // be accepted if there were none. The secret of the installation is always
-// tried, so that an event costs the same whoever has its repository.
+// tried, so that an event costs the same whoever has its repository. A tenant
+// that has a secret for one kind of sender takes no unsigned events of another:
+// whoever forges one chooses its kind.
 func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets []store.WebhookTarget) (known bool, signed []store.WebhookTarget, err error) {
 	select {
 	case h.gate <- struct{}{}:
@@ -108,20 +110,20 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
 	}
-	installation := push.SignedBy(h.secret)
+	installation := push.SignedBy(map[string]string{hub.WebhookGitHub: h.secret})
 	known = installation || h.unsigned
 	for i, t := range targets {
 		var ok bool
 		switch {
 		case t.Err != nil:
-			h.p.log.ErrorContext(ctx, "the webhook secret of a tenant cannot be opened", logkey.Tenant, t.Tenant, logkey.Error, t.Err)
-		case t.Secret != "" && (i+1)*size > maxVerified:
+			h.p.log.ErrorContext(ctx, "the webhook secrets of a tenant cannot be opened", logkey.Tenant, t.Tenant, logkey.Error, t.Err)
+		case len(t.Secrets) > 0 && (i+1)*size > maxVerified:
 			h.p.log.WarnContext(ctx, "a webhook concerns too many tenants; the others find its change by polling", "tenants", len(targets))
 			return known, signed, nil
-		case t.Secret != "":
-			ok = push.SignedBy(t.Secret)
-		case t.First && h.secret != "":
-			ok = installation
+		case t.First && h.secret != "" && t.Secrets[hub.WebhookGitHub] == "":
+			ok = installation || push.SignedBy(t.Secrets)
+		case len(t.Secrets) > 0:
+			ok = push.SignedBy(t.Secrets)
 		default:
 			ok = h.unsigned
 		}
@@ -134,5 +136,5 @@ func (h hooks) verify(ctx context.Context, push webhook.Push, size int, targets 
 
 func errUnsigned() error {
 	return fault.With(fault.New(fault.Denied, "the event's signature is missing, or is by no secret of a tenant that uses its repository"), "",
-		"set one secret at the Git host and as webhook.github.secret of the tenant's argocd-secret, let the host sign with SHA-256, and register the repository")
+		"set one secret at the Git host and in the tenant's argocd-secret, under the key of its kind such as webhook.github.secret or webhook.gitlab.secret, let GitHub and Bitbucket Server sign with SHA-256, and register the repository")
 }

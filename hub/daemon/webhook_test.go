@@ -52,16 +52,17 @@ func TestWebhookReceiver(t *testing.T) {
 			return nil
 		})
 	}
-	secret := func(name, value string) {
+	put := func(name, key, value string) {
 		storetest.In(t, db, tenants[name], func(ctx context.Context, tx *store.Tenant) error {
 			if err := tx.LockSettings(ctx); err != nil {
 				return err
 			}
 			return tx.ChangeSettings(ctx, []hub.Setting{{
-				Map: hub.SecretMap, Key: hub.WebhookSecretKey, Value: value, Secret: true, UpdatedAt: time.Now(), UpdatedBy: "ada",
+				Map: hub.SecretMap, Key: key, Value: value, Secret: true, UpdatedAt: time.Now(), UpdatedBy: "ada",
 			}}, nil)
 		})
 	}
+	secret := func(name, value string) { put(name, hub.WebhookGitHub, value) }
 	secret("acme", "of acme")
 	secret("globex", "of globex")
 	drain(t, db)
@@ -134,6 +135,46 @@ func TestWebhookReceiver(t *testing.T) {
 			}
 			if got := fetched(t); !slices.Equal(got, want) {
 				t.Errorf("signed with %q: %q fetch, want %q", by, got, want)
+			}
+		}
+	})
+	t.Run("HOOKW-03 each kind of sender has a key of its own, and a tenant with one takes no unsigned events of others", func(t *testing.T) {
+		put("globex", hub.WebhookGitLab, "token of globex")
+		put("acme", hub.WebhookAzureUser, "ada")
+		put("acme", hub.WebhookAzurePassword, "pass of acme")
+		gitlab := []byte(`{"object_kind":"push","project":{"git_http_url":"https://git.example.com/team/shared.git"}}`)
+		azure := []byte(`{"eventType":"git.push","resource":{"repository":{"remoteUrl":"https://git.example.com/team/shared"}}}`)
+		byToken := func(token string) http.Header {
+			h := http.Header{"X-Gitlab-Event": {"Push Hook"}, "Content-Type": {"application/json"}}
+			if token != "" {
+				h.Set("X-Gitlab-Token", token)
+			}
+			return h
+		}
+		byPassword := func(user, password string) http.Header {
+			r := &http.Request{Header: http.Header{"X-Vss-Activityid": {"1"}, "Content-Type": {"application/json"}}}
+			r.SetBasicAuth(user, password)
+			return r.Header
+		}
+		for name, c := range map[string]struct {
+			header   http.Header
+			body     []byte
+			unsigned bool
+			want     []string
+		}{
+			"GitLab's token":                          {byToken("token of globex"), gitlab, false, []string{"globex"}},
+			"GitHub's secret as GitLab's token":       {byToken("of acme"), gitlab, false, nil},
+			"Azure's password":                        {byPassword("ada", "pass of acme"), azure, false, []string{"acme"}},
+			"Azure's password with another user":      {byPassword("eve", "pass of acme"), azure, false, nil},
+			"the installation's, which is GitHub's":   {byToken("of all"), gitlab, false, nil},
+			"none, which the operator has allowed":    {byToken(""), gitlab, true, []string{"bare"}},
+			"a guess, which the operator has allowed": {byToken("guess"), gitlab, true, []string{"bare"}},
+		} {
+			if err := receiver("of all", c.unsigned).Receive(t.Context(), c.header, c.body); (err == nil) != (len(c.want) > 0) || err != nil && fault.KindOf(err) != fault.Denied {
+				t.Errorf("%s: %v", name, err)
+			}
+			if got := fetched(t); !slices.Equal(got, c.want) {
+				t.Errorf("%s: %q fetch, want %q", name, got, c.want)
 			}
 		}
 	})

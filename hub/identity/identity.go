@@ -2,14 +2,12 @@ package identity
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 // A Directory knows which tenant and account a secret belongs to.
@@ -27,6 +25,10 @@ type Directory interface {
 	LoginFailure(ctx context.Context, key [32]byte, now time.Time, window time.Duration) (int, error)
 	LoginFailures(ctx context.Context, key [32]byte, since time.Time) (int, error)
 	ForgetLoginFailures(ctx context.Context, key [32]byte) error
+	// PutKnownAddress remembers until then that an account has signed in from
+	// an address; KnownAddress asks. The key is a hash of both.
+	PutKnownAddress(ctx context.Context, key [32]byte, tenant hub.TenantID, user hub.UserID, until time.Time) error
+	KnownAddress(ctx context.Context, key [32]byte, now time.Time) (bool, error)
 }
 
 // Accounts are the local accounts of the tenants, and where sign-ins are noted.
@@ -35,6 +37,8 @@ type Accounts interface {
 	// is fault.Missing if there is none.
 	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
 	Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error)
+	// SessionDuration is how long a session of the tenant lasts that begins now.
+	SessionDuration(ctx context.Context, tenant hub.TenantID) (time.Duration, error)
 	// SignedIn and SignInRefused write the audit record of a sign-in.
 	SignedIn(ctx context.Context, c hub.Caller) error
 	SignInRefused(ctx context.Context, c hub.Caller, reason string) error
@@ -42,19 +46,11 @@ type Accounts interface {
 
 // Config bounds sign-ins and sessions. Zero fields mean their defaults.
 type Config struct {
-	Idle     time.Duration // a session unused for so long is over; default 8 h
-	Absolute time.Duration // a session this old is over; default 24 h
-	Trust    time.Duration // how long a proof that was checked is not checked again; default 2 s
-	Now      func() time.Time
+	Trust time.Duration // how long a proof that was checked is not checked again; default 2 s
+	Now   func() time.Time
 }
 
 func (c Config) withDefaults() Config {
-	if c.Idle == 0 {
-		c.Idle = 8 * time.Hour
-	}
-	if c.Absolute == 0 {
-		c.Absolute = 24 * time.Hour
-	}
 	if c.Trust == 0 {
 		c.Trust = 2 * time.Second
 	}
@@ -64,16 +60,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Failures within the window after which sign-ins are refused unseen. The
-// limit for one account from one address is low; the one for an account from
-// everywhere is high, so that strangers cannot lock its owner out cheaply.
 const (
-	failureWindow     = 5 * time.Minute
-	maxBothFailures   = 5
-	maxSourceFailures = 30
-	maxNameFailures   = 100
-	touchEvery        = time.Minute
-	maxTrusted        = 10_000
+	touchEvery = time.Minute
+	idlePart   = 3 // a session that is unused for this part of its life is over
+	maxTrusted = 10_000
 )
 
 // A Service answers who is calling. Many goroutines may use it.
@@ -120,28 +110,31 @@ type Credential struct {
 // request come in from; the secret of the session comes out and is kept nowhere.
 func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (secret string, caller hub.Caller, expires time.Time, err error) {
 	now := s.cfg.Now()
-	keys := throttleKeys(c, from.Address)
+	keys := ownKeys(c.Tenant, c.Username, from.Address)
 	if err := s.throttled(ctx, keys, now); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	tenant, err := s.dir.TenantByName(ctx, c.Tenant)
-	if err != nil && fault.KindOf(err) != fault.Missing {
+	tenant, user, hash, err := s.find(ctx, c)
+	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	var user hub.User
-	var hash string
-	if err == nil {
-		user, hash, err = s.accounts.AccountByName(ctx, tenant.ID, c.Username)
-		if err != nil && fault.KindOf(err) != fault.Missing {
-			return "", hub.Caller{}, time.Time{}, err
-		}
+	// From here on everything costs the same, whatever is right or wrong.
+	known, closed, err := s.standing(ctx, c, tenant, user, from.Address, now)
+	if err != nil {
+		return "", hub.Caller{}, time.Time{}, err
 	}
 	match, err := s.passwords.Matches(ctx, c.Password, hash)
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
-	if !match || user.Disabled || tenant.Suspended {
-		s.refused(ctx, keys, now, tenant, from, c)
+	if !match || user.Disabled || tenant.Suspended || closed && !known {
+		if !known {
+			keys = append(keys, strangersKey(c.Tenant, c.Username))
+		}
+		s.refused(ctx, keys, now, tenant, from, c, closed && !known)
+		if closed {
+			return "", hub.Caller{}, time.Time{}, errClosed()
+		}
 		return "", hub.Caller{}, time.Time{}, errPassword()
 	}
 	if err := s.dir.ForgetLoginFailures(ctx, keys[0].key); err != nil {
@@ -150,13 +143,30 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	return s.Begin(ctx, from, tenant, user)
 }
 
+// find gives the tenant, the account and the hash of its password; what is
+// not there is empty, and no error.
+func (s *Service) find(ctx context.Context, c Credential) (tenant hub.Tenant, user hub.User, hash string, err error) {
+	tenant, err = s.dir.TenantByName(ctx, c.Tenant)
+	if err == nil {
+		user, hash, err = s.accounts.AccountByName(ctx, tenant.ID, c.Username)
+	}
+	if fault.KindOf(err) == fault.Missing {
+		err = nil
+	}
+	return tenant, user, hash, err
+}
+
 // Begin starts a session for an account whose proof was checked already.
 func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant, user hub.User) (secret string, caller hub.Caller, expires time.Time, err error) {
 	now := s.cfg.Now()
+	lasts, err := s.accounts.SessionDuration(ctx, tenant.ID)
+	if err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
 	secret = NewSecret(SessionSecret)
 	session := hub.Session{
 		Hash: Hash(secret), Tenant: tenant.ID, User: user.ID,
-		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(s.cfg.Absolute),
+		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(lasts),
 	}
 	caller = callerOf(tenant, user, "session", Shown(secret))
 	caller.Address, caller.Request = from.Address, from.Request
@@ -166,24 +176,10 @@ func (s *Service) Begin(ctx context.Context, from hub.Caller, tenant hub.Tenant,
 	if err := s.dir.PutSession(ctx, session); err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
+	if err := s.dir.PutKnownAddress(ctx, knownKey(tenant, user, from.Address), tenant.ID, user.ID, now.Add(keepKnown)); err != nil {
+		return "", hub.Caller{}, time.Time{}, err
+	}
 	return secret, caller, session.ExpiresAt, nil
-}
-
-// refused counts and notes a sign-in that failed. Nothing of it may change
-// the answer, so its own errors go to the log.
-func (s *Service) refused(ctx context.Context, keys []throttleKey, now time.Time, tenant hub.Tenant, from hub.Caller, c Credential) {
-	for _, k := range keys {
-		if _, err := s.dir.LoginFailure(ctx, k.key, now, failureWindow); err != nil {
-			s.log.ErrorContext(ctx, "count a failed sign-in", logkey.Error, err)
-		}
-	}
-	if tenant.ID == "" {
-		return
-	}
-	who := hub.Caller{Tenant: tenant.ID, Username: c.Username, Via: "password", Address: from.Address, Request: from.Request}
-	if err := s.accounts.SignInRefused(ctx, who, "the user name or the password is wrong"); err != nil {
-		s.log.ErrorContext(ctx, "note a failed sign-in", logkey.Error, err)
-	}
 }
 
 // Authenticate finds the caller behind the secret of a session or token. The
@@ -244,10 +240,11 @@ func (s *Service) session(ctx context.Context, hash [32]byte, now time.Time) (hu
 	if err != nil {
 		return session, err
 	}
-	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= s.cfg.Idle {
+	idle := session.ExpiresAt.Sub(session.CreatedAt) / idlePart
+	if !now.Before(session.ExpiresAt) || now.Sub(session.SeenAt) >= idle {
 		return session, errProof()
 	}
-	if now.Sub(session.SeenAt) >= touchEvery {
+	if now.Sub(session.SeenAt) >= min(touchEvery, idle/2) {
 		if err := s.dir.TouchSession(ctx, hash, now); err != nil {
 			return session, err
 		}
@@ -303,7 +300,7 @@ func (s *Service) Forget(tenant hub.TenantID, username string) {
 // one like a failed sign-in.
 func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password string) error {
 	now := s.cfg.Now()
-	keys := throttleKeys(Credential{Tenant: c.TenantName, Username: c.Username}, c.Address)
+	keys := append(ownKeys(c.TenantName, c.Username, c.Address), changeKey(c.TenantName, c.Username))
 	if err := s.throttled(ctx, keys, now); err != nil {
 		return err
 	}
@@ -348,42 +345,4 @@ func (s *Service) trust(hash [32]byte, c hub.Caller, now time.Time) {
 		clear(s.trusted)
 	}
 	s.trusted[hash] = trust{c, now.Add(s.cfg.Trust)}
-}
-
-// A throttleKey is what failures are counted under. Names are hashed, so that
-// guesses of names fill no table with texts.
-type throttleKey struct {
-	key   [32]byte
-	limit int
-}
-
-// throttleKeys gives the key of the account from this address first.
-func throttleKeys(c Credential, address string) []throttleKey {
-	key := func(parts ...string) [32]byte {
-		h := sha256.New()
-		for _, p := range parts {
-			h.Write([]byte(p))
-			h.Write([]byte{0})
-		}
-		return [32]byte(h.Sum(nil))
-	}
-	return []throttleKey{
-		{key("both", c.Tenant, c.Username, address), maxBothFailures},
-		{key("source", address), maxSourceFailures},
-		{key("name", c.Tenant, c.Username), maxNameFailures},
-	}
-}
-
-// throttled refuses a sign-in after too many failures.
-func (s *Service) throttled(ctx context.Context, keys []throttleKey, now time.Time) error {
-	for _, k := range keys {
-		n, err := s.dir.LoginFailures(ctx, k.key, now.Add(-failureWindow))
-		if err != nil {
-			return err
-		}
-		if n >= k.limit {
-			return fault.With(fault.New(fault.Exceeded, "there were too many failed sign-ins"), "", "wait five minutes and try again")
-		}
-	}
-	return nil
 }

@@ -23,14 +23,17 @@ type directory struct {
 	sessions map[[32]byte]hub.Session
 	tokens   map[[32]byte]hub.APIToken
 	failures map[[32]byte]int
+	known    map[[32]byte]time.Time
 	noted    []string
+	reasons  []string
 	lookups  int
+	lasts    time.Duration
 }
 
 func newDirectory() *directory {
 	return &directory{
 		tenants: map[string]hub.Tenant{}, users: map[string]hub.User{}, hashes: map[string]string{}, sessions: map[[32]byte]hub.Session{},
-		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{},
+		tokens: map[[32]byte]hub.APIToken{}, failures: map[[32]byte]int{}, known: map[[32]byte]time.Time{}, lasts: 24 * time.Hour,
 	}
 }
 
@@ -110,6 +113,15 @@ func (d *directory) ForgetLoginFailures(_ context.Context, key [32]byte) error {
 	return nil
 }
 
+func (d *directory) PutKnownAddress(_ context.Context, key [32]byte, _ hub.TenantID, _ hub.UserID, until time.Time) error {
+	d.known[key] = until
+	return nil
+}
+
+func (d *directory) KnownAddress(_ context.Context, key [32]byte, now time.Time) (bool, error) {
+	return now.Before(d.known[key]), nil
+}
+
 func (d *directory) AccountByName(_ context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
 	u, ok := d.users[string(tenant)+"/"+name]
 	if !ok {
@@ -127,13 +139,17 @@ func (d *directory) Account(_ context.Context, tenant hub.TenantID, id hub.UserI
 	return hub.User{}, absent()
 }
 
+func (d *directory) SessionDuration(context.Context, hub.TenantID) (time.Duration, error) {
+	return d.lasts, nil
+}
+
 func (d *directory) SignedIn(_ context.Context, c hub.Caller) error {
 	d.noted = append(d.noted, "allowed "+c.Username)
 	return nil
 }
 
-func (d *directory) SignInRefused(_ context.Context, c hub.Caller, _ string) error {
-	d.noted = append(d.noted, "denied "+c.Username)
+func (d *directory) SignInRefused(_ context.Context, c hub.Caller, reason string) error {
+	d.noted, d.reasons = append(d.noted, "denied "+c.Username), append(d.reasons, reason)
 	return nil
 }
 
@@ -211,6 +227,26 @@ func TestSessions(t *testing.T) {
 		f.now = f.now.Add(4 * time.Hour)
 		if _, err := f.Authenticate(t.Context(), busy); fault.KindOf(err) != fault.Unknown {
 			t.Errorf("a session older than a day gives %v", err)
+		}
+	})
+	t.Run("AUTH-05 SEC-F1 the tenant says how long a session lasts, and it is over when a third of that went by unused", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		f.dir.lasts = 90 * time.Minute
+		idle, busy := f.mustLogin(t), f.mustLogin(t)
+		f.dir.lasts = 24 * time.Hour // counts for those that begin later
+		for range 3 {
+			f.now = f.now.Add(29 * time.Minute)
+			if _, err := f.Authenticate(t.Context(), busy); err != nil {
+				t.Fatalf("a session in use ended: %v", err)
+			}
+		}
+		if _, err := f.Authenticate(t.Context(), idle); fault.KindOf(err) != fault.Unknown {
+			t.Errorf("an idle session gives %v", err)
+		}
+		f.now = f.now.Add(3 * time.Minute)
+		if _, err := f.Authenticate(t.Context(), busy); fault.KindOf(err) != fault.Unknown {
+			t.Errorf("a session that is too old gives %v", err)
 		}
 	})
 	t.Run("a proof is trusted for a moment and no longer", func(t *testing.T) {
@@ -329,7 +365,7 @@ func TestLogin(t *testing.T) {
 		t.Parallel()
 		f := newFixture(t)
 		stopped := false
-		for i := range maxSourceFailures + 1 {
+		for i := range maxOfSource + 1 {
 			_, err := f.login(t, "name"+strings.Repeat("x", i), "wrong")
 			stopped = fault.KindOf(err) == fault.Exceeded
 		}

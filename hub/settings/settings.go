@@ -69,11 +69,25 @@ func Catalogue() []Known {
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
 		},
-		{
-			Map: hub.SecretMap, Key: hub.WebhookSecretKey, About: "What GitHub, and hosts that sign as it does, sign the push events of this tenant's repositories with.",
-			Sample: "a long random text", Used: true, read: (*set).readSecret,
-		},
-	}, timers()...)
+	}, slices.Concat(webhooks(), timers(), sessions())...)
+}
+
+// webhooks are what events of Git hosts prove their sender by, one kind of
+// sender each.
+func webhooks() []Known {
+	secret := func(key, about, sample string) Known {
+		return Known{Map: hub.SecretMap, Key: key, About: about, Sample: sample, Used: true, read: (*set).readSecret}
+	}
+	const random = "a long random text"
+	return []Known{
+		secret(hub.WebhookGitHub, "What GitHub, and hosts that sign as it does, sign the push events of this tenant's repositories with.", random),
+		secret(hub.WebhookGitLab, "The secret token that GitLab sends with the events of this tenant's repositories.", random),
+		secret(hub.WebhookBitbucket, "The UUID of the webhook that Bitbucket Cloud sends with the events of this tenant's repositories.", "a0a1b2c3-d4e5-4f60-8718-293a4b5c6d7e"),
+		secret(hub.WebhookBitbucketServer, "What Bitbucket Server and Data Center sign the events of this tenant's repositories with.", random),
+		secret(hub.WebhookGogs, "What Gogs, and hosts that sign as it does, sign the events of this tenant's repositories with.", random),
+		secret(hub.WebhookAzureUser, "The user name that Azure DevOps sends with the events of this tenant's repositories; it needs the password as well.", "capstan"),
+		secret(hub.WebhookAzurePassword, "The password that Azure DevOps sends with the events of this tenant's repositories.", random),
+	}
 }
 
 // RollbackKey is the switch for a right of its own for rollbacks (ROLL-04).

@@ -167,8 +167,13 @@ func TestCheck(t *testing.T) {
 				t.Errorf("%s: %q", key, got)
 			}
 		}
-		if got := settings.Unused("argocd-secret", "webhook.github.secret"); got != "" {
-			t.Errorf("HOOKW-03 the secret of a tenant's webhooks: %q", got)
+		for _, key := range []string{
+			"webhook.github.secret", "webhook.gitlab.secret", "webhook.bitbucket.uuid", "webhook.bitbucketserver.secret", "webhook.gogs.secret",
+			"webhook.azuredevops.username", "webhook.azuredevops.password",
+		} {
+			if got := settings.Unused("argocd-secret", key); got != "" {
+				t.Errorf("HOOKW-03 %s of a tenant's webhooks: %q", key, got)
+			}
 		}
 		for _, k := range settings.Catalogue() {
 			if k.Used && k.Instead != "" {

@@ -111,7 +111,8 @@ const (
 func expiring() map[string]string {
 	return map[string]string{
 		"session": "expires_at", "token": "expires_at", "setup_link": "expires_at", "login_failure": "last_at",
-		"join_token": "expires_at", "certificate": "not_after", "revocation": "until",
+		"known_address": "expires_at",
+		"join_token":    "expires_at", "certificate": "not_after", "revocation": "until",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -110,35 +111,38 @@ func TestWebhookTargets(t *testing.T) {
 		}
 	})
 	t.Run("HOOKW-03 a target carries the secret of its own tenant, which may change and go", func(t *testing.T) {
-		secrets := func() map[hub.TenantID]string {
-			out := map[hub.TenantID]string{}
+		secrets := func() map[hub.TenantID]map[string]string {
+			out := map[hub.TenantID]map[string]string{}
 			for _, w := range must[[]store.WebhookTarget](t)(db.System().WebhookTargets(t.Context(), []string{hub.RepoPlace("https://git.example.com/team/app")})) {
 				check(t, w.Err)
-				if out[w.Tenant] = w.Secret; w.First != (w.Tenant == tenant) {
+				if out[w.Tenant] = w.Secrets; w.First != (w.Tenant == tenant) {
 					t.Errorf("tenant %s is the first: %v", w.Tenant, w.First)
 				}
 			}
 			return out
 		}
-		set := func(tenant hub.TenantID, value string) {
+		set := func(tenant hub.TenantID, key, value string) {
 			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
 				check(t, tx.LockSettings(ctx))
-				s := hub.Setting{Map: hub.SecretMap, Key: hub.WebhookSecretKey, Value: value, Secret: true, UpdatedAt: now(), UpdatedBy: "ada"}
+				s := hub.Setting{Map: hub.SecretMap, Key: key, Value: value, Secret: true, UpdatedAt: now(), UpdatedBy: "ada"}
 				if value == "" {
 					return tx.ChangeSettings(ctx, nil, []hub.Setting{s})
 				}
 				return tx.ChangeSettings(ctx, []hub.Setting{s}, nil)
 			})
 		}
-		want := map[hub.TenantID]string{tenant: "", other: ""}
+		const github, gitlab = hub.WebhookGitHub, hub.WebhookGitLab
+		want := map[hub.TenantID]map[string]string{tenant: {}, other: {}}
 		for _, c := range []struct {
-			tenant hub.TenantID
-			value  string
-		}{{tenant, "one"}, {other, "two"}, {tenant, "three"}, {other, ""}} {
-			set(c.tenant, c.value)
-			want[c.tenant] = c.value
-			if diff := cmp.Diff(want, secrets()); diff != "" {
-				t.Errorf("after %q: %s", c.value, diff)
+			tenant     hub.TenantID
+			key, value string
+		}{{tenant, github, "one"}, {other, github, "two"}, {tenant, gitlab, "four"}, {tenant, github, "three"}, {other, github, ""}, {other, "webhook.unknown", "five"}} {
+			set(c.tenant, c.key, c.value)
+			if want[c.tenant][c.key] = c.value; c.value == "" || c.key == "webhook.unknown" {
+				delete(want[c.tenant], c.key)
+			}
+			if diff := cmp.Diff(want, secrets(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("after %s %q: %s", c.key, c.value, diff)
 			}
 		}
 	})

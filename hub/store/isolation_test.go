@@ -30,6 +30,7 @@ var withoutTenant = map[string]string{
 	"directory.token":              "hash of an API token → tenant, account",
 	"directory.setup_link":         "hash of a setup link → tenant, roles",
 	"directory.login_failure":      "hash of name and address → count",
+	"directory.known_address":      "hash of account and address → tenant, account",
 	"directory.join_token":         "hash of a join token → tenant, enrolment",
 	"directory.certificate":        "serial → tenant, cluster, agent",
 	"directory.revocation_version": "a counter",
@@ -41,6 +42,7 @@ var withoutTenant = map[string]string{
 	"directory.rewind":             "cluster → how far its agent is beyond the hub",
 	"directory.quarantine":         "cluster → the two clusters that use its identity",
 	"directory.repository_place":   "hash of host and path → tenant, repository",
+	"directory.webhook_key":        "tenant, kind of sender → the secret of its webhooks, sealed with the tenant's key",
 	"directory.webhook_secret":     "tenant → the secret of its webhooks, sealed with the tenant's key",
 	"work.item":                    "what is due, by ids",
 	"public.goose_db_version":      "the schema's version",
@@ -56,7 +58,7 @@ var reviewedViews = map[string]string{
 // definers are the functions that run with their owner's rights.
 var definers = []string{
 	"directory.attach", "directory.attach_agent", "directory.detach", "directory.detach_agent", "directory.drop_join_tokens", "directory.drop_presence",
-	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held", "directory.note_place", "directory.note_webhook_secret",
+	"directory.drop_quarantine", "directory.drop_rewind", "directory.drop_token", "directory.end_account", "directory.held", "directory.note_place", "directory.note_webhook_key", "directory.note_webhook_secret",
 	"directory.put_certificate", "directory.put_join_token", "directory.put_quarantine", "directory.put_rewind", "directory.put_token",
 	"directory.revoke_agent",
 	"directory.token_uses", "work.enlist", "work.enqueue", "work.good_leases", "work.held", "work.refresh_statistic", "work.refresh_statistics", "work.still_leased", "work.waiting",

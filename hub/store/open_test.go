@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -172,5 +173,48 @@ func TestDatabaseGoesAway(t *testing.T) {
 			_, err := tx.Users(ctx)
 			return err
 		}) == nil
+	})
+}
+
+// A burst opens as many connections as there may be; what nobody uses any more
+// is given back to the database.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	urls := storetest.Database(t)
+	cfg := urls.Config()
+	cfg.MaxConns, cfg.Idle = 8, 20*time.Millisecond
+	db := storetest.OpenURLs(t, cfg)
+	tenant := storetest.Tenant(t, db, "acme")
+	super := storetest.Connect(t, urls.Superuser)
+	processes := func() int {
+		return ask[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
+	}
+	t.Run("FT-D10 a burst has as many as there may be, and no more", func(t *testing.T) {
+		here, leave := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		for range cfg.MaxConns {
+			wg.Go(func() {
+				storetest.In(t, db, tenant, func(context.Context, *store.Tenant) error {
+					here <- struct{}{}
+					<-leave
+					return nil
+				})
+			})
+		}
+		for range cfg.MaxConns {
+			<-here
+		}
+		if n := processes(); n < 8 || n > 10 { // 2 of the system role
+			t.Errorf("%d connections", n)
+		}
+		close(leave)
+		wg.Wait()
+	})
+	t.Run("FT-D10 all are given back when nobody uses them", func(t *testing.T) {
+		for processes() > 0 {
+			if t.Context().Err() != nil {
+				t.Fatal("some are kept")
+			}
+		}
 	})
 }

@@ -394,6 +394,30 @@ func TestSessionsAndLinks(t *testing.T) {
 			t.Errorf("%d failures after they were forgotten", n)
 		}
 	})
+	t.Run("SEC-E8 addresses of an account are known until they expire, and gone with it", func(t *testing.T) {
+		known := func(key [32]byte, at time.Time) bool { return must[bool](t)(s.KnownAddress(ctx, key, at)) }
+		start, tenant := now(), w.tenant
+		var user hub.UserID
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
+			u, err := tx.CreateUser(ctx, hub.User{Name: "kim"}, "x")
+			user = u.ID
+			return err
+		})
+		one, two := sha256.Sum256([]byte("kim at home")), sha256.Sum256([]byte("kim at work"))
+		check(t, s.PutKnownAddress(ctx, one, tenant, user, start.Add(2*time.Hour)))
+		check(t, s.PutKnownAddress(ctx, one, tenant, user, start.Add(time.Hour)))
+		if !known(one, start.Add(90*time.Minute)) || known(one, start.Add(3*time.Hour)) || known(two, start) {
+			t.Error("what is known, and until when, is wrong")
+		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.EndSessions(ctx, user) })
+		if !known(one, start) {
+			t.Error("it is gone with the sessions")
+		}
+		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error { return tx.DeleteUser(ctx, user) })
+		if known(one, start) {
+			t.Error("it is still known after the account was deleted")
+		}
+	})
 	t.Run("expired rows are collected", func(t *testing.T) {
 		if must[bool](t)(s.Collect(ctx, time.Now().Add(1000*time.Hour))) {
 			t.Error("a few rows are said to be too many for once")

@@ -51,6 +51,11 @@ const (
 		RETURNING count`
 	selectLoginFailures = `SELECT count FROM directory.login_failure WHERE key = $1 AND first_at >= $2`
 	deleteLoginFailures = `DELETE FROM directory.login_failure WHERE key = $1`
+
+	selectKnownAddress = `SELECT EXISTS (SELECT FROM directory.known_address WHERE hash = $1 AND expires_at > $2)`
+	putKnownAddress    = `
+		INSERT INTO directory.known_address AS k (hash, tenant_id, account_id, expires_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (hash) DO UPDATE SET expires_at = greatest(k.expires_at, excluded.expires_at)`
 )
 
 // PutSession stores a session. Its secret is known by hash only.
@@ -157,5 +162,20 @@ func (s *System) LoginFailures(ctx context.Context, key [32]byte, since time.Tim
 // ForgetLoginFailures starts the count anew, after a success.
 func (s *System) ForgetLoginFailures(ctx context.Context, key [32]byte) error {
 	_, err := exec(ctx, s.db.system, "forget login failures", deleteLoginFailures, key[:])
+	return classify(err)
+}
+
+// KnownAddress says whether an account has signed in from an address and that
+// has not expired. The key is a hash of both.
+func (s *System) KnownAddress(ctx context.Context, key [32]byte, now time.Time) (bool, error) {
+	var known bool
+	err := s.db.system.QueryRow(ctx, selectKnownAddress, key[:], micro(now)).Scan(&known)
+	return known, classify(err)
+}
+
+// PutKnownAddress remembers until then that an account has signed in from an
+// address. The key is a hash of both. What is deleted with the account is gone.
+func (s *System) PutKnownAddress(ctx context.Context, key [32]byte, tenant hub.TenantID, user hub.UserID, until time.Time) error {
+	_, err := exec(ctx, s.db.system, "remember an address", putKnownAddress, key[:], tenant, user, micro(until))
 	return classify(err)
 }

@@ -48,6 +48,9 @@ type Config struct {
 	// MaxConns is how many connections tenants' transactions share; 0 means
 	// 8. The system role has a quarter of it, at least 2.
 	MaxConns int32
+	// Idle is how long a connection that nobody uses is kept; 0 means 1 min.
+	// Each costs the database a process of several MiB.
+	Idle time.Duration
 	// Patience is how long an item of work waits for the replica that it
 	// belongs to, before it is anybody's. 0 means 5 s.
 	Patience time.Duration
@@ -62,6 +65,7 @@ const (
 	maxAttempts      = 16 // more than a pool holds connections that may all be dead
 	statementTimeout = 30 * time.Second
 	defaultSleep     = 15 * time.Second
+	defaultIdle      = time.Minute
 	defaultPatience  = 5 * time.Second
 	rollbackTimeout  = 5 * time.Second
 )
@@ -79,6 +83,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxConns < 0 {
 		errs = append(errs, fault.New(fault.Invalid, "the number of database connections cannot be %d", c.MaxConns))
+	}
+	if c.Idle < 0 {
+		errs = append(errs, fault.New(fault.Invalid, "idle connections cannot be kept for %s", c.Idle))
 	}
 	return errors.Join(errs...)
 }
@@ -110,15 +117,15 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 		conns = defaultConns
 	}
 	db := &DB{keys: keys, log: log, patience: cmp.Or(cfg.Patience, defaultPatience), known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
-	sleep := cmp.Or(cfg.Sleep, defaultSleep)
+	cfg.Sleep, cfg.Idle = cmp.Or(cfg.Sleep, defaultSleep), cmp.Or(cfg.Idle, defaultIdle)
 	var err error
-	if db.app, err = openPool(ctx, cfg.AppURL, conns, sleep, nil); err != nil {
+	if db.app, err = openPool(ctx, cfg, cfg.AppURL, conns, nil); err != nil {
 		return nil, err
 	}
 	// What this role asks for is found by a key. A plan that is made while the
 	// queue is empty would read it whole, and be kept when it is full.
 	byKey := map[string]string{"enable_seqscan": "off"}
-	if db.system, err = openPool(ctx, cfg.SystemURL, max(2, conns/4), sleep, byKey); err != nil {
+	if db.system, err = openPool(ctx, cfg, cfg.SystemURL, max(2, conns/4), byKey); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -130,15 +137,17 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 }
 
 // openPool opens connections to the database with the hub's settings and own
-// ones.
-func openPool(ctx context.Context, url string, conns int32, sleep time.Duration, own map[string]string) (*pgxpool.Pool, error) {
+// ones. What nobody uses is closed: those that were given back last are used
+// first, so that the others become idle.
+func openPool(ctx context.Context, c Config, url string, conns int32, own map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the database URL cannot be read")
 	}
 	cfg.MaxConns = conns
 	cfg.MinConns = 0
-	cfg.MaxConnIdleTime = 2 * time.Minute
+	cfg.MaxConnIdleTime = c.Idle
+	cfg.HealthCheckPeriod = max(c.Idle/4, time.Millisecond)
 	cfg.MaxConnLifetime = time.Hour
 	cfg.MaxConnLifetimeJitter = 10 * time.Minute
 	cfg.ConnConfig.StatementCacheCapacity = 256
@@ -148,7 +157,7 @@ func openPool(ctx context.Context, url string, conns int32, sleep time.Duration,
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = "capstan-hub"
 	params["statement_timeout"] = fmt.Sprint(statementTimeout.Milliseconds())
-	params["idle_in_transaction_session_timeout"] = fmt.Sprint(sleep.Milliseconds())
+	params["idle_in_transaction_session_timeout"] = fmt.Sprint(c.Sleep.Milliseconds())
 	params["timezone"] = "UTC"
 	// Statements are short: to compile one takes longer than it runs, and
 	// what they read is in memory as a rule, where a look at one place costs no

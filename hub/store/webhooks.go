@@ -14,11 +14,12 @@ import (
 const (
 	// The first tenant is the one that the installation was set up with.
 	selectWebhookTargets = `
-		SELECT p.tenant_id, p.repository_id, s.sealed,
+		SELECT p.tenant_id, p.repository_id,
+		       ARRAY (SELECT k.key FROM directory.webhook_key k WHERE k.tenant_id = p.tenant_id ORDER BY k.key),
+		       ARRAY (SELECT k.sealed FROM directory.webhook_key k WHERE k.tenant_id = p.tenant_id ORDER BY k.key),
 		       p.tenant_id = (SELECT f.id FROM directory.tenant f WHERE f.ready ORDER BY f.created_at, f.id LIMIT 1)
 		FROM   directory.repository_place p
 		JOIN   directory.tenant t ON t.id = p.tenant_id AND t.ready
-		LEFT   JOIN directory.webhook_secret s ON s.tenant_id = p.tenant_id
 		WHERE  p.place = ANY ($1::bytea[])
 		ORDER  BY p.tenant_id, p.repository_id`
 	// Work is put in order of its keys, as everywhere.
@@ -28,13 +29,13 @@ const (
 )
 
 // A WebhookTarget is a tenant whose repositories are at a place that an event
-// names, with the secret that its events have to be signed with.
+// names, with the secrets of which its events have to prove one.
 type WebhookTarget struct {
 	Tenant       hub.TenantID
 	Repositories []hub.RepositoryID
-	Secret       string // of the tenant's own settings; empty: it has none
-	First        bool   // it is the oldest tenant of the installation
-	Err          error  // Secret cannot be opened
+	Secrets      map[string]string // of the tenant's own settings, by their keys
+	First        bool              // it is the oldest tenant of the installation
+	Err          error             // a secret cannot be opened
 }
 
 // WebhookTargets returns the tenants that have repositories at the places that
@@ -46,14 +47,15 @@ func (s *System) WebhookTargets(ctx context.Context, places []string) ([]Webhook
 		hashes[i] = sum[:]
 	}
 	var out []WebhookTarget
-	var secrets [][]byte
+	var sealed []map[string][]byte
 	err := s.do(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		out, secrets = nil, nil
+		out, sealed = nil, nil
 		_, err := list(ctx, tx, "repositories by place", func(row pgx.CollectableRow) (none struct{}, err error) {
 			var t WebhookTarget
 			var id hub.RepositoryID
-			var sealed []byte
-			if err := row.Scan(&t.Tenant, &id, &sealed, &t.First); err != nil {
+			var keys []string
+			var values [][]byte
+			if err := row.Scan(&t.Tenant, &id, &keys, &values, &t.First); err != nil {
 				return none, err
 			}
 			if last := len(out) - 1; last >= 0 && out[last].Tenant == t.Tenant {
@@ -61,7 +63,11 @@ func (s *System) WebhookTargets(ctx context.Context, places []string) ([]Webhook
 				return none, nil
 			}
 			t.Repositories = []hub.RepositoryID{id}
-			out, secrets = append(out, t), append(secrets, sealed)
+			secrets := make(map[string][]byte, len(keys))
+			for i, key := range keys {
+				secrets[key] = values[i]
+			}
+			out, sealed = append(out, t), append(sealed, secrets)
 			return none, nil
 		}, selectWebhookTargets, hashes)
 		return err
@@ -69,24 +75,30 @@ func (s *System) WebhookTargets(ctx context.Context, places []string) ([]Webhook
 	if err != nil {
 		return nil, err
 	}
-	for i, sealed := range secrets {
-		if sealed != nil {
-			out[i].Secret, out[i].Err = s.openSetting(ctx, out[i].Tenant, hub.SecretMap, hub.WebhookSecretKey, sealed)
-		}
+	for i := range out {
+		out[i].Secrets, out[i].Err = s.openSettings(ctx, out[i].Tenant, hub.SecretMap, sealed[i])
 	}
 	return out, nil
 }
 
-func (s *System) openSetting(ctx context.Context, tenant hub.TenantID, name, key string, sealed []byte) (string, error) {
+// openSettings opens sealed settings of a tenant, by their keys.
+func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name string, sealed map[string][]byte) (map[string]string, error) {
+	if len(sealed) == 0 {
+		return nil, nil
+	}
 	keys, err := s.db.Keys(ctx, tenant)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	plain, err := seal.Open(keys.Credential, settingFor(tenant, name, key), sealed)
-	if err != nil {
-		return "", fmt.Errorf("open setting %s of %s: %w", key, name, err)
+	out := make(map[string]string, len(sealed))
+	for key, value := range sealed {
+		plain, err := seal.Open(keys.Credential, settingFor(tenant, name, key), value)
+		if err != nil {
+			return nil, fmt.Errorf("open setting %s of %s: %w", key, name, err)
+		}
+		out[key] = string(plain)
 	}
-	return string(plain), nil
+	return out, nil
 }
 
 // FetchTargets enqueues a fetch of the repositories of targets. note is told

@@ -232,6 +232,11 @@ func (b *bench) allAt(ctx context.Context, commit string) error {
 }
 
 func (b *bench) still(ctx context.Context) error {
+	busy, err := sizeOfDatabase(ctx, b.s)
+	if err != nil {
+		return err
+	}
+	b.add("B13", fmt.Sprintf("database right after %d applications were created and changed", b.apps), busy.String(), "")
 	// The agent notes how far it came up to a second after the last change.
 	if err := pause(ctx, 5*time.Second); err != nil {
 		return err
@@ -253,6 +258,11 @@ func (b *bench) still(ctx context.Context) error {
 	hub := append([]int{b.s.Hub.PID()}, children(b.s.Hub.PID())...)
 	b.add("B13", fmt.Sprintf("idle for %s with %d applications", b.idle, b.apps),
 		fmt.Sprintf("hub %.0f MiB PSS, agent %.0f MiB", pss(hub...), pss(b.s.Agents["in-cluster"].PID())), t.String())
+	idle, err := sizeOfDatabase(ctx, b.s)
+	if err != nil {
+		return err
+	}
+	b.add("B13", "database after that", idle.String(), "")
 	if t.renders != 0 || t.api.Others != 0 || t.own != 0 {
 		return fmt.Errorf("B13 must cost no render and no request but watches and leases: %s", t)
 	}

@@ -64,6 +64,28 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("the command to install an agent names the image %q", cfg.AgentChart.Image)
 		}
 	})
+	t.Run("SEC-E8 TM07 the ingress can be named whose word on addresses counts", func(t *testing.T) {
+		if cfg := configuration(t, hub("{}"), "ConfigMap/capstan-capstan-hub"); len(cfg.TrustedProxies)+len(cfg.ProxyProtocol) != 0 {
+			t.Errorf("unasked: %v %v", cfg.TrustedProxies, cfg.ProxyProtocol)
+		}
+		const all = "trustedProxies: [10.42.0.0/16, 192.0.2.7, '2001:db8::/64']\nproxyProtocol: [link]"
+		cfg := configuration(t, hub(all), "ConfigMap/capstan-capstan-hub")
+		if got := says([]any{cfg.TrustedProxies, cfg.ProxyProtocol}); got != "- - 10.42.0.0/16\n  - 192.0.2.7\n  - 2001:db8::/64\n- - link" {
+			t.Errorf("the hub reads\n%s", got)
+		}
+		cfg = configuration(t, hub("trustedProxies: [10.42.0.0/16]\nconfig: {trustedProxies: [192.0.2.7], proxyProtocol: [http]}"), "ConfigMap/capstan-capstan-hub")
+		if len(cfg.TrustedProxies) != 1 || cfg.TrustedProxies[0] != "192.0.2.7" || cfg.ProxyProtocol[0] != "http" {
+			t.Errorf("config does not win: %v %v", cfg.TrustedProxies, cfg.ProxyProtocol)
+		}
+	})
+	t.Run("SEC-E8 TM07 the release's notes warn of an ingress that nobody trusts", func(t *testing.T) {
+		const ingress = "ingress: {enabled: true, hosts: [{host: c.example.com}]}\n"
+		for text, warns := range map[string]bool{"{}": false, ingress: true, ingress + "trustedProxies: [192.0.2.7]": false, ingress + "config: {trustedProxies: [192.0.2.7]}": false} {
+			if said := notes(t, c, values(t, leastHub, text)); strings.Contains(said, "NO PROXY IS TRUSTED") != warns {
+				t.Errorf("%s: want a warning: %v, notes:\n%s", text, warns, said)
+			}
+		}
+	})
 	t.Run("a running hub does not hold the owner's URL where a Job migrates", func(t *testing.T) {
 		r := hub("{}")
 		if cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub"); cfg.Database.OwnerFile != "" {
@@ -313,6 +335,9 @@ func TestHubChartRefuses(t *testing.T) {
 		"quantity":          {"cache: {sizeLimit: big}", []string{"sizeLimit"}},
 		"migrations":        {"migrations: {mode: later}", []string{"mode"}},
 		"no ingress hosts":  {"ingress: {enabled: true}", []string{"ingress.hosts is needed"}},
+		"trusted proxy":     {"trustedProxies: [ingress.example.com]", []string{"trustedProxies"}},
+		"PROXY protocol":    {"proxyProtocol: [metrics]", []string{"proxyProtocol"}},
+		"PROXY of nobody":   {"proxyProtocol: [link]", []string{"trustedProxies is needed"}},
 		"ingress without":   {"ingress: {enabled: true, hosts: [{path: /}]}", []string{"host"}},
 	} {
 		t.Run(name, func(t *testing.T) {

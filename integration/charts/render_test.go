@@ -78,6 +78,20 @@ func render(c *chart.Chart, v map[string]any) (rendered, error) {
 	return out, nil
 }
 
+// notes are what Helm prints after an install.
+func notes(t *testing.T, c *chart.Chart, v map[string]any) string {
+	t.Helper()
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "capstan", Namespace: "ops", IsInstall: true, Revision: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Render(c, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files[c.Name()+"/templates/NOTES.txt"]
+}
+
 func must(t *testing.T, c *chart.Chart, v map[string]any) rendered {
 	t.Helper()
 	out, err := render(c, v)

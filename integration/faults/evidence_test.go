@@ -48,23 +48,35 @@ func rows[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) []T {
 	return out
 }
 
+// cluster is the id of the cluster that rounds are deployed to. Other tests
+// make clusters as well, each with a log of its own.
+func cluster(t *testing.T, conn *pgx.Conn) (id string) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), "SELECT id::text FROM cluster WHERE name = $1", clusterName).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // gather takes down what the database has of the application. It is called
 // before the deletion, which takes operations and history along, and after.
 func (r *round) gather() {
 	r.t.Helper()
 	conn := database(r.t)
+	defer conn.Close(context.WithoutCancel(r.t.Context()))
+	cluster := cluster(r.t, conn)
 	if r.run.Application == "" {
 		if err := conn.QueryRow(r.t.Context(), "SELECT id::text FROM application WHERE name = $1", r.name).Scan(&r.run.Application); err != nil {
 			r.t.Fatal(err)
 		}
 	}
-	if err := conn.QueryRow(r.t.Context(), "SELECT incarnation FROM log_head").Scan(&r.run.Incarnation); err != nil {
+	if err := conn.QueryRow(r.t.Context(), "SELECT incarnation FROM log_head WHERE cluster_id = $1", cluster).Scan(&r.run.Incarnation); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE chain = $1), 0)", chain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
+	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE cluster_id = $1 AND chain = $2), 0)", cluster, chain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
 		r.t.Fatal(err)
 	}
-	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row WHERE seq > $1 ORDER BY seq", r.run.Begin)
+	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row WHERE cluster_id = $1 AND seq > $2 ORDER BY seq", cluster, r.run.Begin)
 	r.run.Audit = rows[faults.Audit](r.t, conn, "SELECT seq, action, resource, object, result, coalesce(detail::text, '') FROM audit_record ORDER BY tenant_id, seq")
 	r.run.Ledger = s.Ledgers[clusterName].In(r.name)
 	if r.run.Deleted {
@@ -80,6 +92,7 @@ func (r *round) gather() {
 func (r *round) rest() {
 	r.t.Helper()
 	conn := database(r.t)
+	defer conn.Close(context.WithoutCancel(r.t.Context()))
 	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
 		var waiting int
 		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM work.item i JOIN operation o ON i.key = o.id AND i.kind = 'outcome' JOIN application a ON a.id = o.application_id WHERE a.name = $1)

@@ -141,8 +141,10 @@ func remembered(t *testing.T) error {
 		return fmt.Errorf("the agent holds %d operations as open", len(open))
 	}
 	conn := database(t)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	cluster := cluster(t, conn)
 	var seq int64
-	if err := conn.QueryRow(t.Context(), "SELECT seq FROM log_head").Scan(&seq); err != nil {
+	if err := conn.QueryRow(t.Context(), "SELECT seq FROM log_head WHERE cluster_id = $1", cluster).Scan(&seq); err != nil {
 		return err
 	}
 	if uint64(seq) != cursor.Seq {
@@ -152,7 +154,7 @@ func remembered(t *testing.T) error {
 	for _, x := range rows[struct {
 		App  string
 		Leaf []byte
-	}](t, conn, "SELECT application_id::text, leaf FROM desired_head") {
+	}](t, conn, "SELECT application_id::text, leaf FROM desired_head WHERE cluster_id = $1", cluster) {
 		leaves[x.App] = [32]byte(x.Leaf)
 	}
 	if !bytes.Equal(root, chain.Root(leaves)) {

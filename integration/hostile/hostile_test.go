@@ -52,6 +52,7 @@ func attacks() map[string]attack {
 		"remote":    {map[string]string{"kustomization.yaml": "resources: ['http://169.254.169.254/latest']\n"}, []string{"remote bases are not served"}},
 		"inflate":   {map[string]string{"kustomization.yaml": "helmCharts: [{name: x, repo: 'http://127.0.0.1:1'}]\n"}, []string{"not served yet"}},
 		"outside":   {rendertest.Chart(map[string]string{"Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies: [{name: d, version: 1.0.0, repository: 'file://../../../../etc'}]\n"}), []string{"leaves the repository"}},
+		"schema":    {rendertest.Chart(map[string]string{"values.schema.json": `{"$ref":"file:///etc/passwd"}`}), []string{"only what is in the schema itself is read"}},
 		"link":      {nil, []string{"symbolic link leads out"}},
 	}
 	for i := range loops {

@@ -293,6 +293,9 @@ func TestEnrolFlood(t *testing.T) {
 	if !strings.Contains(fault.Sentence(refused), "too many attempts") {
 		t.Errorf("SEC-K2 guessing is not slowed down: %v", refused)
 	}
+	if !strings.Contains(w.log.String(), "security=3 cwe=287") {
+		t.Error("OBS-08 a refused enrolment carries no severity and CWE")
+	}
 }
 
 func TestEnrolOutage(t *testing.T) {

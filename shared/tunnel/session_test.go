@@ -171,7 +171,7 @@ func TestSessionEnd(t *testing.T) {
 
 func TestMessageTooLarge(t *testing.T) {
 	for _, lane := range []tunnel.Lane{tunnel.Control(), tunnel.Bulk()} {
-		t.Run(lane.Name, func(t *testing.T) {
+		t.Run("API-22 a message is bounded on the lane "+lane.Name, func(t *testing.T) {
 			agent, hub := pair(t, lane, somebody())
 			impl := &service{bytes: lane.MaxMessage + 1}
 			serve(t, hub, impl)

@@ -108,7 +108,15 @@ app.kubernetes.io/component: postgres
 {{- if $agent }}{{- $_ := set $c "agentChart" $agent }}{{- end }}
 {{- if $v.webhook.existingSecret }}{{- $_ := set $c "webhook" (dict "githubSecretFile" "/etc/capstan/webhook/github") }}{{- end }}
 {{- if and $v.metrics.enabled (not (dig "metrics" "public" false $v.config)) }}{{- $_ := set $c "metrics" (dict "tokenFile" "/etc/capstan/metrics/token") }}{{- end }}
+{{- with $v.trustedProxies }}{{- $_ := set $c "trustedProxies" . }}{{- end }}
+{{- with $v.proxyProtocol }}{{- $_ := set $c "proxyProtocol" . }}{{- end }}
+{{- if and $v.proxyProtocol (not (include "hub.proxies" $root)) }}{{ fail "trustedProxies is needed: proxyProtocol counts for the proxies that are listed there, and for nobody else" }}{{ end }}
 {{- toYaml (mustMergeOverwrite $c (deepCopy $v.config)) }}
+{{- end }}
+
+{{/* The proxies whose word on a client's address counts. */}}
+{{- define "hub.proxies" -}}
+{{- join ", " (dig "trustedProxies" .Values.trustedProxies .Values.config) }}
 {{- end }}
 
 {{/* POD_IP is where other replicas reach the internal port of this one. */}}

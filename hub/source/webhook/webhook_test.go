@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source/webhook"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -88,7 +89,7 @@ func TestParse(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreUnexported(webhook.Push{})); diff != "" {
 				t.Error(diff)
 			}
-			if c.secret != "" && !got.SignedBy(c.secret) {
+			if c.secret != "" && !got.SignedBy(map[string]string{hub.WebhookGitHub: c.secret}) {
 				t.Error("it is not signed by its secret")
 			}
 		})
@@ -153,8 +154,8 @@ func TestSignatures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := webhook.Parse(c.header, []byte(push))
-			if err != nil || got.Signed() != c.signed || got.SignedBy(c.secret) != c.good {
-				t.Errorf("signed %v, by the secret %v, %v", got.Signed(), got.SignedBy(c.secret), err)
+			if err != nil || got.Signed() != c.signed || got.SignedBy(map[string]string{hub.WebhookGitHub: c.secret}) != c.good {
+				t.Errorf("signed %v, by the secret %v, %v", got.Signed(), got.SignedBy(map[string]string{hub.WebhookGitHub: c.secret}), err)
 			}
 		})
 	}
@@ -163,15 +164,29 @@ func TestSignatures(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("push", "application/json", push)
 	f.Add("push", "application/x-www-form-urlencoded", "payload=%7B%7D")
+	for _, s := range senders() {
+		f.Add(s.event, "application/json", s.body)
+	}
 	f.Fuzz(func(t *testing.T, event, contentType, body string) {
-		got, err := webhook.Parse(header(event, contentType, ""), []byte(body))
-		if err != nil && fault.KindOf(err) == fault.Internal {
-			t.Fatalf("unclassified error: %v", err)
-		}
-		for _, u := range got.URLs {
-			if parsed, err := url.Parse(u); err != nil || parsed.User != nil || parsed.Host == "" {
-				t.Fatalf("not normalised: %q, %v", u, err)
-			}
+		for _, h := range headersOf(event, contentType) {
+			fuzzed(t, h, body)
 		}
 	})
+}
+
+// fuzzed reads an event of any sender.
+func fuzzed(t *testing.T, h http.Header, body string) {
+	t.Helper()
+	got, err := webhook.Parse(h, []byte(body))
+	if err != nil && fault.KindOf(err) == fault.Internal {
+		t.Fatalf("unclassified error: %v", err)
+	}
+	for _, u := range got.URLs {
+		if parsed, err := url.Parse(u); err != nil || parsed.User != nil || parsed.Host == "" {
+			t.Fatalf("not normalised: %q, %v", u, err)
+		}
+	}
+	if got.SignedBy(nil) {
+		t.Fatal("it is signed by nothing")
+	}
 }

@@ -1,5 +1,3 @@
-//go:build soak
-
 package faults_test
 
 import (
@@ -9,6 +7,22 @@ import (
 
 	"github.com/capstan-cd/capstan/integration/harness"
 )
+
+// briefly is the part of a life in which an agent is told the most: a
+// deployment, one with prune, and the deletion.
+func (r *round) briefly() {
+	r.t.Helper()
+	r.push("one", four)
+	r.create(true)
+	r.settled()
+	r.push("two", four[:2])
+	r.settled()
+	r.rest()
+	r.gather()
+	r.remove()
+	r.gather()
+	r.judge()
+}
 
 func TestLinkFails(t *testing.T) {
 	t.Cleanup(func() { s.Link.Set(harness.Weather{}) })
@@ -27,7 +41,11 @@ func TestLinkFails(t *testing.T) {
 				}
 			}
 		})
-		newRound(t, "cuts", 0).life()
+		if r := newRound(t, "cuts", 0); soak {
+			r.life()
+		} else {
+			r.briefly()
+		}
 		close(stop)
 		over.Wait()
 		s.Link.Set(harness.Weather{})

@@ -1,0 +1,119 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+)
+
+// A proof is what an event brings to show that its sender knows a secret
+// (HOOKW-03), and the keys of argocd-secret that it is compared with.
+type proof struct {
+	keys []string
+	// holds compares in constant time. Of the secrets, in the order of the keys,
+	// none is empty.
+	holds func(secrets []string) bool
+}
+
+// Signed says whether the event brings a proof of the right form.
+func (p Push) Signed() bool { return len(p.proofs) > 0 }
+
+// SignedBy says, in constant time, whether one of the event's proofs is of
+// these secrets, by their keys in argocd-secret. Nothing is proved by an empty
+// secret.
+func (p Push) SignedBy(secrets map[string]string) bool {
+	good := false
+	for _, x := range p.proofs {
+		given, whole := make([]string, len(x.keys)), true
+		for i, key := range x.keys {
+			given[i] = secrets[key]
+			whole = whole && given[i] != ""
+		}
+		good = whole && x.holds(given) || good
+	}
+	return good
+}
+
+// proofsOf are the proofs that an event brings, whoever says to have sent it:
+// Gitea, for one, signs as GitHub does and as Gogs does.
+func proofsOf(h http.Header, body []byte) (out []proof) {
+	add := func(holds func([]string) bool, keys ...string) {
+		if holds != nil {
+			out = append(out, proof{keys, holds})
+		}
+	}
+	if h.Get("X-GitHub-Event") != "" {
+		add(signed(cutPrefix(h.Get("X-Hub-Signature-256"), "sha256="), body), hub.WebhookGitHub)
+	}
+	if h.Get("X-Gogs-Event") != "" {
+		add(signed(h.Get("X-Gogs-Signature"), body), hub.WebhookGogs)
+	}
+	switch {
+	case h.Get("X-Gitlab-Event") != "":
+		add(same(h.Get("X-Gitlab-Token")), hub.WebhookGitLab)
+	case h.Get("X-Event-Key") != "" && h.Get("X-Hook-UUID") != "":
+		add(sameUUID(h.Get("X-Hook-UUID")), hub.WebhookBitbucket)
+	case h.Get("X-Event-Key") != "":
+		add(signed(cutPrefix(h.Get("X-Hub-Signature"), "sha256="), body), hub.WebhookBitbucketServer)
+	case isAzure(h):
+		if user, password, ok := (&http.Request{Header: h}).BasicAuth(); ok {
+			add(same(user, password), hub.WebhookAzureUser, hub.WebhookAzurePassword)
+		}
+	}
+	return out
+}
+
+// cutPrefix is the rest after a prefix, or nothing.
+func cutPrefix(s, prefix string) string {
+	rest, found := strings.CutPrefix(s, prefix)
+	if !found {
+		return ""
+	}
+	return rest
+}
+
+// signed compares an HMAC with SHA-256 of the body, in hexadecimal digits. An
+// older signature with SHA-1 is no proof. nil: there is none.
+func signed(digits string, body []byte) func([]string) bool {
+	given, err := hex.DecodeString(digits)
+	if err != nil || len(given) != sha256.Size {
+		return nil
+	}
+	return func(secrets []string) bool {
+		mac := hmac.New(sha256.New, []byte(secrets[0]))
+		mac.Write(body)
+		return hmac.Equal(given, mac.Sum(nil))
+	}
+}
+
+// same compares texts that are the secrets themselves. nil: one is missing.
+func same(given ...string) func([]string) bool {
+	for _, g := range given {
+		if g == "" {
+			return nil
+		}
+	}
+	return func(secrets []string) bool {
+		equal := 1
+		for i, g := range given {
+			a, b := sha256.Sum256([]byte(g)), sha256.Sum256([]byte(secrets[i]))
+			equal &= subtle.ConstantTimeCompare(a[:], b[:])
+		}
+		return equal == 1
+	}
+}
+
+// sameUUID is same for a UUID that may stand in braces.
+func sameUUID(given string) func([]string) bool {
+	bare := func(s string) string { return strings.ToLower(strings.Trim(strings.TrimSpace(s), "{}")) }
+	holds := same(bare(given))
+	if holds == nil {
+		return nil
+	}
+	return func(secrets []string) bool { return bare(secrets[0]) != "" && holds([]string{bare(secrets[0])}) }
+}

@@ -1,0 +1,208 @@
+package webhook
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A sender is a kind of Git host, and how its events are read.
+type sender struct {
+	event    func(http.Header) string
+	delivery string // the header with the id of a delivery
+	pushes   func(event string) bool
+	read     func(payload []byte) (saying, error)
+}
+
+// A saying is what an event says of a push.
+type saying struct {
+	urls    []string
+	changes []change
+	nothing bool // it is no push after all
+}
+
+// A change is a branch or tag that was moved. Without a ref it is one of which
+// the event does not say enough.
+type change struct{ ref, commit string }
+
+// kept says whether a change can be asked for.
+func (c change) kept() bool {
+	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
+}
+
+// inHeader reads the event's word from a header.
+func inHeader(name string) func(http.Header) string {
+	return func(h http.Header) string { return h.Get(name) }
+}
+
+func oneOf(events ...string) func(string) bool {
+	return func(event string) bool { return slices.Contains(events, event) }
+}
+
+// isAzure says whether a request is an event of Azure DevOps, which has no
+// header of its own for the kind of its events.
+func isAzure(h http.Header) bool {
+	return h.Get("X-Vss-Activityid") != "" || h.Get("X-Vss-Subscriptionid") != ""
+}
+
+// senderOf finds the sender by the headers that it alone sends. Gogs and Gitea
+// send those of GitHub as well, with the same body.
+func senderOf(h http.Header) *sender {
+	switch {
+	case h.Get("X-GitHub-Event") != "":
+		return &sender{inHeader("X-GitHub-Event"), "X-GitHub-Delivery", oneOf("push"), readGitHub}
+	case h.Get("X-Gogs-Event") != "":
+		return &sender{inHeader("X-Gogs-Event"), "X-Gogs-Delivery", oneOf("push"), readGitHub}
+	case h.Get("X-Gitlab-Event") != "":
+		return &sender{inHeader("X-Gitlab-Event"), "X-Gitlab-Event-UUID", oneOf("Push Hook", "Tag Push Hook", "System Hook"), readGitLab}
+	case h.Get("X-Event-Key") != "" && h.Get("X-Hook-UUID") != "":
+		return &sender{inHeader("X-Event-Key"), "X-Request-UUID", oneOf("repo:push"), readBitbucket}
+	case h.Get("X-Event-Key") != "":
+		return &sender{inHeader("X-Event-Key"), "X-Request-Id", oneOf("repo:refs_changed"), readBitbucketServer}
+	case isAzure(h):
+		return &sender{func(http.Header) string { return "azure" }, "X-Vss-Activityid", oneOf("azure"), readAzure}
+	}
+	return nil
+}
+
+func readGitHub(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Ref        string `json:"ref"`
+		After      string `json:"after"`
+		Repository struct {
+			HTML  string `json:"html_url"`
+			Clone string `json:"clone_url"`
+			Git   string `json:"git_url"`
+			SSH   string `json:"ssh_url"`
+			URL   string `json:"url"`
+		} `json:"repository"`
+	}](payload)
+	r := e.Repository
+	return saying{urls: []string{r.Clone, r.HTML, r.SSH, r.Git, r.URL}, changes: []change{{e.Ref, e.After}}}, err
+}
+
+// readGitLab reads push and tag events of a project or a group, and those of a
+// whole server, which tell of more than pushes.
+func readGitLab(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Object  string `json:"object_kind"`
+		Event   string `json:"event_name"`
+		Ref     string `json:"ref"`
+		After   string `json:"after"`
+		Project struct {
+			Web     string `json:"web_url"`
+			HTTP    string `json:"http_url"`
+			SSH     string `json:"ssh_url"`
+			GitHTTP string `json:"git_http_url"`
+			GitSSH  string `json:"git_ssh_url"`
+		} `json:"project"`
+		Repository struct {
+			Homepage string `json:"homepage"`
+			GitHTTP  string `json:"git_http_url"`
+			GitSSH   string `json:"git_ssh_url"`
+		} `json:"repository"`
+	}](payload)
+	p, r := e.Project, e.Repository
+	said := saying{
+		urls:    []string{p.GitHTTP, p.GitSSH, p.HTTP, p.SSH, p.Web, r.GitHTTP, r.GitSSH, r.Homepage},
+		changes: []change{{e.Ref, e.After}},
+	}
+	pushes := oneOf("push", "tag_push", "repository_update")
+	said.nothing = err == nil && !pushes(e.Object) && !pushes(e.Event)
+	return said, err
+}
+
+func readBitbucket(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Repository struct {
+			Links struct {
+				HTML struct {
+					Href string `json:"href"`
+				} `json:"html"`
+			} `json:"links"`
+		} `json:"repository"`
+		Push struct {
+			Changes []struct {
+				New *struct {
+					Type   string `json:"type"`
+					Name   string `json:"name"`
+					Target struct {
+						Hash string `json:"hash"`
+					} `json:"target"`
+				} `json:"new"`
+			} `json:"changes"`
+		} `json:"push"`
+	}](payload)
+	said := saying{urls: []string{e.Repository.Links.HTML.Href}}
+	for _, c := range e.Push.Changes {
+		// The hash of a tag is that of its commit, which need not be its own.
+		if c.New != nil && c.New.Type == "branch" {
+			said.changes = append(said.changes, change{"refs/heads/" + c.New.Name, c.New.Target.Hash})
+		} else {
+			said.changes = append(said.changes, change{})
+		}
+	}
+	return said, err
+}
+
+func readBitbucketServer(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Repository struct {
+			Links struct {
+				Clone []struct {
+					Href string `json:"href"`
+				} `json:"clone"`
+			} `json:"links"`
+		} `json:"repository"`
+		Changes []struct {
+			Ref struct {
+				ID string `json:"id"`
+			} `json:"ref"`
+			To string `json:"toHash"`
+		} `json:"changes"`
+	}](payload)
+	var said saying
+	for _, l := range e.Repository.Links.Clone {
+		said.urls = append(said.urls, l.Href)
+	}
+	for _, c := range e.Changes {
+		said.changes = append(said.changes, change{c.Ref.ID, c.To})
+	}
+	return said, err
+}
+
+func readAzure(payload []byte) (saying, error) {
+	e, err := into[struct {
+		Event    string `json:"eventType"`
+		Resource struct {
+			Updates []struct {
+				Name string `json:"name"`
+				New  string `json:"newObjectId"`
+			} `json:"refUpdates"`
+			Repository struct {
+				Remote string `json:"remoteUrl"`
+			} `json:"repository"`
+		} `json:"resource"`
+	}](payload)
+	remote := e.Resource.Repository.Remote
+	said := saying{urls: []string{remote, azureSSH(remote)}, nothing: err == nil && e.Event != "git.push"}
+	for _, u := range e.Resource.Updates {
+		said.changes = append(said.changes, change{u.Name, u.New})
+	}
+	return said, err
+}
+
+// azureSSH is where a repository of dev.azure.com is reached over SSH, which
+// its events do not say; empty: it is none.
+func azureSSH(remote string) string {
+	u, err := url.Parse(remote)
+	if err != nil || !strings.EqualFold(u.Host, "dev.azure.com") {
+		return ""
+	}
+	place, name, found := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/_git/")
+	if !found {
+		return ""
+	}
+	return "ssh://git@ssh.dev.azure.com/v3/" + place + "/" + name
+}
