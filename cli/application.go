@@ -2,10 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -59,7 +61,12 @@ func (a *app) appList() *cobra.Command {
 				return err
 			}
 			params.Project, params.Cluster = list(projects), list(clusters)
-			params.Sync, params.Health = words[client.SyncStatusCode](sync), words[client.HealthStatusCode](health)
+			if params.Sync, err = allAmong[client.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
+				return err
+			}
+			if params.Health, err = allAmong[client.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
+				return err
+			}
 			params.Labels, params.Q, params.Limit = ref(labels), ref(query), ref(500)
 			all := []client.Application{} // a list without items is [], not null
 			for {
@@ -94,17 +101,6 @@ func list(s []string) *[]string {
 		return nil
 	}
 	return &s
-}
-
-func words[T ~string](s []string) *[]T {
-	if len(s) == 0 {
-		return nil
-	}
-	out := make([]T, len(s))
-	for i, v := range s {
-		out[i] = T(v)
-	}
-	return &out
 }
 
 // appSpec is what tables show of a spec.
@@ -201,7 +197,7 @@ func (a *app) appGet() *cobra.Command {
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
-				if err := a.refreshed(cmd.Context(), api, namespace, name, hard); err != nil {
+				if _, err := a.refreshed(cmd.Context(), api, namespace, name, hard, longRefresh); err != nil {
 					return err
 				}
 			}
@@ -441,13 +437,29 @@ func (a *app) appResume() *cobra.Command {
 }
 
 func (a *app) appRefresh() *cobra.Command {
-	var hard bool
-	c := a.one("refresh NAME", "Look at the sources again", "  capstan app refresh shop\n  capstan app refresh shop --hard",
+	var hard, async bool
+	var timeout time.Duration
+	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
-			return err
+			if async {
+				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
+				return err
+			}
+			r, err := a.refreshed(cmd.Context(), api, namespace, name, hard, timeout)
+			if err != nil {
+				return err
+			}
+			if err := a.print(r.raw, r.table()); err != nil {
+				return err
+			}
+			if why := unusable(deref(r.after.Status)); why != "" {
+				return fault.New(fault.Conflict, "application %s: %s", name, why)
+			}
+			return nil
 		})
 	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
+	c.Flags().BoolVar(&async, "async", false, "do not wait")
+	c.Flags().DurationVar(&timeout, "timeout", longRefresh, "how long to wait")
 	return c
 }
 
@@ -488,14 +500,14 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.interactive() {
-		return usageError{fmt.Errorf("this destroys something; add --yes")}
+		return usageError{fmt.Errorf("%s Nobody can be asked here; add --yes", question)}
 	}
 	answer, err := a.ask(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-		return fault.New(fault.Conflict, "cancelled")
+		return usageError{errors.New("cancelled")}
 	}
 	return nil
 }

@@ -28,14 +28,15 @@ func fillSync(req *client.SyncRequest, infos []string, local, strategy string) e
 	if len(list) > 0 {
 		req.Infos = &list
 	}
-	switch strategy {
-	case "":
-	case "apply":
-		on := true
-		req.SkipHooks = &on
-	case "hook":
-	default:
-		return usageError{fmt.Errorf("--strategy is apply or hook, not %q", strategy)}
+	if strategy != "" {
+		chosen, err := among("--strategy", strategy, "apply", "hook")
+		if err != nil {
+			return err
+		}
+		if chosen == "apply" {
+			on := true
+			req.SkipHooks = &on
+		}
 	}
 	if local == "" {
 		return nil

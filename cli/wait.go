@@ -37,11 +37,15 @@ type waiting struct {
 }
 
 func (w *waiting) flags(f *pflag.FlagSet) {
-	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
+	w.timeoutFlag(f)
 	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for an agent that is away; then the exit code is 8")
 	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
 	f.BoolVar(&w.health, "health", false, "wait for Healthy")
 	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
+}
+
+func (w *waiting) timeoutFlag(f *pflag.FlagSet) {
+	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
 }
 
 // judge says whether the wait is over, and with which result; why is what is
@@ -258,39 +262,69 @@ const (
 	refreshLook  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
 )
 
+// A refresh is what an application was before and after its sources were looked
+// at; raw is the answer for the latter.
+type refresh struct {
+	before, after client.Application
+	raw           []byte
+}
+
 // refreshed asks for a refresh and waits until it has happened.
-func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
+func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool, timeout time.Duration) (refresh, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	last := func() (at time.Time, broken bool, err error) {
-		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
-		if err != nil {
-			return at, false, err
-		}
-		st := deref(x.Status)
-		for _, c := range deref(st.Conditions) {
-			broken = broken || strings.HasSuffix(c.Type, "Error")
-		}
-		return deref(deref(st.Capstan).RefreshedAt), broken, nil
-	}
-	before, _, err := last()
-	if err != nil {
-		return err
+	var out refresh
+	var err error
+	if out.before, _, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil)); err != nil {
+		return out, err
 	}
 	if _, err := read(api.RefreshApplication(ctx, namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)})); err != nil {
-		return err
+		return out, err
 	}
 	asked := time.Now()
 	for {
-		at, broken, err := last()
-		if err != nil || at.After(before) || broken && time.Since(asked) > shortRefresh {
-			return err
+		out.after, out.raw, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil))
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
+		case err != nil || out.refreshedAt(out.after).After(out.refreshedAt(out.before)) || unusable(deref(out.after.Status)) != "" && time.Since(asked) > shortRefresh:
+			return out, err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), longRefresh)
+			return out, fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), timeout)
 		case <-time.After(refreshLook):
 		}
+	}
+}
+
+func (refresh) refreshedAt(x client.Application) time.Time {
+	return deref(deref(deref(x.Status).Capstan).RefreshedAt)
+}
+
+// table says what a refresh has found.
+func (r refresh) table() table {
+	revision := func(x client.Application) string { return deref(deref(deref(x.Status).Sync).Revision) }
+	target := func(x client.Application) string { return deref(deref(deref(x.Status).Capstan).Target) }
+	was, now, found := revision(r.before), revision(r.after), "unchanged"
+	switch {
+	case unusable(deref(r.after.Status)) != "":
+		found = "an error"
+	case was == "":
+		found = "first revision"
+	case was != now && target(r.before) == target(r.after):
+		found = "was " + short(was) + ", same manifests"
+	case was != now:
+		found = "was " + short(was)
+	case target(r.before) != target(r.after):
+		found = "same revision, other manifests"
+	}
+	at := "-"
+	if t := r.refreshedAt(r.after); !t.IsZero() {
+		at = t.Local().Format("2006-01-02 15:04:05 -0700")
+	}
+	return table{
+		head: []string{"NAME", "REVISION", "FOUND", "REFRESHED"}, name: []string{"application/" + r.after.Metadata.Name},
+		rows: [][]string{{qualified(r.after.Metadata), dash(short(now)), found, at}},
 	}
 }
 
