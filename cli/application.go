@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ const defaultNamespace = "argocd"
 
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
-		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
+		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
@@ -50,7 +51,7 @@ func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *c
 
 func (a *app) appList() *cobra.Command {
 	var params client.ListApplicationsParams
-	var projects, clusters, sync, health []string
+	var projects, clusters, repos, sync, health []string
 	var labels, query string
 	c := &cobra.Command{
 		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: exactly(),
@@ -67,18 +68,13 @@ func (a *app) appList() *cobra.Command {
 			if params.Health, err = allAmong[client.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
 				return err
 			}
-			params.Labels, params.Q, params.Limit = ref(labels), ref(query), ref(500)
-			all := []client.Application{} // a list without items is [], not null
-			for {
-				page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
-				if err != nil {
-					return err
-				}
-				all = append(all, page.Items...)
-				if deref(page.Metadata.Continue) == "" {
-					break
-				}
-				params.Cursor = page.Metadata.Continue
+			params.Labels, params.Q, params.Repo = ref(labels), ref(query), list(repos)
+			if a.output != "json" && a.output != "yaml" {
+				params.View = ref(client.ListApplicationsParamsViewCompact)
+			}
+			all, err := listAll(cmd.Context(), api, params)
+			if err != nil {
+				return err
 			}
 			raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all})
 			if err != nil {
@@ -89,11 +85,29 @@ func (a *app) appList() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&projects, "project", nil, "of these projects")
 	c.Flags().StringSliceVar(&clusters, "cluster", nil, "of these clusters")
+	c.Flags().StringSliceVar(&repos, "repo", nil, "of these repositories, by URL")
 	c.Flags().StringSliceVar(&sync, "sync", nil, "Synced, OutOfSync, Unknown")
 	c.Flags().StringSliceVar(&health, "health", nil, "Healthy, Progressing, Degraded, Suspended, Missing, Unknown")
 	c.Flags().StringVarP(&labels, "selector", "l", "", "label selector")
 	c.Flags().StringVar(&query, "name", "", "part of the name")
 	return c
+}
+
+// listAll reads a list page by page.
+func listAll(ctx context.Context, api *client.Client, params client.ListApplicationsParams) ([]client.Application, error) {
+	params.Limit = ref(500)
+	all := []client.Application{} // a list without items is [], not null
+	for {
+		page, _, err := call[client.ApplicationList](api.ListApplications(ctx, &params))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if deref(page.Metadata.Continue) == "" {
+			return all, nil
+		}
+		params.Cursor = page.Metadata.Continue
+	}
 }
 
 func list(s []string) *[]string {
@@ -281,6 +295,63 @@ func treeTable(tree client.Tree) table {
 		})
 	}
 	return t
+}
+
+func (a *app) appTree() *cobra.Command {
+	return a.one("tree NAME", "Show the objects of an application and what they own", "  capstan app tree shop\n  capstan app tree shop -o json",
+		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
+			tree, raw, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
+			if err != nil {
+				return err
+			}
+			a.notePaused(tree.Paused)
+			return a.print(raw, ownershipTable(tree))
+		})
+}
+
+// ownershipTable has each object below the one that owns it.
+func ownershipTable(tree client.Tree) table {
+	t := table{head: []string{"OBJECT", "NAMESPACE", "SYNC", "HEALTH", "MESSAGE"}}
+	below := map[string][]client.Node{}
+	known := map[string]bool{}
+	for _, n := range tree.Nodes {
+		known[deref(n.Uid)] = true
+	}
+	for _, n := range tree.Nodes {
+		parent := deref(n.Parent)
+		if !known[parent] || parent == deref(n.Uid) {
+			parent = ""
+		}
+		below[parent] = append(below[parent], n)
+	}
+	var add func(parent string, depth int)
+	add = func(parent string, depth int) {
+		nodes := below[parent]
+		delete(below, parent) // an object that owns itself is shown once
+		for _, n := range nodes {
+			message := first(deref(n.Message), deref(n.Diff))
+			if deref(n.Orphaned) {
+				message = "orphaned: no application manages it"
+			}
+			t.rows = append(t.rows, []string{
+				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, dash(deref(n.Namespace)), dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+			})
+			t.name = append(t.name, strings.ToLower(n.Kind)+"/"+n.Name)
+			if uid := deref(n.Uid); uid != "" {
+				add(uid, depth+1)
+			}
+		}
+	}
+	add("", 0)
+	return t
+}
+
+// notePaused says that an application is paused, apart from the answer.
+func (a *app) notePaused(p *client.Paused) {
+	if p == nil {
+		return
+	}
+	a.note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, short(p.Skipped), deref(p.Resume))
 }
 
 func (a *app) appSync() *cobra.Command {
@@ -475,11 +546,13 @@ func (a *app) appManifests() *cobra.Command {
 	return a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			m, raw, err := call[struct {
-				Items []json.RawMessage `json:"items"`
+				Items  []json.RawMessage `json:"items"`
+				Paused *client.Paused    `json:"paused"`
 			}](api.GetManifests(cmd.Context(), namespace, name, nil))
 			if err != nil {
 				return err
 			}
+			a.notePaused(m.Paused)
 			if a.output == "json" {
 				return a.print(raw, table{})
 			}

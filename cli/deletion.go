@@ -60,20 +60,13 @@ func (a *app) appDelete() *cobra.Command {
 
 // selected gives the names of the applications that a label selector matches.
 func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
-	params := client.ListApplicationsParams{Labels: &selector, Limit: ref(500)}
+	all, err := listAll(cmd.Context(), api, client.ListApplicationsParams{Labels: &selector, View: ref(client.ListApplicationsParamsViewCompact)})
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for {
-		page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range page.Items {
-			names = append(names, qualified(x.Metadata))
-		}
-		if deref(page.Metadata.Continue) == "" {
-			break
-		}
-		params.Cursor = page.Metadata.Continue
+	for _, x := range all {
+		names = append(names, qualified(x.Metadata))
 	}
 	if len(names) == 0 {
 		return nil, usageError{fmt.Errorf("no application matches %q", selector)}

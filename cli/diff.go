@@ -71,7 +71,8 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		}
 	}
 	got, raw, err := call[struct {
-		Items []client.ObjectDiff `json:"items"`
+		Items  []client.ObjectDiff `json:"items"`
+		Paused *client.Paused      `json:"paused,omitempty"`
 	}](api.DiffApplication(cmd.Context(), namespace, name, &client.DiffApplicationParams{Predict: ref(d.predict), All: ref(d.local != "")}))
 	if unavailable(err) {
 		return fmt.Errorf("application %s: %w: %s", name, errAway, answerText(err))
@@ -80,11 +81,13 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		return err
 	}
 	items := got.Items
+	a.notePaused(got.Paused)
 	if d.local != "" {
 		if items, err = againstLocal(items, local); err != nil {
 			return err
 		}
-		if raw, err = json.Marshal(map[string]any{"items": items}); err != nil {
+		got.Items = items
+		if raw, err = json.Marshal(got); err != nil {
 			return err
 		}
 	}

@@ -423,7 +423,7 @@ func (a *app) look(ctx context.Context, api *client.Client, namespace, name stri
 // events gives a hint for each event about one application.
 func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app})
+	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app, View: ref(client.StreamChangesParamsViewCompact)})
 	if err == nil && res.StatusCode != 200 {
 		_, err = read(res, nil)
 	} else if err != nil {

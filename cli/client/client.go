@@ -680,7 +680,7 @@ type ApplicationStatus struct {
 	// Summary Of all objects of the application and what they own; not in lists.
 	Summary *ApplicationSummary `json:"summary,omitempty"`
 	Sync    *struct {
-		// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered, and in compact lists.
+		// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
 		ComparedTo *ComparedTo    `json:"comparedTo,omitempty"`
 		Revision   *string        `json:"revision,omitempty"`
 		Revisions  *[]string      `json:"revisions,omitempty"`
@@ -867,7 +867,7 @@ type Commit struct {
 	Message *string `json:"message,omitempty"`
 }
 
-// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered, and in compact lists.
+// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
 type ComparedTo struct {
 	// Destination A Kubernetes object.
 	Destination       AnyObject    `json:"destination"`
@@ -1838,8 +1838,8 @@ type ListApplicationsParams struct {
 	// View Which fields applications have. `compact` has those that a list shows:
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
-	// the spec; of the status sync, health, the types of the conditions, what
-	// the last operation is and how it went, and of `status.capstan` all but
+	// the spec; of the status sync, health, the conditions, what the last
+	// operation is and how it went, and `status.capstan` without its
 	// snapshots. Absent: `full`.
 	View  *ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty"`
 	Limit *int                        `form:"limit,omitempty" json:"limit,omitempty"`
@@ -2165,8 +2165,8 @@ type StreamChangesParams struct {
 	// View Which fields applications have. `compact` has those that a list shows:
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
-	// the spec; of the status sync, health, the types of the conditions, what
-	// the last operation is and how it went, and of `status.capstan` all but
+	// the spec; of the status sync, health, the conditions, what the last
+	// operation is and how it went, and `status.capstan` without its
 	// snapshots. Absent: `full`.
 	View        *StreamChangesParamsView `form:"view,omitempty" json:"view,omitempty"`
 	LastEventID *string                  `json:"Last-Event-ID,omitempty"`

@@ -1332,7 +1332,7 @@ export interface components {
             history?: components["schemas"]["HistoryEntry"][];
             capstan?: components["schemas"]["HubStatus"];
         };
-        /** @description What the cluster is compared with, as the spec says it. Absent until something was rendered, and in compact lists. */
+        /** @description What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists. */
         ComparedTo: {
             source?: components["schemas"]["AnyObject"];
             /** @description In place of source. */
@@ -2184,8 +2184,8 @@ export interface components {
          * @description Which fields applications have. `compact` has those that a list shows:
          *     name, namespace, labels and resourceVersion of the metadata; project,
          *     destination, and of each source repository, path, chart and revision of
-         *     the spec; of the status sync, health, the types of the conditions, what
-         *     the last operation is and how it went, and of `status.capstan` all but
+         *     the spec; of the status sync, health, the conditions, what the last
+         *     operation is and how it went, and `status.capstan` without its
          *     snapshots. Absent: `full`.
          */
         View: "full" | "compact";
@@ -3407,8 +3407,8 @@ export interface operations {
                  * @description Which fields applications have. `compact` has those that a list shows:
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
-                 *     the spec; of the status sync, health, the types of the conditions, what
-                 *     the last operation is and how it went, and of `status.capstan` all but
+                 *     the spec; of the status sync, health, the conditions, what the last
+                 *     operation is and how it went, and `status.capstan` without its
                  *     snapshots. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
@@ -3663,7 +3663,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It happens as soon as possible; `status.capstan.refreshedAt` tells when it has. */
+            /** @description It happens as soon as possible; `status.capstan.refreshedAt` is the time of the last one that resolved the sources. One that changes nothing else is no event of the stream. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3903,8 +3903,8 @@ export interface operations {
                  * @description Which fields applications have. `compact` has those that a list shows:
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
-                 *     the spec; of the status sync, health, the types of the conditions, what
-                 *     the last operation is and how it went, and of `status.capstan` all but
+                 *     the spec; of the status sync, health, the conditions, what the last
+                 *     operation is and how it went, and `status.capstan` without its
                  *     snapshots. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
