@@ -18,6 +18,9 @@ func (a *app) projectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.output == "table" || a.output == "wide" {
+				return a.describeProject(p)
+			}
 			return a.print(raw, projectTable([]client.AppProject{p}))
 		})
 	var yes bool
@@ -80,6 +83,82 @@ func projectTable(all []client.AppProject) table {
 		t.name = append(t.name, "appproject/"+p.Metadata.Name)
 	}
 	return t
+}
+
+// describeProject prints a project for people, line by line.
+func (a *app) describeProject(p client.AppProject) error {
+	var spec struct {
+		Description  string   `json:"description"`
+		SourceRepos  []string `json:"sourceRepos"`
+		Destinations []struct {
+			Server    string `json:"server"`
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"destinations"`
+		SourceNamespaces   []string    `json:"sourceNamespaces"`
+		ClusterAllowed     []groupKind `json:"clusterResourceWhitelist"`
+		ClusterDenied      []groupKind `json:"clusterResourceBlacklist"`
+		NamespaceAllowed   []groupKind `json:"namespaceResourceWhitelist"`
+		NamespaceDenied    []groupKind `json:"namespaceResourceBlacklist"`
+		OrphanedResources  any         `json:"orphanedResources"`
+		SyncWindows, Roles []any
+	}
+	if err := json.Unmarshal(p.Spec, &spec); err != nil {
+		return fmt.Errorf("project %s: its spec cannot be read: %w", p.Metadata.Name, err)
+	}
+	var destinations, roles []string
+	for _, d := range spec.Destinations {
+		destinations = append(destinations, dash(first(d.Name, d.Server))+" "+dash(d.Namespace))
+	}
+	for _, r := range spec.Roles {
+		if role, ok := r.(map[string]any); ok {
+			roles = append(roles, fmt.Sprint(role["name"]))
+		}
+	}
+	var rows [][]string
+	add := func(what string, values ...string) {
+		if len(values) == 0 {
+			values = []string{"-"}
+		}
+		for i, v := range values {
+			if i > 0 {
+				what = ""
+			}
+			rows = append(rows, []string{what, v})
+		}
+	}
+	add("Name:", p.Metadata.Name)
+	add("Description:", dash(spec.Description))
+	add("Sources:", spec.SourceRepos...)
+	add("Destinations:", destinations...)
+	add("Applications in namespaces:", spec.SourceNamespaces...)
+	add("Cluster resources allowed:", kinds(spec.ClusterAllowed)...)
+	add("Cluster resources denied:", kinds(spec.ClusterDenied)...)
+	add("Namespaced resources allowed:", kinds(spec.NamespaceAllowed)...)
+	add("Namespaced resources denied:", kinds(spec.NamespaceDenied)...)
+	add("Roles:", roles...)
+	add("Sync windows:", strconv.Itoa(len(spec.SyncWindows)))
+	add("Orphaned resources:", map[bool]string{true: "monitored", false: "not monitored"}[spec.OrphanedResources != nil])
+	return a.tabulate(table{rows: rows})
+}
+
+// groupKind is a rule about kinds.
+type groupKind struct {
+	Group string `json:"group"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+}
+
+func kinds(rules []groupKind) []string {
+	var out []string
+	for _, r := range rules {
+		s := strings.TrimPrefix(r.Group+"/"+r.Kind, "/")
+		if r.Name != "" {
+			s += " " + r.Name
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 func (a *app) projectCreate() *cobra.Command {
@@ -201,7 +280,7 @@ func (a *app) auditCommand() *cobra.Command {
 		t := table{head: []string{"SEQ", "AT", "ACTOR", "ACTION", "OBJECT", "RESULT", "REASON"}}
 		for _, r := range l.Items {
 			t.rows = append(t.rows, []string{
-				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(deref(r.Reason)),
+				strconv.FormatInt(r.Seq, 10), r.At.Local().Format("2006-01-02 15:04:05 -0700"), r.Actor, r.Action, r.Resource + "/" + r.Object, string(r.Result), dash(deref(r.Reason)),
 			})
 			t.name = append(t.name, strconv.FormatInt(r.Seq, 10))
 		}

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -19,7 +22,7 @@ const defaultNamespace = "argocd"
 
 func (a *app) applicationCommand() *cobra.Command {
 	return noun("app", "Applications: list, look at, sync, roll back", []string{"application", "applications"},
-		a.appList(), a.appGet(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
+		a.appList(), a.appGet(), a.appTree(), a.appSync(), a.appWait(), a.appDiff(), a.appHistory(), a.appRollback(), a.appResume(),
 		a.appRefresh(), a.appTerminate(), a.appManifests(), a.appActions(), a.appDelete(), a.appConfirm(), a.appAbandon(), a.appDeleteResource())
 }
 
@@ -48,7 +51,7 @@ func (a *app) one(use, short, example string, do func(cmd *cobra.Command, api *c
 
 func (a *app) appList() *cobra.Command {
 	var params client.ListApplicationsParams
-	var projects, clusters, sync, health []string
+	var projects, clusters, repos, sync, health []string
 	var labels, query string
 	c := &cobra.Command{
 		Use: "list", Short: "List applications", Aliases: []string{"ls"}, Args: exactly(),
@@ -59,19 +62,19 @@ func (a *app) appList() *cobra.Command {
 				return err
 			}
 			params.Project, params.Cluster = list(projects), list(clusters)
-			params.Sync, params.Health = words[client.SyncStatusCode](sync), words[client.HealthStatusCode](health)
-			params.Labels, params.Q, params.Limit = ref(labels), ref(query), ref(500)
-			all := []client.Application{} // a list without items is [], not null
-			for {
-				page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
-				if err != nil {
-					return err
-				}
-				all = append(all, page.Items...)
-				if deref(page.Metadata.Continue) == "" {
-					break
-				}
-				params.Cursor = page.Metadata.Continue
+			if params.Sync, err = allAmong[client.SyncStatusCode]("--sync", sync, "Synced", "OutOfSync", "Unknown"); err != nil {
+				return err
+			}
+			if params.Health, err = allAmong[client.HealthStatusCode]("--health", health, "Healthy", "Progressing", "Degraded", "Suspended", "Missing", "Unknown"); err != nil {
+				return err
+			}
+			params.Labels, params.Q, params.Repo = ref(labels), ref(query), list(repos)
+			if a.output != "json" && a.output != "yaml" {
+				params.View = ref(client.ListApplicationsParamsViewCompact)
+			}
+			all, err := listAll(cmd.Context(), api, params)
+			if err != nil {
+				return err
 			}
 			raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": all})
 			if err != nil {
@@ -82,6 +85,7 @@ func (a *app) appList() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&projects, "project", nil, "of these projects")
 	c.Flags().StringSliceVar(&clusters, "cluster", nil, "of these clusters")
+	c.Flags().StringSliceVar(&repos, "repo", nil, "of these repositories, by URL")
 	c.Flags().StringSliceVar(&sync, "sync", nil, "Synced, OutOfSync, Unknown")
 	c.Flags().StringSliceVar(&health, "health", nil, "Healthy, Progressing, Degraded, Suspended, Missing, Unknown")
 	c.Flags().StringVarP(&labels, "selector", "l", "", "label selector")
@@ -89,22 +93,28 @@ func (a *app) appList() *cobra.Command {
 	return c
 }
 
+// listAll reads a list page by page.
+func listAll(ctx context.Context, api *client.Client, params client.ListApplicationsParams) ([]client.Application, error) {
+	params.Limit = ref(500)
+	all := []client.Application{} // a list without items is [], not null
+	for {
+		page, _, err := call[client.ApplicationList](api.ListApplications(ctx, &params))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if deref(page.Metadata.Continue) == "" {
+			return all, nil
+		}
+		params.Cursor = page.Metadata.Continue
+	}
+}
+
 func list(s []string) *[]string {
 	if len(s) == 0 {
 		return nil
 	}
 	return &s
-}
-
-func words[T ~string](s []string) *[]T {
-	if len(s) == 0 {
-		return nil
-	}
-	out := make([]T, len(s))
-	for i, v := range s {
-		out[i] = T(v)
-	}
-	return &out
 }
 
 // appSpec is what tables show of a spec.
@@ -201,7 +211,7 @@ func (a *app) appGet() *cobra.Command {
 	c := a.one("get NAME", "Show one application, its conditions and its objects", "  capstan app get shop\n  capstan app get shop -o yaml\n  capstan app get shop --hard-refresh",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			if refresh || hard {
-				if err := a.refreshed(cmd.Context(), api, namespace, name, hard); err != nil {
+				if _, err := a.refreshed(cmd.Context(), api, namespace, name, hard, longRefresh); err != nil {
 					return err
 				}
 			}
@@ -287,87 +297,61 @@ func treeTable(tree client.Tree) table {
 	return t
 }
 
-func (a *app) appSync() *cobra.Command {
-	var req client.SyncRequest
-	var prune, dryRun, force, skipHooks, async, preview, yes, retryRefresh bool
-	var revision, reason, local, strategy string
-	var retryLimit int64
-	var retryDuration, retryMax string
-	var options, resources, infos, revisions []string
-	var positions []int
-	var w waiting
-	c := a.one("sync NAME", "Apply what Git says to the cluster, and wait for it", "  capstan app sync shop\n  capstan app sync shop --prune --reason 'release 42'",
+func (a *app) appTree() *cobra.Command {
+	return a.one("tree NAME", "Show the objects of an application and what they own", "  capstan app tree shop\n  capstan app tree shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			selected, err := selectors(resources)
+			tree, raw, err := call[client.Tree](api.GetApplicationTree(cmd.Context(), namespace, name))
 			if err != nil {
 				return err
 			}
-			req = client.SyncRequest{
-				Prune: ref(prune), DryRun: ref(dryRun), Force: ref(force), SkipHooks: ref(skipHooks),
-				Revision: ref(revision), Reason: ref(reason), SyncOptions: list(options), Resources: selected, Revisions: list(revisions),
-			}
-			if len(positions) > 0 {
-				req.SourcePositions = &positions
-			}
-			if err := fillSync(&req, infos, local, strategy); err != nil {
-				return err
-			}
-			if retryLimit != 0 || retryDuration != "" || retryMax != "" || retryRefresh {
-				if err := fillRetry(&req, retryLimit, retryDuration, retryMax, retryRefresh); err != nil {
-					return err
-				}
-			}
-			if err := a.awaitTarget(cmd.Context(), api, namespace, name, w); err != nil {
-				return err
-			}
-			if preview {
-				if done, err := a.preview(cmd, api, namespace, name, yes); done || err != nil {
-					return err
-				}
-			}
-			op, raw, err := call[client.Operation](api.SyncApplication(cmd.Context(), namespace, name, nil, req))
-			if err != nil {
-				return err
-			}
-			if async {
-				return a.print(raw, table{head: []string{"OPERATION", "PHASE"}, rows: [][]string{{op.Id, string(op.Phase)}}, name: []string{"operation/" + op.Id}})
-			}
-			w.operation, w.newest = op.Id, revision == "" && len(revisions) == 0 && local == ""
-			return a.await(cmd.Context(), api, namespace, name, w)
+			a.notePaused(tree.Paused)
+			return a.print(raw, ownershipTable(tree))
 		})
-	f := c.Flags()
-	f.BoolVar(&prune, "prune", false, "delete what is no longer in Git")
-	f.BoolVar(&dryRun, "dry-run", false, "ask the cluster what would happen, change nothing")
-	f.BoolVar(&force, "force", false, "replace what cannot be changed in place")
-	f.BoolVar(&skipHooks, "skip-hooks", false, "apply without hooks")
-	f.StringVar(&revision, "revision", "", "apply this revision instead of the target's")
-	f.StringSliceVar(&revisions, "revisions", nil, "revisions for several sources")
-	f.IntSliceVar(&positions, "source-positions", nil, "which sources --revisions are for, from 1")
-	f.StringVar(&local, "local", "", "apply the manifests of this file or directory instead of Git's")
-	f.StringVar(&strategy, "strategy", "", "apply (no hooks) or hook")
-	f.StringSliceVar(&infos, "info", nil, "kept with the operation: name=value")
-	f.BoolVar(&preview, "preview-changes", false, "show the difference and ask before anything is applied")
-	f.BoolVarP(&yes, "yes", "y", false, "with --preview-changes: do not ask")
-	f.Int64Var(&retryLimit, "retry-limit", 0, "how often a failure is tried again; -1: without end")
-	f.StringVar(&retryDuration, "retry-backoff-duration", "", "first pause before a retry, such as 5s")
-	f.StringVar(&retryMax, "retry-backoff-max-duration", "", "longest pause before a retry, such as 3m")
-	f.BoolVar(&retryRefresh, "retry-refresh", false, "resolve the revision anew before each retry")
-	f.StringVar(&reason, "reason", "", "kept in the history")
-	f.StringSliceVar(&options, "sync-option", nil, "such as Replace=true")
-	f.StringSliceVar(&resources, "resource", nil, "only this object: group:kind:namespace/name or group:kind:name")
-	f.BoolVar(&async, "async", false, "do not wait")
-	w.flags(f)
-	return c
 }
 
-func (a *app) appWait() *cobra.Command {
-	w := waiting{}
-	c := a.one("wait NAME", "Wait until an application is synced, healthy and at rest", "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m",
-		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			return a.await(cmd.Context(), api, namespace, name, w)
-		})
-	w.flags(c.Flags())
-	return c
+// ownershipTable has each object below the one that owns it.
+func ownershipTable(tree client.Tree) table {
+	t := table{head: []string{"OBJECT", "NAMESPACE", "SYNC", "HEALTH", "MESSAGE"}}
+	below := map[string][]client.Node{}
+	known := map[string]bool{}
+	for _, n := range tree.Nodes {
+		known[deref(n.Uid)] = true
+	}
+	for _, n := range tree.Nodes {
+		parent := deref(n.Parent)
+		if !known[parent] || parent == deref(n.Uid) {
+			parent = ""
+		}
+		below[parent] = append(below[parent], n)
+	}
+	var add func(parent string, depth int)
+	add = func(parent string, depth int) {
+		nodes := below[parent]
+		delete(below, parent) // an object that owns itself is shown once
+		for _, n := range nodes {
+			message := first(deref(n.Message), deref(n.Diff))
+			if deref(n.Orphaned) {
+				message = "orphaned: no application manages it"
+			}
+			t.rows = append(t.rows, []string{
+				strings.Repeat("  ", depth) + n.Kind + "/" + n.Name, dash(deref(n.Namespace)), dash(string(deref(n.Status))), dash(string(deref(n.Health))), message,
+			})
+			t.name = append(t.name, strings.ToLower(n.Kind)+"/"+n.Name)
+			if uid := deref(n.Uid); uid != "" {
+				add(uid, depth+1)
+			}
+		}
+	}
+	add("", 0)
+	return t
+}
+
+// notePaused says that an application is paused, apart from the answer.
+func (a *app) notePaused(p *client.Paused) {
+	if p == nil {
+		return
+	}
+	a.note("capstan: %s; automation skips revision %s. `%s` ends the pause.", p.Message, short(p.Skipped), deref(p.Resume))
 }
 
 func (a *app) appRollback() *cobra.Command {
@@ -441,13 +425,29 @@ func (a *app) appResume() *cobra.Command {
 }
 
 func (a *app) appRefresh() *cobra.Command {
-	var hard bool
-	c := a.one("refresh NAME", "Look at the sources again", "  capstan app refresh shop\n  capstan app refresh shop --hard",
+	var hard, async bool
+	var timeout time.Duration
+	c := a.one("refresh NAME", "Resolve the sources again, wait for it, and say what was found", "  capstan app refresh shop\n  capstan app refresh shop --hard",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
-			return err
+			if async {
+				_, err := read(api.RefreshApplication(cmd.Context(), namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)}))
+				return err
+			}
+			r, err := a.refreshed(cmd.Context(), api, namespace, name, hard, timeout)
+			if err != nil {
+				return err
+			}
+			if err := a.print(r.raw, r.table()); err != nil {
+				return err
+			}
+			if why := unusable(deref(r.after.Status)); why != "" {
+				return fault.New(fault.Conflict, "application %s: %s", name, why)
+			}
+			return nil
 		})
 	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
+	c.Flags().BoolVar(&async, "async", false, "do not wait")
+	c.Flags().DurationVar(&timeout, "timeout", longRefresh, "how long to wait")
 	return c
 }
 
@@ -463,11 +463,13 @@ func (a *app) appManifests() *cobra.Command {
 	return a.one("manifests NAME", "Print the objects that Git asks for, secrets masked", "  capstan app manifests shop\n  capstan app manifests shop -o json",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
 			m, raw, err := call[struct {
-				Items []json.RawMessage `json:"items"`
+				Items  []json.RawMessage `json:"items"`
+				Paused *client.Paused    `json:"paused"`
 			}](api.GetManifests(cmd.Context(), namespace, name, nil))
 			if err != nil {
 				return err
 			}
+			a.notePaused(m.Paused)
 			if a.output == "json" {
 				return a.print(raw, table{})
 			}
@@ -488,14 +490,14 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.interactive() {
-		return usageError{fmt.Errorf("this destroys something; add --yes")}
+		return usageError{fmt.Errorf("%s Nobody can be asked here; add --yes", question)}
 	}
 	answer, err := a.ask(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
-		return fault.New(fault.Conflict, "cancelled")
+		return usageError{errors.New("cancelled")}
 	}
 	return nil
 }

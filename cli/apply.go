@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -23,7 +24,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Use: "apply -f FILE", Short: "Make or change the objects of YAML or JSON files", Args: exactly(),
 		Example: "  capstan apply -f application.yaml\n  capstan apply -f manifests/ --dry-run\n  cat project.yaml | capstan apply -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := a.gather(files)
+			given, err := a.gather(files)
 			if err != nil {
 				return err
 			}
@@ -31,33 +32,11 @@ func (a *app) applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, raw, err := call[client.ApplyResult](api.ApplyWithBody(cmd.Context(), &client.ApplyParams{DryRun: ref(dryRun)}, "application/yaml", bytes.NewReader(body)))
+			result, raw, err := call[client.ApplyResult](api.ApplyWithBody(cmd.Context(), &client.ApplyParams{DryRun: ref(dryRun)}, "application/yaml", bytes.NewReader(given.text())))
 			if err != nil {
-				return err
+				return given.placed(err)
 			}
-			var t table
-			for _, r := range result.Results {
-				name := strings.ToLower(deref(r.Kind)) + "/" + deref(r.Name)
-				t.name = append(t.name, name)
-				if r.Error != nil {
-					t.rows = append(t.rows, []string{fmt.Sprintf("%s refused (document %d): %s", name, r.Index, (&answerError{body: *r.Error}).sentence())})
-					continue
-				}
-				t.rows = append(t.rows, []string{name + " " + string(r.Result)})
-				a.warn(r.Warnings)
-			}
-			t.head = nil
-			if a.output == "table" || a.output == "wide" {
-				for _, row := range t.rows {
-					fmt.Fprintln(a.streams.Out, row[0])
-				}
-			} else if err := a.print(raw, t); err != nil {
-				return err
-			}
-			if result.Failed > 0 {
-				return fault.New(fault.Invalid, "%d of %d documents were refused", result.Failed, len(result.Results))
-			}
-			return nil
+			return a.applied(given, result, raw)
 		},
 	}
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, "file, folder, or - for standard input")
@@ -66,38 +45,124 @@ func (a *app) applyCommand() *cobra.Command {
 	return c
 }
 
-// gather joins the documents of all files, in the order given; folders are
-// read by name.
-func (a *app) gather(files []string) ([]byte, error) {
-	var out bytes.Buffer
-	add := func(b []byte) {
-		if out.Len() > 0 {
-			out.WriteString("\n---\n")
+// applied prints what became of each object. The error is that of the objects
+// which were refused.
+func (a *app) applied(given input, result client.ApplyResult, raw []byte) error {
+	var t table
+	failed := failures{of: len(result.Results)}
+	for _, r := range result.Results {
+		name := strings.ToLower(deref(r.Kind)) + "/" + deref(r.Name)
+		t.name = append(t.name, name)
+		if r.Error == nil {
+			t.rows = append(t.rows, []string{name + " " + string(r.Result)})
+			a.warn(r.Warnings)
+			continue
 		}
-		out.Write(b)
+		refusal := &answerError{status: statusOf(r.Error.Code), body: *r.Error}
+		failed.add(refusal.exitCode())
+		place := fmt.Sprintf("document %d", r.Index)
+		if file, line := given.place(deref(r.Error.Line)); file != "" {
+			place = fmt.Sprintf("%s, line %d", file, line)
+		}
+		t.rows = append(t.rows, []string{fmt.Sprintf("%s refused (%s): %s", name, place, refusal.sentence())})
+	}
+	if a.output == "table" || a.output == "wide" {
+		for _, row := range t.rows {
+			fmt.Fprintln(a.streams.Out, row[0])
+		}
+	} else if err := a.print(raw, t); err != nil {
+		return err
+	}
+	return failed.err("documents", "were refused")
+}
+
+// An input is the text of files one behind the other.
+type input struct{ parts []inputPart }
+
+type inputPart struct {
+	name string // of the file; stdin for standard input
+	text []byte
+}
+
+const (
+	stdinName = "stdin"
+	between   = "\n---\n" // files
+)
+
+func (in input) text() []byte {
+	var texts [][]byte
+	for _, p := range in.parts {
+		texts = append(texts, p.text)
+	}
+	return bytes.Join(texts, []byte(between))
+}
+
+// place finds the file in which a line of the text stands, and its line there.
+// The name is empty if there is no such line.
+func (in input) place(line int) (file string, at int) {
+	if line < 1 {
+		return "", 0
+	}
+	for _, p := range in.parts {
+		rows := bytes.Count(p.text, []byte("\n")) + 1
+		if line <= rows {
+			return p.name, line
+		}
+		if line -= rows; line == 1 { // the line between two files
+			return p.name, rows
+		}
+		line--
+	}
+	return "", 0
+}
+
+// placed has a refusal of the text name the file and the line in it.
+func (in input) placed(err error) error {
+	var answer *answerError
+	if !errors.As(err, &answer) {
+		return err
+	}
+	file, line := in.place(deref(answer.body.Line))
+	where := fmt.Sprintf("%s, line %d", file, line)
+	if file == "" {
+		if len(in.parts) != 1 || !strings.HasPrefix(deref(answer.body.Object), "the request body") {
+			return err
+		}
+		where = in.parts[0].name
+	}
+	out := *answer
+	out.body.Object, out.body.Message = &where, where+": "+first(deref(answer.body.Cause), answer.body.Message)
+	return &out
+}
+
+// gather reads all files, in the order given; folders are read by name.
+func (a *app) gather(files []string) (input, error) {
+	var out input
+	add := func(name string, text []byte) {
+		out.parts = append(out.parts, inputPart{name, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))})
 	}
 	for _, name := range files {
 		if name == "-" {
 			b, err := io.ReadAll(a.streams.In)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
-			add(b)
+			add(stdinName, b)
 			continue
 		}
 		paths, err := manifestsBelow(name)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, p := range paths {
 			b, err := os.ReadFile(p)
 			if err != nil {
-				return nil, fault.Wrap(fault.Invalid, err, "%s cannot be read", p)
+				return out, fault.Wrap(fault.Invalid, err, "%s cannot be read", p)
 			}
-			add(b)
+			add(p, b)
 		}
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
 
 func manifestsBelow(name string) ([]string, error) {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -48,6 +50,15 @@ func (e *answerError) exitCode() int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// statusOf is the status that a code of an error stands for; 0: none.
+func statusOf(code string) int {
+	status, err := strconv.Atoi(strings.TrimPrefix(code, "CAP-1"))
+	if err != nil {
+		return 0
+	}
+	return status
 }
 
 // client opens the API of the hub.

@@ -10,25 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/version"
-)
-
-// Exit codes (UX-CLI-5).
-const (
-	exitOK        = 0
-	exitFailed    = 1
-	exitUsage     = 2
-	exitDiffers   = 3
-	exitSignIn    = 4
-	exitForbidden = 5
-	exitMissing   = 6
-	exitTimeout   = 7
-	exitAway      = 8
 )
 
 // Streams are where a command reads and writes.
@@ -45,25 +31,6 @@ type app struct {
 	token   string
 	output  string
 }
-
-// errDiffers ends a diff that found differences.
-var errDiffers error = differs(exitDiffers)
-
-// differs is errDiffers with the exit code that was asked for.
-type differs int
-
-// Error is empty: nothing went wrong.
-func (differs) Error() string { return "" }
-
-// found says whether a command ended because it found differences.
-func found(err error) (code int, is bool) {
-	var d differs
-	is = errors.As(err, &d)
-	return int(d), is
-}
-
-// usageError is a mistake in the words of a command.
-type usageError struct{ error }
 
 // Main runs a command line and gives the exit code of the process.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -92,35 +59,6 @@ func say(err error) string {
 	return err.Error()
 }
 
-func exitCode(err error) int {
-	if code, differ := found(err); differ {
-		return code
-	}
-	var usage usageError
-	var answer *answerError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &usage), errors.Is(err, context.Canceled), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
-		return exitUsage
-	case errors.Is(err, errAway):
-		return exitAway
-	case errors.Is(err, errTimeout):
-		return exitTimeout
-	case errors.As(err, &answer):
-		return answer.exitCode()
-	}
-	switch fault.KindOf(err) {
-	case fault.Unknown:
-		return exitSignIn
-	case fault.Denied:
-		return exitForbidden
-	case fault.Missing:
-		return exitMissing
-	}
-	return exitFailed
-}
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "capstan",
@@ -128,11 +66,11 @@ func (a *app) root() *cobra.Command {
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          aVerb,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		Long: `Deliver applications from Git to clusters through a Capstan hub.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or cancelled, 3 differs (diff),
-4 sign-in needed, 5 forbidden, 6 not found, 7 timed out, 8 the state cannot be
-confirmed because the cluster's agent is away.
+"capstan help exit-codes" says what the exit codes mean.
 
 CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}
@@ -140,31 +78,15 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	flags.StringVar(&a.server, "server", "", "URL of the hub (default: that of the last login)")
 	flags.StringVar(&a.token, "token", "", "API token (default: that of the last login)")
 	flags.StringVarP(&a.output, "output", "o", "table", "table, wide, json, yaml or name")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentPreRunE = func(*cobra.Command, []string) (err error) {
+		a.output, err = among("--output", a.output, "table", "wide", "json", "yaml", "name")
+		return err
+	}
 	root.AddCommand(
 		a.loginCommand(), a.setupCommand(), a.logoutCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
-		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(),
+		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
 	)
 	return root
-}
-
-// noun groups the verbs of one kind of thing.
-func noun(use, short string, aliases []string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(verbs...)
-	return c
-}
-
-// exactly asks for named arguments.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == len(names) {
-			return nil
-		}
-		if len(names) == 0 {
-			return usageError{fmt.Errorf("no argument is expected, %d given", len(args))}
-		}
-		return usageError{fmt.Errorf("expected %s", strings.Join(names, " and "))}
-	}
 }

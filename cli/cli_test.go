@@ -99,8 +99,20 @@ func TestExitCodes(t *testing.T) {
 		"sign in":           {"401", map[string]answer{me: {401, refusal("unknown", "sign in")}}, "", []string{"whoami"}, exitSignIn, "sign in"},
 		"forbidden":         {"403", map[string]answer{me: {403, refusal("denied", "you may not")}}, "", []string{"whoami"}, exitForbidden, "you may not"},
 		"missing":           {"404", nil, "", []string{"project", "get", "web"}, exitMissing, "no such thing"},
-		"unknown command":   {"a typo", nil, "", []string{"aplication"}, exitUsage, "unknown command"},
+		"unknown command":   {"a typo", nil, "", []string{"aplication"}, exitUsage, `unknown command "aplication" for "capstan"; did you mean "application"?`},
+		"unknown verb":      {"a typo", nil, "", []string{"app", "lst"}, exitUsage, `unknown command "lst" for "capstan app"; did you mean "list"?`},
+		"no such verb":      {"nothing is like it", nil, "", []string{"app", "zzzzzz"}, exitUsage, "capstan app --help` lists"},
 		"unknown flag":      {"a typo", nil, "", []string{"project", "list", "--wat"}, exitUsage, "wat"},
+		"misspelt flag":     {"a typo", nil, "", []string{"app", "list", "--projct", "x"}, exitUsage, "did you mean --project?"},
+		"misspelt value":    {"a typo", nil, "", []string{"app", "list", "--sync", "OutOfSink"}, exitUsage, `--sync is one of Synced, OutOfSync, Unknown, not "OutOfSink"; did you mean "OutOfSync"?`},
+		"misspelt output":   {"a typo", nil, "", []string{"app", "list", "-o", "jsn"}, exitUsage, `did you mean "json"?`},
+		"not of delete":     {"it waits until they are gone, not for a state", nil, "", []string{"app", "delete", "shop", "--yes", "--health"}, exitUsage, "--health"},
+		"cancelled":         {"a program did not say --yes", nil, "", []string{"app", "delete", "shop"}, exitUsage, "Delete application shop? Nobody can be asked here; add --yes"},
+		"diff failed":       {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {500, refusal("internal", "broken")}}, "", []string{"app", "diff", "shop"}, exitUsage, "broken"},
+		"diff conflict":     {"1 would mean that there is a difference", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {409, refusal("conflict", "no cluster")}}, "", []string{"app", "diff", "shop"}, exitUsage, "no cluster"},
+		"diff, agent away":  {"it may come back", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {503, unconfirmed}}, "", []string{"app", "diff", "shop"}, exitAway, "its agent is not connected"},
+		"diff, no such app": {"nothing was compared", nil, "", []string{"app", "diff", "shop"}, exitMissing, ""},
+		"apply, one denied": {"all that failed, failed alike", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"web","result":"unchanged"},{"index":2,"kind":"Application","name":"shop","result":"failed","error":` + refusal("CAP-1403", "no right") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exitForbidden, "1 of 2 documents were refused"},
 		"no name":           {"an argument is missing", nil, "", []string{"app", "get"}, exitUsage, "the name of an application"},
 		"too many":          {"an argument too many", nil, "", []string{"project", "list", "x"}, exitUsage, "no argument"},
 		"required flag":     {"nothing to apply", nil, "", []string{"apply"}, exitUsage, "filename"},
@@ -113,7 +125,7 @@ func TestExitCodes(t *testing.T) {
 		"not JSON":          {"another server", map[string]answer{me: {200, "<html>"}}, "", []string{"whoami"}, exitFailed, "cannot be read"},
 		"differs":           {"diff found something", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[{"kind":"ConfigMap","name":"a","version":"v1","live":{"a":1},"desired":{"a":2}}]}`}}, "", []string{"app", "diff", "shop"}, exitDiffers, ""},
 		"does not differ":   {"diff found nothing", map[string]answer{"GET /api/v1/applications/argocd/shop/diff": {200, `{"items":[]}`}}, "", []string{"app", "diff", "shop"}, exitOK, ""},
-		"no file":           {"a path that is not there", nil, "", []string{"apply", "-f", "/nonexistent.yaml"}, exitFailed, "/nonexistent.yaml"},
+		"no file":           {"a path that is not there", nil, "", []string{"apply", "-f", "/nonexistent.yaml"}, exitUsage, "/nonexistent.yaml"},
 		"apply, one failed": {"the others were taken, the run failed", map[string]answer{"POST /api/v1/apply": {200, `{"failed":1,"results":[{"index":1,"kind":"Application","name":"shop","result":"refused","error":` + refusal("invalid", "no project") + `}]}`}}, "kind: Application", []string{"apply", "-f", "-"}, exitFailed, "1 of 1"},
 	}
 	for name, c := range cases {
@@ -146,13 +158,15 @@ func TestExitCodes(t *testing.T) {
 	})
 	t.Run("UX-CLI-5 no URL of a hub", func(t *testing.T) {
 		home(t)
-		if code, _, errs := capstan(t, "", "whoami", "--server", "capstan.example.com"); code != exitFailed || !strings.Contains(errs, "https://") {
+		if code, _, errs := capstan(t, "", "whoami", "--server", "capstan.example.com"); code != exitUsage || !strings.Contains(errs, "https://") {
 			t.Errorf("exit %d, %q", code, errs)
 		}
 	})
 	t.Run("UX-CLI-5 kinds", func(t *testing.T) {
 		for err, want := range map[error]int{
 			context.Canceled: exitUsage, errTimeout: exitTimeout, errDiffers: exitDiffers, errors.New("x"): exitFailed,
+			comparisonFailed(errors.New("x")): exitUsage, comparisonFailed(errTimeout): exitTimeout, comparisonFailed(errDiffers): exitDiffers,
+			differs(7): 7, usageError{fault.New(fault.Missing, "x")}: exitUsage, fault.New(fault.Invalid, "x"): exitUsage,
 			fault.New(fault.Denied, "x"): exitForbidden, fmt.Errorf("app: %w", fault.New(fault.Missing, "x")): exitMissing,
 		} {
 			if got := exitCode(err); got != want {
@@ -389,7 +403,7 @@ func TestGather(t *testing.T) {
 	}
 	a := &app{streams: Streams{In: strings.NewReader("stdin: 1")}}
 	got, err := a.gather([]string{dir, "-"})
-	if diff := cmp.Diff("a: 1\n---\nb: 1\n---\n{}\n---\nstdin: 1", string(got)); err != nil || diff != "" {
+	if diff := cmp.Diff("a: 1\n---\nb: 1\n---\n{}\n---\nstdin: 1", string(got.text())); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	if _, err := a.gather([]string{t.TempDir()}); fault.KindOf(err) != fault.Invalid {
@@ -482,13 +496,13 @@ func TestOverridesAreTriedOut(t *testing.T) {
 		"ACT-12 the older map is read":                    {[]string{"run-action", deployment, "twice", "--argocd-cm-path", old}, exitOK, "replicas: 2"},
 		"ACT-12 an action shows its patch":                {[]string{"run-action", rollout, "resume", "--argocd-cm-path", cm}, exitOK, "pauseConditions: null"},
 		"ACT-12 parameters are given":                     {[]string{"run-action", deployment, "scale", "--param", "replicas=4", "-o", "json"}, exitOK, `"replicas": 4`},
-		"ACT-12 a wrong parameter is told":                {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitFailed, "invalid number: many"},
+		"ACT-12 a wrong parameter is told":                {[]string{"run-action", deployment, "scale", "--param", "replicas=many"}, exitUsage, "invalid number: many"},
 		"ACT-12 an unknown action is told":                {[]string{"run-action", deployment, "fly"}, exitMissing, `no action "fly"`},
 		"SEC-B9 a script that loops is stopped":           {[]string{"list-actions", deployment, "--argocd-cm-path", loop}, exitFailed, "stopped after"},
-		"ACT-02 a misspelt key is told":                   {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitFailed, "discovry.lua"},
-		"ACT-12 a file that is not there":                 {[]string{"list-actions", filepath.Join(dir, "none")}, exitFailed, "cannot be read"},
-		"ACT-12 a file without an object":                 {[]string{"list-actions", cm}, exitFailed, "no object with a kind"},
-		"ACT-12 a ConfigMap that is not YAML":             {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitFailed, "not YAML"},
+		"ACT-02 a misspelt key is told":                   {[]string{"list-actions", deployment, "--argocd-cm-path", bad}, exitUsage, "discovry.lua"},
+		"ACT-12 a file that is not there":                 {[]string{"list-actions", filepath.Join(dir, "none")}, exitUsage, "cannot be read"},
+		"ACT-12 a file without an object":                 {[]string{"list-actions", cm}, exitUsage, "no object with a kind"},
+		"ACT-12 a ConfigMap that is not YAML":             {[]string{"list-actions", deployment, "--argocd-cm-path", file("no.yaml", "a: [")}, exitUsage, "not YAML"},
 		"ACT-12 nothing to run":                           {[]string{"run-action", deployment}, exitUsage, "name of an action"},
 		"ACT-12 a built-in action makes objects":          {[]string{"run-action", file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c, namespace: n}\nspec: {jobTemplate: {spec: {a: 1}}}\n"), "create-job"}, exitOK, "kind: Job"},
 	} {

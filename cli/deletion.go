@@ -14,7 +14,7 @@ import (
 func (a *app) appDelete() *cobra.Command {
 	var yes, wait bool
 	var cascade, propagation, selector string
-	var w waiting
+	w := waiting{}
 	c := &cobra.Command{
 		Use: "delete [NAME...]", Short: "Delete applications, with their objects if cascade",
 		Example: "  capstan app delete shop --yes\n  capstan app delete shop --cascade=false --yes\n  capstan app delete -l team=shop --propagation-policy background --yes",
@@ -27,12 +27,12 @@ func (a *app) appDelete() *cobra.Command {
 				}
 				params.Cascade = &v
 			}
-			switch p := client.Propagation(propagation); propagation {
-			case "":
-			case "foreground", "background", "orphan":
-				params.Propagation = &p
-			default:
-				return usageError{fmt.Errorf("--propagation-policy is foreground, background or orphan, not %q", propagation)}
+			if propagation != "" {
+				p, err := among("--propagation-policy", propagation, "foreground", "background", "orphan")
+				if err != nil {
+					return err
+				}
+				params.Propagation = (*client.Propagation)(&p)
 			}
 			if (len(names) == 0) == (selector == "") {
 				return usageError{errors.New("give the names of applications, or --selector")}
@@ -54,26 +54,19 @@ func (a *app) appDelete() *cobra.Command {
 	c.Flags().StringVarP(&selector, "selector", "l", "", "delete all that match this label selector")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	c.Flags().BoolVar(&wait, "wait", true, "wait until they are gone")
-	w.flags(c.Flags())
+	w.timeoutFlag(c.Flags())
 	return c
 }
 
 // selected gives the names of the applications that a label selector matches.
 func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
-	params := client.ListApplicationsParams{Labels: &selector, Limit: ref(500)}
+	all, err := listAll(cmd.Context(), api, client.ListApplicationsParams{Labels: &selector, View: ref(client.ListApplicationsParamsViewCompact)})
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for {
-		page, _, err := call[client.ApplicationList](api.ListApplications(cmd.Context(), &params))
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range page.Items {
-			names = append(names, qualified(x.Metadata))
-		}
-		if deref(page.Metadata.Continue) == "" {
-			break
-		}
-		params.Cursor = page.Metadata.Continue
+	for _, x := range all {
+		names = append(names, qualified(x.Metadata))
 	}
 	if len(names) == 0 {
 		return nil, usageError{fmt.Errorf("no application matches %q", selector)}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // externalDiff names the program that shows differences, as kubectl does.
@@ -31,10 +32,10 @@ type diffing struct {
 
 func (a *app) appDiff() *cobra.Command {
 	var d diffing
-	c := a.one("diff NAME", "Show how the cluster differs from Git; exit code 3 if it does",
+	c := a.one("diff NAME", "Show how the cluster differs from Git; exit code 1 if it does",
 		"  capstan app diff shop\n  capstan app diff shop --server-side-diff\n  helm template ./chart | capstan app diff shop --local -",
 		func(cmd *cobra.Command, api *client.Client, namespace, name string) error {
-			return a.diff(cmd, api, namespace, name, d)
+			return comparisonFailed(a.diff(cmd, api, namespace, name, d))
 		})
 	f := c.Flags()
 	f.BoolVar(&d.predict, "server-side-diff", false, "ask the cluster what an apply would make of each object; nothing is written")
@@ -54,8 +55,15 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 	if d.local != "" && d.predict {
 		return usageError{errors.New("--local and --server-side-diff do not go together")}
 	}
+	var local []localObject
+	if d.local != "" {
+		var err error
+		if local, err = a.localManifests(d.local); err != nil {
+			return err
+		}
+	}
 	if d.refresh || d.hard {
-		if err := a.refreshed(cmd.Context(), api, namespace, name, d.hard); err != nil {
+		if _, err := a.refreshed(cmd.Context(), api, namespace, name, d.hard, longRefresh); err != nil {
 			return err
 		}
 		if err := a.compared(cmd.Context(), api, namespace, name); err != nil {
@@ -63,17 +71,23 @@ func (a *app) diff(cmd *cobra.Command, api *client.Client, namespace, name strin
 		}
 	}
 	got, raw, err := call[struct {
-		Items []client.ObjectDiff `json:"items"`
+		Items  []client.ObjectDiff `json:"items"`
+		Paused *client.Paused      `json:"paused,omitempty"`
 	}](api.DiffApplication(cmd.Context(), namespace, name, &client.DiffApplicationParams{Predict: ref(d.predict), All: ref(d.local != "")}))
+	if unavailable(err) {
+		return fmt.Errorf("application %s: %w: %s", name, errAway, answerText(err))
+	}
 	if err != nil {
 		return err
 	}
 	items := got.Items
+	a.notePaused(got.Paused)
 	if d.local != "" {
-		if items, err = a.againstLocal(items, d.local); err != nil {
+		if items, err = againstLocal(items, local); err != nil {
 			return err
 		}
-		if raw, err = json.Marshal(map[string]any{"items": items}); err != nil {
+		got.Items = items
+		if raw, err = json.Marshal(got); err != nil {
 			return err
 		}
 	}
@@ -206,11 +220,7 @@ func secret(group, kind string) bool { return group == "" && kind == "Secret" }
 
 // againstLocal compares what is live with manifests on this machine. Secrets
 // are left out.
-func (a *app) againstLocal(all []client.ObjectDiff, from string) ([]client.ObjectDiff, error) {
-	local, err := a.localManifests(from)
-	if err != nil {
-		return nil, err
-	}
+func againstLocal(all []client.ObjectDiff, local []localObject) ([]client.ObjectDiff, error) {
 	var out []client.ObjectDiff
 	for _, d := range all {
 		var mine localObject
@@ -320,24 +330,48 @@ func (a *app) localManifests(from string) ([]localObject, error) {
 		return nil, usageError{err}
 	}
 	var out []localObject
+	for _, file := range all.parts {
+		objects, err := file.objects()
+		if err != nil {
+			return nil, usageError{err}
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// objects reads the documents of one file.
+func (p inputPart) objects() ([]localObject, error) {
+	var out []localObject
 	var part []string
-	for line := range strings.SplitSeq(string(all)+"\n---", "\n") {
+	start := 1 // line of the document
+	for i, line := range strings.Split(string(p.text)+"\n---", "\n") {
 		if trimmed := strings.TrimRight(line, " \t\r"); trimmed != "---" {
 			part = append(part, line)
 			continue
 		}
-		var o localObject
-		if err := yaml.Unmarshal([]byte(strings.Join(part, "\n")), &o); err != nil {
-			return nil, usageError{fmt.Errorf("a document of %s is not YAML: %w", from, err)}
+		o, err := p.object(strings.Join(part, "\n"), start)
+		if err != nil {
+			return nil, err
 		}
-		part = nil
-		if len(o) == 0 {
-			continue
+		if len(o) > 0 {
+			out = append(out, o)
 		}
-		if o.text("kind") == "" || o.text("metadata", "name") == "" {
-			return nil, usageError{fmt.Errorf("a document of %s has no kind or no name", from)}
-		}
-		out = append(out, o)
+		part, start = nil, i+2
 	}
 	return out, nil
+}
+
+// object reads one document, which begins on a line of the file. One that holds
+// nothing is empty.
+func (p inputPart) object(text string, start int) (localObject, error) {
+	var o localObject
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		line, cause := yamltext.Place([]byte(text), errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")))
+		return nil, fmt.Errorf("%s, line %d: not YAML: %s", p.name, start+line-1, cause)
+	}
+	if len(o) > 0 && (o.text("kind") == "" || o.text("metadata", "name") == "") {
+		return nil, fmt.Errorf("%s, line %d: the document has no kind or no name", p.name, start)
+	}
+	return o, nil
 }

@@ -149,18 +149,26 @@ func (a *app) whoamiCommand() *cobra.Command {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the versions of this command and of the hub", Args: exactly(),
+		Example: "  capstan version\n  capstan version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(a.streams.Out, "client", version.String())
-			api, err := a.client()
-			if err != nil {
-				return nil // not signed in: the client's version is all there is to say
+			type release struct {
+				Version string `json:"version"`
 			}
-			raw, err := read(api.GetVersion(cmd.Context()))
-			if err != nil {
-				return err
+			out := struct {
+				Client release  `json:"client"`
+				Hub    *release `json:"hub,omitempty"`
+			}{Client: release{version.String()}}
+			t := table{head: []string{"PART", "VERSION"}, rows: [][]string{{"client", out.Client.Version}}, name: []string{"client/" + out.Client.Version}}
+			// Without a hub the client's version is all there is to say.
+			if api, err := a.client(); err == nil {
+				hub, _, err := call[release](api.GetVersion(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				out.Hub = &hub
+				t.rows, t.name = append(t.rows, []string{"hub", hub.Version}), append(t.name, "hub/"+hub.Version)
 			}
-			_, err = fmt.Fprintln(a.streams.Out, "hub", string(raw))
-			return err
+			return a.printValue(out, t)
 		},
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // maxManifest bounds a file that is tried out.
@@ -72,7 +74,7 @@ func splitSets(data map[string]string, sets map[string]action.Set) error {
 		UseOpenLibs bool   `json:"health.lua.useOpenLibs"`
 	}
 	if err := yaml.Unmarshal([]byte(data["resource.customizations"]), &old); err != nil {
-		return fault.New(fault.Invalid, "resource.customizations is not YAML: %s", err)
+		return notYAML("resource.customizations", data["resource.customizations"], err)
 	}
 	for kind, o := range old {
 		if o.Actions == "" {
@@ -109,14 +111,20 @@ func readSet(key, text string) (action.Set, error) {
 			Lua  string `json:"action.lua"`
 		} `json:"definitions"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(text), &in); err != nil {
-		return action.Set{}, fault.New(fault.Invalid, "%s cannot be read: %s", key, err)
+	if err := yamltext.Decode(key, []byte(text), &in); err != nil {
+		return action.Set{}, err
 	}
 	set := action.Set{Discovery: in.Discovery, MergeBuiltin: in.MergeBuiltin, Scripts: map[string]string{}}
 	for _, d := range in.Definitions {
 		set.Scripts[d.Name] = d.Lua
 	}
 	return set, nil
+}
+
+// notYAML says where a text cannot be read.
+func notYAML(name, text string, err error) error {
+	line, cause := yamltext.Place([]byte(text), errors.New(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")))
+	return fault.New(fault.Invalid, "%s, line %d: not YAML: %s", name, line, cause)
 }
 
 // readYAML reads a file that is not absurdly large.
@@ -131,7 +139,7 @@ func readYAML(name string, into any) error {
 		return fault.Wrap(fault.Invalid, err, "%q cannot be read", name)
 	}
 	if err := yaml.Unmarshal(text, into); err != nil {
-		return fault.New(fault.Invalid, "%q is not YAML: %s", name, err)
+		return notYAML(name, string(text), err)
 	}
 	return nil
 }

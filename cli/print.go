@@ -24,7 +24,7 @@ func (a *app) print(raw []byte, t table) error {
 	switch a.output {
 	case "json":
 		var b bytes.Buffer
-		if err := json.Indent(&b, raw, "", "  "); err != nil {
+		if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(a.streams.Out, b.String())
@@ -68,7 +68,10 @@ func (a *app) tabulate(t table) error {
 		fmt.Fprintln(w, strings.Join(t.head[:keep], "\t"))
 	}
 	for _, row := range t.rows {
-		fmt.Fprintln(w, strings.Join(row[:min(keep, len(row))], "\t"))
+		if len(t.head) > 0 {
+			row = row[:min(keep, len(row))]
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	return w.Flush()
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,14 +27,15 @@ func fillSync(req *client.SyncRequest, infos []string, local, strategy string) e
 	if len(list) > 0 {
 		req.Infos = &list
 	}
-	switch strategy {
-	case "":
-	case "apply":
-		on := true
-		req.SkipHooks = &on
-	case "hook":
-	default:
-		return usageError{fmt.Errorf("--strategy is apply or hook, not %q", strategy)}
+	if strategy != "" {
+		chosen, err := among("--strategy", strategy, "apply", "hook")
+		if err != nil {
+			return err
+		}
+		if chosen == "apply" {
+			on := true
+			req.SkipHooks = &on
+		}
 	}
 	if local == "" {
 		return nil
@@ -46,32 +46,6 @@ func fillSync(req *client.SyncRequest, infos []string, local, strategy string) e
 	}
 	req.Manifests = &manifests
 	return nil
-}
-
-// fillRetry adds the retry block.
-func fillRetry(req *client.SyncRequest, limit int64, duration, most string, refresh bool) error {
-	block := map[string]any{}
-	if limit != 0 {
-		block["limit"] = limit
-	}
-	if refresh {
-		block["refresh"] = true
-	}
-	backoff := map[string]any{}
-	if duration != "" {
-		backoff["duration"] = duration
-	}
-	if most != "" {
-		backoff["maxDuration"] = most
-	}
-	if len(backoff) > 0 {
-		block["backoff"] = backoff
-	}
-	text, err := json.Marshal(map[string]any{"retry": block})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, req)
 }
 
 // mostLocal bounds what is read of a directory.

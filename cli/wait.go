@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-cd/capstan/cli/client"
@@ -26,22 +28,46 @@ var errAway = errors.New("the state cannot be confirmed")
 // goes away is no event of its applications.
 const rereadPause = 2 * time.Second
 
-// waiting says what is waited for. Without any of the three, all.
+// waiting says what is waited for. Without any of the states, it is synced,
+// healthy and at rest. Of several healths any will do.
 type waiting struct {
 	timeout                time.Duration
 	away                   time.Duration // how long an agent that is away is waited for
 	sync, health, finished bool
-	operation              string // an operation whose end is waited for first
-	newest                 bool   // the operation was to apply what the sources say now
-	rollback               bool   // the operation goes back, so the application is not as Git says afterwards
+	suspended, degraded    bool
+	resources              []client.ResourceSelector // of these objects alone; empty: of the application
+	operation              string                    // an operation whose end is waited for first
+	newest                 bool                      // the operation was to apply what the sources say now
+	rollback               bool                      // the operation goes back, so the application is not as Git says afterwards
 }
 
 func (w *waiting) flags(f *pflag.FlagSet) {
-	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
+	w.timeoutFlag(f)
 	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for an agent that is away; then the exit code is 8")
 	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
 	f.BoolVar(&w.health, "health", false, "wait for Healthy")
 	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
+}
+
+func (w *waiting) timeoutFlag(f *pflag.FlagSet) {
+	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
+}
+
+// everything says whether no state was asked for.
+func (w waiting) everything() bool {
+	return !w.sync && !w.health && !w.finished && !w.suspended && !w.degraded
+}
+
+// healths are those that will do; empty: any.
+func (w waiting) healths() []string {
+	var out []string
+	for health, wanted := range map[string]bool{"Healthy": w.health || w.everything(), "Suspended": w.suspended, "Degraded": w.degraded} {
+		if wanted {
+			out = append(out, health)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // judge says whether the wait is over, and with which result; why is what is
@@ -49,7 +75,7 @@ func (w *waiting) flags(f *pflag.FlagSet) {
 func (w waiting) judge(x client.Application) (over bool, why string, err error) {
 	st := deref(x.Status)
 	op := st.OperationState
-	all := !w.sync && !w.health && !w.finished
+	all := w.everything()
 	if op != nil && (w.operation == "" || op.Id == w.operation || deref(op.RetryCount) > 0) {
 		switch {
 		case op.Phase == "Pending" || op.Phase == "Running" || op.Phase == "Terminating":
@@ -66,6 +92,9 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 		}
 	} else if w.operation != "" {
 		return false, "the operation has not been seen yet", nil
+	}
+	if len(w.resources) > 0 {
+		return true, "", nil // their states are looked at one by one
 	}
 	if p := deref(st.Capstan).Paused; p != nil && (all || w.sync) && !w.rollback && st.Sync != nil && st.Sync.Status == "OutOfSync" {
 		// Nothing happens by itself, so there is nothing to wait for.
@@ -85,8 +114,8 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 	case w.newest:
 		return true, "", fault.New(fault.Conflict, "what was applied is what was rendered before, because what its sources say now cannot be deployed: %s", broken)
 	}
-	if (all || w.health) && (st.Health == nil || st.Health.Status != "Healthy") {
-		return false, "not healthy" + conditionText(st), nil
+	if wanted := w.healths(); len(wanted) > 0 && !slices.Contains(wanted, string(deref(st.Health).Status)) {
+		return false, "not " + strings.ToLower(strings.Join(wanted, " or ")) + conditionText(st), nil
 	}
 	return true, "", nil
 }
@@ -94,7 +123,7 @@ func (w waiting) judge(x client.Application) (over bool, why string, err error) 
 // definite says whether the result that was waited for is that of an operation
 // alone, which does not change any more.
 func (w waiting) definite(x client.Application) bool {
-	if w.finished && !w.sync && !w.health {
+	if w.finished && !w.sync && len(w.healths()) == 0 {
 		return true
 	}
 	op := deref(deref(x.Status).OperationState)
@@ -126,45 +155,89 @@ func conditionText(st client.ApplicationStatus) string {
 	return " (" + strings.Join(out, "; ") + ")"
 }
 
-// await follows the stream until an application is where it should be.
+// await waits until an application is where it should be, and prints it.
 func (a *app) await(ctx context.Context, api *client.Client, namespace, name string, w waiting) error {
+	x, err := a.settled(ctx, api, namespace, name, w)
+	if err != nil {
+		return err
+	}
+	return a.printSeveral([]client.Application{x}, appTable([]client.Application{x}))
+}
+
+// settled follows the stream until an application is where it should be, and
+// returns it.
+func (a *app) settled(ctx context.Context, api *client.Client, namespace, name string, w waiting) (out client.Application, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
 	defer cancel()
 	why := "the hub has not said how it is"
 	absent := absence{app: name, most: w.away}
-	err := a.watch(ctx, api, namespace, name, func(x client.Application, raw []byte) (bool, error) {
-		var over bool
-		var err error
-		if over, why, err = w.judge(x); err != nil {
+	judge := func(x client.Application) (over bool, err error) {
+		if over, why, err = w.judge(x); !over || err != nil || len(w.resources) == 0 {
+			return over, err
+		}
+		why, err = w.resourcesAwaited(ctx, api, namespace, name)
+		return why == "" && err == nil, err
+	}
+	err = a.watch(ctx, api, namespace, name, func(x client.Application, _ []byte) (bool, error) {
+		over, err := judge(x)
+		if err != nil {
 			return over, err
 		}
 		if !over {
 			return false, absent.note(a, time.Now(), awayReason(x), x)
 		}
-		if w.definite(x) {
-			return true, a.print(raw, appTable([]client.Application{x}))
+		if out = x; w.definite(x) {
+			return true, nil
 		}
 		// What the hub has may be older than this command. The agent confirms it.
 		asked := time.Now()
-		now, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, &client.GetApplicationParams{Confirm: ref(true)}))
+		now, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, &client.GetApplicationParams{Confirm: ref(true)}))
 		switch {
 		case unavailable(err):
 			return false, absent.note(a, asked, answerText(err), x)
 		case err != nil:
 			return false, err
 		}
-		if over, why, err = w.judge(now); err != nil || !over {
-			return over, err
-		}
-		return true, a.print(raw, appTable([]client.Application{now}))
+		out = now
+		return judge(now)
 	})
 	if errors.Is(context.Cause(ctx), errTimeout) && err != nil {
 		if !absent.since.IsZero() {
-			return absent.err()
+			return out, absent.err()
 		}
-		return fmt.Errorf("application %s: %w after %s: %s", name, errTimeout, w.timeout, why)
+		return out, fmt.Errorf("application %s: %w after %s: %s", name, errTimeout, w.timeout, why)
 	}
-	return err
+	return out, err
+}
+
+// resourcesAwaited says which of the objects that are waited for is not where it
+// should be; empty: none.
+func (w waiting) resourcesAwaited(ctx context.Context, api *client.Client, namespace, name string) (string, error) {
+	tree, _, err := call[client.Tree](api.GetApplicationTree(ctx, namespace, name))
+	if err != nil {
+		return "", err
+	}
+	wanted := w.healths()
+	for _, r := range w.resources {
+		found := false
+		for _, n := range tree.Nodes {
+			if !n.Managed || n.Kind != r.Kind || n.Name != r.Name || n.Group != deref(r.Group) || r.Namespace != nil && deref(n.Namespace) != *r.Namespace {
+				continue
+			}
+			found = true
+			what := n.Kind + " " + n.Name
+			if (w.sync || w.everything()) && deref(n.Status) != "Synced" {
+				return what + " is not synced", nil
+			}
+			if health := string(deref(n.Health)); len(wanted) > 0 && health != "" && !slices.Contains(wanted, health) {
+				return fmt.Sprintf("%s is %s, not %s %s", what, health, strings.Join(wanted, " or "), deref(n.Message)), nil
+			}
+		}
+		if !found {
+			return fmt.Sprintf("the application has no %s %s", r.Kind, r.Name), nil
+		}
+	}
+	return "", nil
 }
 
 // An absence is the time during which nobody could confirm the state of an
@@ -258,39 +331,69 @@ const (
 	refreshLook  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
 )
 
+// A refresh is what an application was before and after its sources were looked
+// at; raw is the answer for the latter.
+type refresh struct {
+	before, after client.Application
+	raw           []byte
+}
+
 // refreshed asks for a refresh and waits until it has happened.
-func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, longRefresh, errTimeout)
+func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name string, hard bool, timeout time.Duration) (refresh, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	last := func() (at time.Time, broken bool, err error) {
-		x, _, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
-		if err != nil {
-			return at, false, err
-		}
-		st := deref(x.Status)
-		for _, c := range deref(st.Conditions) {
-			broken = broken || strings.HasSuffix(c.Type, "Error")
-		}
-		return deref(deref(st.Capstan).RefreshedAt), broken, nil
-	}
-	before, _, err := last()
-	if err != nil {
-		return err
+	var out refresh
+	var err error
+	if out.before, _, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil)); err != nil {
+		return out, err
 	}
 	if _, err := read(api.RefreshApplication(ctx, namespace, name, &client.RefreshApplicationParams{Hard: ref(hard)})); err != nil {
-		return err
+		return out, err
 	}
 	asked := time.Now()
 	for {
-		at, broken, err := last()
-		if err != nil || at.After(before) || broken && time.Since(asked) > shortRefresh {
-			return err
+		out.after, out.raw, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil))
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
+		case err != nil || out.refreshedAt(out.after).After(out.refreshedAt(out.before)) || unusable(deref(out.after.Status)) != "" && time.Since(asked) > shortRefresh:
+			return out, err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), longRefresh)
+			return out, fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), timeout)
 		case <-time.After(refreshLook):
 		}
+	}
+}
+
+func (refresh) refreshedAt(x client.Application) time.Time {
+	return deref(deref(deref(x.Status).Capstan).RefreshedAt)
+}
+
+// table says what a refresh has found.
+func (r refresh) table() table {
+	revision := func(x client.Application) string { return deref(deref(deref(x.Status).Sync).Revision) }
+	target := func(x client.Application) string { return deref(deref(deref(x.Status).Capstan).Target) }
+	was, now, found := revision(r.before), revision(r.after), "unchanged"
+	switch {
+	case unusable(deref(r.after.Status)) != "":
+		found = "an error"
+	case was == "":
+		found = "first revision"
+	case was != now && target(r.before) == target(r.after):
+		found = "was " + short(was) + ", same manifests"
+	case was != now:
+		found = "was " + short(was)
+	case target(r.before) != target(r.after):
+		found = "same revision, other manifests"
+	}
+	at := "-"
+	if t := r.refreshedAt(r.after); !t.IsZero() {
+		at = t.Local().Format("2006-01-02 15:04:05 -0700")
+	}
+	return table{
+		head: []string{"NAME", "REVISION", "FOUND", "REFRESHED"}, name: []string{"application/" + r.after.Metadata.Name},
+		rows: [][]string{{qualified(r.after.Metadata), dash(short(now)), found, at}},
 	}
 }
 
@@ -316,6 +419,69 @@ func (a *app) compared(ctx context.Context, api *client.Client, namespace, name 
 		case <-time.After(refreshLook):
 		}
 	}
+}
+
+func (a *app) appWait() *cobra.Command {
+	var w waiting
+	var selector string
+	var resources []string
+	var gone bool
+	c := &cobra.Command{
+		Use: "wait [NAME...]", Short: "Wait until applications are synced, healthy and at rest, or in the states that are asked for",
+		Example: "  capstan app wait shop\n  capstan app wait shop --health --timeout 10m\n  capstan app wait -l team=shop --suspended --health\n  capstan app wait shop --resource apps:Deployment:shop/web --health",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			selected, err := selectors(resources)
+			if err != nil {
+				return err
+			}
+			w.resources = deref(selected)
+			if slices.ContainsFunc(w.resources, func(r client.ResourceSelector) bool { return deref(r.Exclude) }) {
+				return usageError{errors.New("--resource of wait names objects to wait for; ! is not taken here")}
+			}
+			if gone && (!w.everything() || len(w.resources) > 0) {
+				return usageError{errors.New("--delete does not go together with other states")}
+			}
+			api, names, err := a.several(cmd, names, selector)
+			if err != nil {
+				return err
+			}
+			return a.awaitAll(cmd.Context(), api, names, w, gone)
+		},
+	}
+	f := c.Flags()
+	w.flags(f)
+	f.StringVarP(&selector, "selector", "l", "", "all applications that match this label selector")
+	f.BoolVar(&w.suspended, "suspended", false, "wait for Suspended")
+	f.BoolVar(&w.degraded, "degraded", false, "wait for Degraded")
+	f.BoolVar(&gone, "delete", false, "wait until they no longer exist")
+	f.StringSliceVar(&resources, "resource", nil, "of this object instead of the application: group:kind:namespace/name or group:kind:name")
+	return c
+}
+
+// awaitAll waits for several applications, one after the other: what holds of
+// the first is not looked at again.
+func (a *app) awaitAll(ctx context.Context, api *client.Client, names []string, w waiting, gone bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, errTimeout)
+	defer cancel()
+	var all []client.Application
+	for _, n := range names {
+		namespace, name := appName(n)
+		if gone {
+			if err := a.awaitGone(ctx, api, namespace, name, w); err != nil {
+				return err
+			}
+			continue
+		}
+		x, err := a.settled(ctx, api, namespace, name, w)
+		if err != nil {
+			return err
+		}
+		all = append(all, x)
+	}
+	if gone {
+		return nil
+	}
+	return a.printSeveral(all, appTable(all))
 }
 
 // awaitGone waits until an application no longer exists.
@@ -389,7 +555,7 @@ func (a *app) look(ctx context.Context, api *client.Client, namespace, name stri
 // events gives a hint for each event about one application.
 func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app})
+	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app, View: ref(client.StreamChangesParamsViewCompact)})
 	if err == nil && res.StatusCode != 200 {
 		_, err = read(res, nil)
 	} else if err != nil {

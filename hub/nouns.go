@@ -367,7 +367,7 @@ type HistoryEntry struct {
 	Snapshot    SnapshotID      `json:"snapshot"`
 	Revision    string          `json:"revision"`
 	Revisions   []string        `json:"revisions,omitempty"`
-	Source      json.RawMessage `json:"source,omitempty"`
+	Source      json.RawMessage `json:"source,omitempty"` // as the spec had it; of several sources the list of them
 	Initiator   Initiator       `json:"initiatedBy"`
 	Reason      string          `json:"reason,omitempty"`
 	StartedAt   time.Time       `json:"deployStartedAt"`

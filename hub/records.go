@@ -19,12 +19,14 @@ type ApplicationFilter struct {
 	Projects   []string // asked for; empty: any
 	Namespaces []string
 	Clusters   []ClusterID
-	Sync       []SyncStatus
-	Health     []HealthStatus
-	Query      string      // part of the name, any case
-	Labels     []LabelTerm // all must hold
-	After      ApplicationKey
-	Limit      int
+	// Repositories are URLs in normal form: a source names one of them.
+	Repositories []string
+	Sync         []SyncStatus
+	Health       []HealthStatus
+	Query        string      // part of the name, any case
+	Labels       []LabelTerm // all must hold
+	After        ApplicationKey
+	Limit        int
 }
 
 // A LabelTerm is one condition of a label selector. Values empty means that

@@ -27,7 +27,8 @@ var mayImport = map[string][]string{
 	"shared/chain":         {"shared/fault"},
 	"shared/run":           {"shared/fault", "shared/logkey"},
 	"shared/run/*":         {"shared/run"},
-	"shared/manifest":      {"shared/fault", "shared/logkey"},
+	"shared/yamltext":      {"shared/fault", "shared/suggest"},
+	"shared/manifest":      {"shared/fault", "shared/logkey", "shared/yamltext"},
 	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
 	"shared/wave/wavetest": {},
 	"shared/tunnel":        {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
@@ -64,7 +65,7 @@ var mayImport = map[string][]string{
 	"agent/daemon": {"agent/...", "shared/*", "proto/*/*"},
 	"agent/cmd/*":  {"agent/daemon", "shared/*"},
 
-	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/version"},
+	"cli":        {"cli/...", "shared/action", "shared/fault", "shared/suggest", "shared/version", "shared/yamltext"},
 	"cli/*":      {"cli", "cli/...", "shared/fault", "shared/version"},
 	"cli/*/*":    {"cli", "cli/...", "shared/fault", "shared/version"},
 	"cli/client": {},

@@ -18,11 +18,11 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/tunnel"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // Config is what an agent is started with.
@@ -145,8 +145,8 @@ func (c Config) guard() (apply.Guard, error) {
 		return g, fault.Wrap(fault.Invalid, err, "the guard file %s cannot be read", c.GuardFile)
 	}
 	rules := apply.GuardRules{AllowDelete: true, AllowClusterScoped: true}
-	if err := yaml.UnmarshalStrict(raw, &rules); err != nil {
-		return g, fault.Wrap(fault.Invalid, err, "the guard file %s is not valid", c.GuardFile)
+	if err := yamltext.Decode(c.GuardFile, raw, &rules); err != nil {
+		return g, err
 	}
 	if err := rules.Validate(); err != nil {
 		return g, fault.Wrap(fault.Invalid, err, "the guard file %s: %s", c.GuardFile, fault.Sentence(err))

@@ -463,6 +463,42 @@ func (e SyncStatusCode) Valid() bool {
 	}
 }
 
+// Defines values for View.
+const (
+	ViewCompact View = "compact"
+	ViewFull    View = "full"
+)
+
+// Valid indicates whether the value is a known member of the View enum.
+func (e View) Valid() bool {
+	switch e {
+	case ViewCompact:
+		return true
+	case ViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListApplicationsParamsView.
+const (
+	ListApplicationsParamsViewCompact ListApplicationsParamsView = "compact"
+	ListApplicationsParamsViewFull    ListApplicationsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListApplicationsParamsView enum.
+func (e ListApplicationsParamsView) Valid() bool {
+	switch e {
+	case ListApplicationsParamsViewCompact:
+		return true
+	case ListApplicationsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutRepositoryJSONBodyType.
 const (
 	Git  PutRepositoryJSONBodyType = "git"
@@ -478,6 +514,24 @@ func (e PutRepositoryJSONBodyType) Valid() bool {
 	case Helm:
 		return true
 	case Oci:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StreamChangesParamsView.
+const (
+	StreamChangesParamsViewCompact StreamChangesParamsView = "compact"
+	StreamChangesParamsViewFull    StreamChangesParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the StreamChangesParamsView enum.
+func (e StreamChangesParamsView) Valid() bool {
+	switch e {
+	case StreamChangesParamsViewCompact:
+		return true
+	case StreamChangesParamsViewFull:
 		return true
 	default:
 		return false
@@ -626,9 +680,11 @@ type ApplicationStatus struct {
 	// Summary Of all objects of the application and what they own; not in lists.
 	Summary *ApplicationSummary `json:"summary,omitempty"`
 	Sync    *struct {
-		Revision  *string        `json:"revision,omitempty"`
-		Revisions *[]string      `json:"revisions,omitempty"`
-		Status    SyncStatusCode `json:"status"`
+		// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
+		ComparedTo *ComparedTo    `json:"comparedTo,omitempty"`
+		Revision   *string        `json:"revision,omitempty"`
+		Revisions  *[]string      `json:"revisions,omitempty"`
+		Status     SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty"`
 }
 
@@ -675,7 +731,7 @@ type ApplyResultItem struct {
 	// Error The one shape of every error.
 	Error *Error `json:"error,omitempty"`
 
-	// Index Which document of the stream, from 1.
+	// Index Which object of the text, from 1. The items of a list count each.
 	Index     int                   `json:"index"`
 	Kind      *string               `json:"kind,omitempty"`
 	Name      *string               `json:"name,omitempty"`
@@ -811,6 +867,19 @@ type Commit struct {
 	Message *string `json:"message,omitempty"`
 }
 
+// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
+type ComparedTo struct {
+	// Destination A Kubernetes object.
+	Destination       AnyObject    `json:"destination"`
+	IgnoreDifferences *[]AnyObject `json:"ignoreDifferences,omitempty"`
+
+	// Source A Kubernetes object.
+	Source *AnyObject `json:"source,omitempty"`
+
+	// Sources In place of source.
+	Sources *[]AnyObject `json:"sources,omitempty"`
+}
+
 // Condition defines model for Condition.
 type Condition struct {
 	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"`
@@ -893,6 +962,9 @@ type Error struct {
 	// Fix What to do about it.
 	Fix *string `json:"fix,omitempty"`
 
+	// Line The line of the text that was sent, from 1, where the error is about a place in it.
+	Line *int `json:"line,omitempty"`
+
 	// Message One sentence for people.
 	Message string `json:"message"`
 
@@ -946,6 +1018,9 @@ type HistoryEntry struct {
 
 	// Source A Kubernetes object.
 	Source *AnyObject `json:"source,omitempty"`
+
+	// Sources Of an application with several sources, in place of source; revisions has one revision for each.
+	Sources *[]AnyObject `json:"sources,omitempty"`
 }
 
 // HubStatus What Capstan knows beyond Argo CD's status.
@@ -1259,6 +1334,9 @@ type Paused struct {
 	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
 	Message string  `json:"message"`
 	Reason  *string `json:"reason,omitempty"`
+
+	// Resume The command that ends the pause.
+	Resume *string `json:"resume,omitempty"`
 
 	// Revision The revision that is deployed.
 	Revision string    `json:"revision"`
@@ -1657,6 +1735,9 @@ type Tree struct {
 	// Cursor Where to follow the stream from to miss nothing after this list.
 	Cursor StreamCursor `json:"cursor"`
 	Nodes  []Node       `json:"nodes"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused *Paused `json:"paused,omitempty"`
 }
 
 // User defines model for User.
@@ -1698,6 +1779,9 @@ type PathNamespace = string
 
 // PathUsername defines model for PathUsername.
 type PathUsername = string
+
+// View defines model for View.
+type View string
 
 // AppProjectAnswer defines model for AppProjectAnswer.
 type AppProjectAnswer = AppProject
@@ -1747,12 +1831,26 @@ type ListApplicationsParams struct {
 
 	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
 	Labels *string `form:"labels,omitempty" json:"labels,omitempty"`
-	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Repo Any of these repositories, by URL: a source of the application names one of them.
+	Repo *[]string `form:"repo,omitempty" json:"repo,omitempty"`
+
+	// View Which fields applications have. `compact` has those that a list shows:
+	// name, namespace, labels and resourceVersion of the metadata; project,
+	// destination, and of each source repository, path, chart and revision of
+	// the spec; of the status sync, health, the conditions, what the last
+	// operation is and how it went, and `status.capstan` without its
+	// snapshots. Absent: `full`.
+	View  *ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty"`
+	Limit *int                        `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `metadata.continue` of the page before.
 	Cursor      *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
+
+// ListApplicationsParamsView defines parameters for ListApplications.
+type ListApplicationsParamsView string
 
 // CreateApplicationParams defines parameters for CreateApplication.
 type CreateApplicationParams struct {
@@ -2063,8 +2161,19 @@ type StreamChangesParams struct {
 
 	// Application Resources and operation events of this application alone, as namespace/name.
 	Application *string `form:"application,omitempty" json:"application,omitempty"`
-	LastEventID *string `json:"Last-Event-ID,omitempty"`
+
+	// View Which fields applications have. `compact` has those that a list shows:
+	// name, namespace, labels and resourceVersion of the metadata; project,
+	// destination, and of each source repository, path, chart and revision of
+	// the spec; of the status sync, health, the conditions, what the last
+	// operation is and how it went, and `status.capstan` without its
+	// snapshots. Absent: `full`.
+	View        *StreamChangesParamsView `form:"view,omitempty" json:"view,omitempty"`
+	LastEventID *string                  `json:"Last-Event-ID,omitempty"`
 }
+
+// StreamChangesParamsView defines parameters for StreamChanges.
+type StreamChangesParamsView string
 
 // CreateTenantJSONBody defines parameters for CreateTenant.
 type CreateTenantJSONBody struct {
@@ -5182,6 +5291,30 @@ func NewListApplicationsRequest(server string, params *ListApplicationsParams) (
 
 		}
 
+		if params.Repo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "repo", *params.Repo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
@@ -8236,6 +8369,18 @@ func NewStreamChangesRequest(server string, params *StreamChangesParams) (*http.
 
 		}
 
+		if params.View != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "view", *params.View, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -10108,6 +10253,9 @@ type DiffApplicationResponse struct {
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
 		Items []ObjectDiff `json:"items"`
+
+		// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+		Paused *Paused `json:"paused,omitempty"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -10116,6 +10264,9 @@ type DiffApplicationResponse struct {
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r DiffApplicationResponse) GetJSON200() *struct {
 	Items []ObjectDiff `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused *Paused `json:"paused,omitempty"`
 } {
 	return r.JSON200
 }
@@ -10211,8 +10362,11 @@ type GetManifestsResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		Items    []AnyObject `json:"items"`
-		Revision *string     `json:"revision,omitempty"`
+		Items []AnyObject `json:"items"`
+
+		// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+		Paused   *Paused `json:"paused,omitempty"`
+		Revision *string `json:"revision,omitempty"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *ErrorAnswer
@@ -10220,8 +10374,11 @@ type GetManifestsResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r GetManifestsResponse) GetJSON200() *struct {
-	Items    []AnyObject `json:"items"`
-	Revision *string     `json:"revision,omitempty"`
+	Items []AnyObject `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused   *Paused `json:"paused,omitempty"`
+	Revision *string `json:"revision,omitempty"`
 } {
 	return r.JSON200
 }
@@ -15262,6 +15419,9 @@ func ParseDiffApplicationResponse(rsp *http.Response) (*DiffApplicationResponse,
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
 			Items []ObjectDiff `json:"items"`
+
+			// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+			Paused *Paused `json:"paused,omitempty"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -15331,8 +15491,11 @@ func ParseGetManifestsResponse(rsp *http.Response) (*GetManifestsResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			Items    []AnyObject `json:"items"`
-			Revision *string     `json:"revision,omitempty"`
+			Items []AnyObject `json:"items"`
+
+			// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+			Paused   *Paused `json:"paused,omitempty"`
+			Revision *string `json:"revision,omitempty"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ func (s *Server) ListApplications(ctx context.Context, r gen.ListApplicationsReq
 	}
 	body := gen.ApplicationList{
 		ApiVersion: catalog.ArgoVersion, Kind: "ApplicationList", Cursor: page.Cursor,
-		Items: collect(page.Items, func(v catalog.View) gen.Application { return presentApplication(v, true) }),
+		Items: collect(page.Items, func(v catalog.View) gen.Application { return presentListed(v, string(r.Params.View)) }),
 	}
 	if page.More {
 		last := page.Items[len(page.Items)-1]
@@ -59,6 +59,12 @@ func listTag(l gen.ApplicationList) (string, error) {
 
 func filter(p gen.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	f := hub.ApplicationFilter{Projects: p.Project, Namespaces: p.Namespace, Query: p.Q, Limit: p.Limit}
+	for _, url := range p.Repo {
+		if normal, err := hub.NormalizeRepoURL(url); err == nil {
+			url = normal
+		}
+		f.Repositories = append(f.Repositories, url)
+	}
 	if f.Limit == 0 {
 		f.Limit = defaultPage
 	}
@@ -246,7 +252,7 @@ func (s *Server) GetApplicationTree(ctx context.Context, r gen.GetApplicationTre
 	if err != nil {
 		return nil, err
 	}
-	out := gen.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor}
+	out := gen.Tree{Nodes: collect(t.Resources, presentNode), Cursor: t.Cursor, Paused: presentPaused(t.Application)}
 	if t.On != nil {
 		out.AsOf, out.Connected = at(t.On.LastSeen), t.On.Connected
 	}
@@ -282,16 +288,18 @@ func (s *Server) DiffApplication(ctx context.Context, r gen.DiffApplicationReque
 	if err != nil {
 		return nil, err
 	}
-	return gen.DiffApplication200JSONResponse{Items: collect(found, presentDifference)}, nil
+	return gen.DiffApplication200JSONResponse{Items: collect(found, presentDifference), Paused: presentPaused(v.Application)}, nil
 }
 
 // GetManifests answers the desired objects.
 func (s *Server) GetManifests(ctx context.Context, r gen.GetManifestsRequestObject) (gen.GetManifestsResponseObject, error) {
-	revision, objects, err := s.Catalog.Manifests(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.History)
+	m, err := s.Catalog.Manifests(ctx, callerOf(ctx), r.Namespace, r.Name, r.Params.History)
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetManifests200JSONResponse{Revision: revision, Items: collect(objects, func(o json.RawMessage) gen.AnyObject { return o })}, nil
+	return gen.GetManifests200JSONResponse{
+		Revision: m.Revision, Items: collect(m.Objects, func(o json.RawMessage) gen.AnyObject { return o }), Paused: presentPaused(m.Application),
+	}, nil
 }
 
 // GetHistory answers what was applied.

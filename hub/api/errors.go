@@ -90,7 +90,7 @@ func (s *Server) errorBody(e *fault.Error, code string) gen.Error {
 		message = e.Object + ": " + message
 	}
 	return gen.Error{
-		Code: code, Message: message, Object: e.Object, Cause: e.Cause, Fix: e.Fix,
+		Code: code, Message: message, Object: e.Object, Cause: e.Cause, Fix: e.Fix, Line: e.Line,
 		Retryable: retryable(e.Kind, code), DocUrl: s.docURL(code),
 	}
 }

@@ -110,7 +110,7 @@ func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
 
 // event is one change as the stream tells it; false for what this stream
 // does not tell.
-func (s seen) event(c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
+func (s seen) event(c hub.Change, only hub.ApplicationID, view string) (gen.StreamEvent, bool) {
 	e := gen.StreamEvent{Kind: gen.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
 	if c.Gone {
 		return e, only == "" || string(only) == c.ID
@@ -123,7 +123,7 @@ func (s seen) event(c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool
 		}
 		e.Namespace, e.Name = v.Namespace, v.Name
 		if c.Kind == "application" {
-			e.Application = presentApplication(v, true)
+			e.Application = presentListed(v, view)
 		}
 		return e, true
 	case kindOperation:

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ import (
 
 // etag is the version of an object as HTTP writes it.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// resourceVersion is the version of an object as its metadata has it.
+func resourceVersion(version int64) string { return strconv.FormatInt(version, 10) }
 
 // expected reads an If-Match header; 0 expects any version.
 func expected(header string) (int64, error) {
@@ -38,7 +42,7 @@ func at(t *time.Time) time.Time {
 func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.Metadata {
 	out := gen.Metadata{
 		Uid: id, Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers,
-		Generation: generation, ResourceVersion: strconv.FormatInt(m.Version, 10), CreationTimestamp: m.CreatedAt.UTC().Format(time.RFC3339),
+		Generation: generation, ResourceVersion: resourceVersion(m.Version), CreationTimestamp: m.CreatedAt.UTC().Format(time.RFC3339),
 	}
 	if len(out.Labels) == 0 {
 		out.Labels = nil
@@ -75,6 +79,9 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	}
 	if v.Pin != nil { // the status is against Git, not against what is deployed
 		_, out.Sync.Revision, out.Sync.Revisions = v.Pin.Git()
+	}
+	if !list {
+		out.Sync.ComparedTo = presentCompared(v)
 	}
 	out.Capstan.Stale = presentStale(st, shown)
 	for _, c := range st.Conditions {
@@ -145,11 +152,8 @@ func presentHub(v catalog.View, now time.Time) gen.HubStatus {
 	if v.Parent != nil {
 		out.Parent = gen.ParentApplication{Namespace: v.Parent.Namespace, Name: v.Parent.Name}
 	}
-	if p := v.Pin; p != nil {
-		out.Automation, out.Hold = gen.HubStatusAutomationPaused, ""
-		out.Paused = gen.Paused{
-			Since: p.At.UTC(), By: p.By, Reason: p.Reason, Revision: st.Revision, HistoryId: p.History, Skipped: p.Skipped, Message: p.Sentence(st.Revision),
-		}
+	if v.Pin != nil {
+		out.Automation, out.Hold, out.Paused = gen.HubStatusAutomationPaused, "", presentPaused(v.Application)
 	}
 	return out
 }
@@ -228,8 +232,13 @@ func parseSelector(s string) gen.ResourceSelector {
 }
 
 func presentHistory(h hub.HistoryEntry) gen.HistoryEntry {
+	source := hub.RedactJSON(h.Source)
+	var sources []json.RawMessage
+	if json.Unmarshal(source, &sources) == nil && len(sources) > 0 {
+		source = nil
+	}
 	return gen.HistoryEntry{
-		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: hub.RedactJSON(h.Source), Reason: h.Reason,
+		Id: h.ID, Revision: h.Revision, Revisions: h.Revisions, Source: source, Sources: sources, Reason: h.Reason,
 		Operation: string(h.Operation), Snapshot: string(h.Snapshot),
 		InitiatedBy:     gen.InitiatedBy{Username: h.Initiator.Username, Automated: h.Initiator.Automated},
 		DeployStartedAt: h.StartedAt.UTC(), DeployedAt: h.DeployedAt.UTC(),

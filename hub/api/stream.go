@@ -86,7 +86,7 @@ func (s *Server) stream(c echo.Context) error {
 	if cursor == "" {
 		cursor = r.URL.Query().Get("cursor")
 	}
-	l := &listener{s: s, who: who, only: only, w: c.Response(), control: http.NewResponseController(c.Response())}
+	l := &listener{s: s, who: who, only: only, view: r.URL.Query().Get("view"), w: c.Response(), control: http.NewResponseController(c.Response())}
 	ctx, end := s.streams.until(r.Context())
 	defer end()
 	reader, err := s.Feed.Read(ctx, who.Tenant, cursor)
@@ -121,6 +121,7 @@ type listener struct {
 	s       *Server
 	who     hub.Caller
 	only    hub.ApplicationID
+	view    string // of applications
 	w       *echo.Response
 	control *http.ResponseController
 }
@@ -248,7 +249,7 @@ func (l *listener) events(ctx context.Context, changes []hub.Change) (string, er
 	}
 	var b strings.Builder
 	for _, c := range changes {
-		e, ok := known.event(c, l.only)
+		e, ok := known.event(c, l.only, l.view)
 		if !ok {
 			continue
 		}

@@ -19,10 +19,8 @@ type event struct {
 	Data     struct {
 		Kind, ID, Namespace, Name string
 		Gone                      bool
-		Application               struct {
-			Metadata struct{ Name string }
-		}
-		Cluster struct{ Name string }
+		Application               listed
+		Cluster                   struct{ Name string }
 	}
 }
 

@@ -1,11 +1,13 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,7 +33,7 @@ const (
 
 // An Applied is what became of one document.
 type Applied struct {
-	Index      int // from 1
+	Index      int // from 1, in the order of the text; the items of a list count each
 	APIVersion string
 	Kind       string
 	Namespace  string
@@ -45,16 +47,13 @@ type Applied struct {
 // JSON text. Each object is a transaction of its own; one that is refused
 // does not stop the others. A text that cannot be read changes nothing.
 func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON, dryRun bool) ([]Applied, error) {
-	name := "manifest.yaml"
-	if isJSON {
-		name = "manifest.json"
-	}
-	objects, err := manifest.Parse(name, text, manifest.Limits{MaxBytes: MaxApplyBytes, MaxDocs: maxDocuments, Strict: true})
+	limits := manifest.Limits{MaxBytes: MaxApplyBytes, MaxDocs: maxDocuments, Strict: true, JSON: isJSON}
+	objects, err := manifest.Parse("the request body", text, limits)
 	if err != nil {
 		return nil, err
 	}
 	if len(objects) == 0 {
-		return nil, fault.With(fault.New(fault.Invalid, "there is no object in it"), "manifest", "send Application or AppProject objects as YAML or JSON")
+		return nil, fault.With(fault.New(fault.Invalid, "there is no object in it"), "the request body", "send Application or AppProject objects as YAML or JSON")
 	}
 	// The pipeline starts when all is accepted: begun with the first object,
 	// it would work in crumbs and hold up the rest.
@@ -77,7 +76,66 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 		}
 		out[i] = a
 	}
+	if !isJSON {
+		locate(out, text, limits)
+	}
 	return out, nil
+}
+
+// locate adds the lines of the text to the refusals. The text is read again for
+// it: most have none, and do without the memory.
+func locate(all []Applied, text []byte, limits manifest.Limits) {
+	if !slices.ContainsFunc(all, func(a Applied) bool { return a.Err != nil }) {
+		return
+	}
+	lines := manifest.Lines(text, limits)
+	if len(lines) != len(all) {
+		return
+	}
+	rows := bytes.Split(text, []byte("\n"))
+	for i, a := range all {
+		e, ok := fault.As(a.Err)
+		if !ok {
+			continue
+		}
+		placed := *e
+		if e.Line == 0 {
+			placed.Line = lines[i](fieldPath(e.Cause)...)
+		} else {
+			placed.Line += above(e.Object, lines[i], rows)
+			placed.Cause = strings.TrimPrefix(e.Cause, fmt.Sprintf("line %d: ", e.Line))
+		}
+		all[i].Err = &placed
+	}
+}
+
+// above counts the lines above the value of a setting that an error is about.
+func above(object string, line func(path ...string) int, rows [][]byte) int {
+	_, key, found := strings.Cut(object, ", key ")
+	if !found {
+		return line() - 1
+	}
+	at := line("data", key)
+	if at == line("data") {
+		at = line("stringData", key)
+	}
+	if at > 0 && at <= len(rows) && blockScalar.Match(rows[at-1]) {
+		return at // the value begins on the line after its key
+	}
+	return at - 1
+}
+
+var blockScalar = regexp.MustCompile(`:\s*[|>][-+0-9]*\s*(#.*)?\r?$`)
+
+var fieldText = regexp.MustCompile(`\b(?:spec|metadata|data|stringData)(?:\.[A-Za-z][\w-]*|\[\d+\])+`)
+
+// fieldPath is the path of the first field that a refusal names, in steps.
+func fieldPath(cause string) []string {
+	field := strings.NewReplacer("[", ".", "]", "").Replace(fieldText.FindString(cause))
+	if field == "" {
+		return nil
+	}
+	return strings.Split(field, ".")
 }
 
 // applyOne is the write for one object.

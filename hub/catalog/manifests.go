@@ -16,15 +16,23 @@ import (
 // equally.
 const maskPurpose = "capstan mask key v1"
 
+// A Manifests is what an application is to consist of.
+type Manifests struct {
+	Application hub.Application
+	Revision    string
+	Objects     []json.RawMessage // Secret values masked
+}
+
 // Manifests gives the desired objects of an application, Secret values
 // masked: those of its target, or of an entry of its history.
-func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name string, entry int64) (revision string, objects []json.RawMessage, err error) {
+func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name string, entry int64) (Manifests, error) {
+	var out Manifests
 	var snapshot hub.Snapshot
 	var sealed []hub.SealedObject
 	var cluster hub.ClusterID
-	err = c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) error {
+	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) error {
 		id := a.Status.Target
-		revision, cluster = a.Status.Revision, a.Cluster
+		out.Application, out.Revision, cluster = a, a.Status.Revision, a.Cluster
 		if entry != 0 {
 			if err := r.remembered(ctx, a, entry); err != nil {
 				return err
@@ -33,7 +41,7 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 			if err != nil {
 				return err
 			}
-			id, revision = h.Snapshot, h.Revision
+			id, out.Revision = h.Snapshot, h.Revision
 		}
 		if id == "" {
 			return fault.With(fault.New(fault.Missing, "nothing has been rendered for it yet"), "application "+title(namespace, name), "its conditions say why")
@@ -50,10 +58,10 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 		return err
 	})
 	if err != nil {
-		return "", nil, err
+		return Manifests{}, err
 	}
-	objects, err = c.open(ctx, by.Tenant, cluster, snapshot, sealed)
-	return revision, objects, err
+	out.Objects, err = c.open(ctx, by.Tenant, cluster, snapshot, sealed)
+	return out, err
 }
 
 // open gives the objects of a snapshot in its order, masked.

@@ -322,15 +322,17 @@ func (c *Catalog) History(ctx context.Context, by hub.Caller, namespace, name st
 
 // A Tree is what an application consists of in its cluster.
 type Tree struct {
-	Resources []hub.Resource
-	On        *hub.Cluster
-	Cursor    string
+	Application hub.Application
+	Resources   []hub.Resource
+	On          *hub.Cluster
+	Cursor      string
 }
 
 // Tree gives the managed objects of an application and their children.
 func (c *Catalog) Tree(ctx context.Context, by hub.Caller, namespace, name string) (Tree, error) {
 	var t Tree
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {
+		t.Application = a
 		if t.Cursor, err = r.FeedCursor(ctx); err != nil {
 			return err
 		}

@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/capstan-cd/capstan/hub/api"
 	"github.com/capstan-cd/capstan/hub/meter"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // A Config is the hub's configuration file. Secrets are paths of files, never
@@ -279,8 +278,8 @@ func Load(path string) (Config, error) {
 	if err != nil {
 		return c, fault.Wrap(fault.Invalid, err, "the configuration file %s cannot be read", path)
 	}
-	if err := yaml.UnmarshalStrict(b, &c); err != nil {
-		return c, fault.Wrap(fault.Invalid, err, "the configuration file %s is not valid", path)
+	if err := yamltext.Decode(path, b, &c); err != nil {
+		return c, err
 	}
 	if err := c.Database.read(); err != nil {
 		return c, err

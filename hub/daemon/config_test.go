@@ -137,6 +137,20 @@ func TestConfigIsRefused(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+	t.Run("CFG-03 a misspelt field is named with its line and what was meant", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, least+"listen:\n  htp: 127.0.0.1:80\n")
+		if err == nil || !strings.Contains(err.Error(), `hub.yaml, line `) || !strings.Contains(err.Error(), `there is no field "htp" in listen; did you mean "http"?`) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("CFG-03 a value of a wrong type is named with its line", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, least+"lease: 30\n")
+		if err == nil || !strings.Contains(err.Error(), "lease: 30 is no duration; write it like") || !strings.Contains(err.Error(), "hub.yaml, line ") {
+			t.Errorf("error %v", err)
+		}
+	})
 	t.Run("a file that is not there", func(t *testing.T) {
 		t.Parallel()
 		if _, err := Load("/nonexistent/hub.yaml"); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "/nonexistent/hub.yaml") {

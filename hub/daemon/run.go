@@ -164,15 +164,26 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (*store.DB, error) 
 	}, keys, log)
 }
 
+// atStart says what to do about a database that is away when the hub starts.
+func atStart(err error) error {
+	e, ok := fault.As(err)
+	if !ok || e.Kind != fault.Offline {
+		return err
+	}
+	c := *e
+	c.Fix = "check that the database runs at that address, and the part `database` of the configuration file"
+	return &c
+}
+
 func (p *parts) addStore(ctx context.Context) error {
 	if p.cfg.Database.Owner != "" {
 		if err := store.Migrate(ctx, p.cfg.Database.Owner, p.log); err != nil {
-			return err
+			return atStart(err)
 		}
 	}
 	var err error
 	if p.db, err = open(ctx, p.cfg, p.log); err != nil {
-		return err
+		return atStart(err)
 	}
 	p.queue = newQueue(p.db.System(), p.replica)
 	p.queue.meter, p.queue.leases.lease = p.meter, p.lease()

@@ -85,6 +85,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		}
 		kept := c.snaps[d.Target]
 		m.revision, m.revisions, m.sourceType = kept.Revision, kept.Revisions, kept.SourceType
+		if d.Target == app.Status.Target { // another commit may have given these manifests first
+			m.revision, m.revisions = app.Status.Revision, app.Status.Revisions
+		}
 	}
 	if err := c.move(ctx, m); err != nil || !d.Supersede {
 		return err

@@ -171,7 +171,8 @@ func (c *change) remove(ctx context.Context) error {
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
 	if whole(op.Options) {
-		c.history = append(c.history, historyOf(app, op, c.revisions(app, op), c.now))
+		revision, revisions := c.deployed(app, op)
+		c.history = append(c.history, historyOf(app, op, revision, revisions, c.now))
 	}
 	if !newest {
 		return nil
@@ -194,25 +195,33 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 	return nil
 }
 
-// revisions are those that an operation has applied. The application may stand
-// at others by now.
-func (c *change) revisions(app hub.Application, op hub.Operation) []string {
-	if s, held := c.snaps[op.Snapshot]; held && op.Snapshot != app.Status.Target {
-		return s.Revisions
+// deployed is the revision that an operation has applied, and one for each of
+// several sources. Of a snapshot that several commits gave it is the one that
+// the application stands at, as everything else says it.
+func (c *change) deployed(app hub.Application, op hub.Operation) (string, []string) {
+	if op.Snapshot == app.Status.Target && app.Status.Revision != "" {
+		return app.Status.Revision, app.Status.Revisions
 	}
-	return app.Status.Revisions
+	if s, held := c.snaps[op.Snapshot]; held && (s.Revision == op.Revision || len(s.Revisions) > 1) {
+		return op.Revision, s.Revisions
+	}
+	return op.Revision, []string{op.Revision}
 }
 
-func historyOf(app hub.Application, op hub.Operation, revisions []string, now time.Time) hub.HistoryEntry {
+func historyOf(app hub.Application, op hub.Operation, revision string, revisions []string, now time.Time) hub.HistoryEntry {
 	h := hub.HistoryEntry{
-		Application: app.ID, Operation: op.ID, Snapshot: op.Snapshot, Revision: op.Revision, Revisions: revisions,
+		Application: app.ID, Operation: op.ID, Snapshot: op.Snapshot, Revision: revision, Revisions: revisions,
 		Initiator: op.Initiator, Reason: op.Reason, StartedAt: op.CreatedAt, DeployedAt: now,
 	}
 	var spec struct {
-		Source json.RawMessage `json:"source"`
+		Source  json.RawMessage   `json:"source"`
+		Sources []json.RawMessage `json:"sources"`
 	}
 	if json.Unmarshal(app.Spec, &spec) == nil {
 		h.Source = spec.Source
+		if several, err := json.Marshal(spec.Sources); err == nil && len(spec.Sources) > 0 {
+			h.Source = several
+		}
 	}
 	if op.StartedAt != nil {
 		h.StartedAt = *op.StartedAt
@@ -331,8 +340,11 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 			"operation "+string(op.ID), "start it anew"))
 	}
 	next := c.operation(app, op.Kind, c.snaps[target], op.Initiator)
-	if target == op.Snapshot {
+	switch target {
+	case op.Snapshot:
 		next.Revision = op.Revision
+	case app.Status.Target:
+		next.Revision = app.Status.Revision
 	}
 	next.Options, next.Reason, next.Attempt = op.Options, op.Reason, op.Attempt+1
 	if next.Options.Asked.IsZero() {

@@ -50,7 +50,7 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	req.Override = nil
 	op := c.asked(a, spec, req)
 	newest := c.snaps[target]
-	op.Snapshot, op.Revision = target, newest.Revision
+	op.Snapshot, op.Revision = target, revision
 	switch {
 	case op.Options.DryRun:
 		err = c.tryOut(ctx, a, spec, &op, newest)
@@ -99,8 +99,14 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 		return hub.Operation{}, fault.With(fault.New(fault.Missing, "history entry %d holds no stored manifests", entry), "application "+a.Name,
 			"choose another entry of `capstan app history "+a.Name+"`")
 	}
+	// Another commit may have given these manifests before: what the entry names
+	// was deployed.
+	revisions := h.Revisions
+	if len(revisions) == 0 {
+		revisions = snapshot.Revisions
+	}
 	op := c.operation(a, hub.RollbackOperation, snapshot, by)
-	op.Options, op.Reason = options, reason
+	op.Revision, op.Options, op.Reason = h.Revision, options, reason
 	op.Options.From = rememberedFrom(h, spec)
 	if spec.SyncPolicy != nil && len(op.Options.SyncOptions) == 0 {
 		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
@@ -119,8 +125,8 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	pin.History, pin.Reason, pin.By, pin.At = h.ID, reason, by.Username, c.now
 	err = c.move(ctx, move{
 		app: a, spec: spec, target: snapshot.ID, accept: true, op: &op, pin: &pin,
-		revision: snapshot.Revision, revisions: snapshot.Revisions, sourceType: snapshot.SourceType,
-		hold: plan.Paused(pin, snapshot.Revision),
+		revision: h.Revision, revisions: revisions, sourceType: snapshot.SourceType,
+		hold: plan.Paused(pin, h.Revision),
 	})
 	if err != nil {
 		return hub.Operation{}, err
@@ -201,7 +207,12 @@ func sameObjects(a, b hub.Snapshot) bool {
 func rememberedFrom(h hub.HistoryEntry, spec hub.ApplicationSpec) *hub.SyncedFrom {
 	out := spec.From(nil, h.Revisions)
 	var was hub.Source
-	if len(h.Source) > 0 && json.Unmarshal(h.Source, &was) == nil {
+	var several []hub.Source
+	switch {
+	case len(h.Source) == 0:
+	case json.Unmarshal(h.Source, &several) == nil:
+		out.Source, out.Sources, out.Revisions = nil, several, h.Revisions
+	case json.Unmarshal(h.Source, &was) == nil:
 		out.Source, out.Sources, out.Revisions = &was, nil, nil
 	}
 	return out

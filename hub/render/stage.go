@@ -325,12 +325,11 @@ func (r *round) look(ctx context.Context, f hub.Refresh) *job {
 		return j
 	case j.asked == "" && old.ID == f.Application.Status.Target && !hasProblem(f.Application) && !waits(f, spec, old.ID):
 		r.count(func(c *Counters) { c.Reused++ })
-		if !equal(f.Application.Status.Revisions, j.commits) {
-			r.unchanged = append(r.unchanged, hub.Unchanged{
-				Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
-				Lease: r.leases[f.Application.ID],
-			})
-		}
+		// Also where nothing moved: whoever asked for the look waits for its time.
+		r.unchanged = append(r.unchanged, hub.Unchanged{
+			Application: f.Application.ID, Revision: j.commits[0], Revisions: j.commits, RefreshedAt: r.now,
+			Lease: r.leases[f.Application.ID],
+		})
 		return nil
 	}
 	j.old = old
@@ -447,18 +446,6 @@ func byTenant(items []hub.WorkItem) map[hub.TenantID][]hub.WorkItem {
 		out[item.Tenant] = append(out[item.Tenant], item)
 	}
 	return out
-}
-
-func equal(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func first(s []string) string {

@@ -105,9 +105,9 @@ func TestCheck(t *testing.T) {
 	}{
 		"Broken":   {"a person must find the place", "argocd-cm", "resource.exclusions", "- kinds: [A]\n- kinds: [\n", fault.Invalid, []string{"ConfigMap argocd-cm, key resource.exclusions", "line 2", "not YAML"}},
 		"NoList":   {"", "argocd-cm", "resource.exclusions", "kinds: [A]", fault.Invalid, []string{"line 1", "must be a list"}},
-		"Misspelt": {"the rule would mean every kind", "argocd-cm", "resource.inclusions", "- apiGroups: [a]\n  kind: [B]\n", fault.Invalid, []string{"line 2", `"kind"`, "apiGroups, clusters, kinds"}},
+		"Misspelt": {"the rule would mean every kind", "argocd-cm", "resource.inclusions", "- apiGroups: [a]\n  kind: [B]\n", fault.Invalid, []string{"line 2", `"kind"`, "apiGroups, clusters, kinds", `did you mean "kinds"?`}},
 		"Every":    {"the rule would mean every kind", "argocd-cm", "resource.exclusions", "- clusters: [a]\n", fault.Invalid, []string{"line 1", "every kind"}},
-		"Scalar":   {"", "argocd-cm", "resource.exclusions", "- kinds: A\n", fault.Invalid, []string{"line 1", "list"}},
+		"Scalar":   {"", "argocd-cm", "resource.exclusions", "- clusters: [a]\n  kinds: A\n", fault.Invalid, []string{"line 2", "kinds must be a list, and is a text"}},
 		"Number":   {"", "argocd-cm", "resource.exclusions", "- kinds: [[A]]\n", fault.Invalid, []string{"text"}},
 		"Pattern":  {"", "argocd-cm", "resource.exclusions", "- kinds:\n  - '[a'\n", fault.Invalid, []string{"line 2", "pattern"}},
 		"Braces":   {"they would match nothing", "argocd-cm", "resource.exclusions", "- apiGroups: ['{a,b}']\n", fault.Invalid, []string{"pattern"}},

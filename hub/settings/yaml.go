@@ -3,7 +3,6 @@ package settings
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/suggest"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // A text is a value, or a part of one that is YAML in itself.
@@ -25,6 +26,7 @@ type text struct {
 type node struct {
 	*yaml.Node
 	above int
+	name  string // the key that it is the value of; empty: of none
 }
 
 // yaml reads a text. One that holds nothing gives an empty node.
@@ -41,7 +43,7 @@ func (t text) yaml() (n node, err error) {
 	if len(doc.Content) == 0 {
 		return node{}, nil
 	}
-	root := node{doc.Content[0], t.above}
+	root := node{Node: doc.Content[0], above: t.above}
 	return root, root.plain(0)
 }
 
@@ -57,27 +59,17 @@ func (n node) plain(depth int) error {
 		return n.fail("it is nested more than %d deep", maxDepth)
 	}
 	for _, c := range n.Content {
-		if err := (node{c, n.above}).plain(depth + 1); err != nil {
+		if err := (node{Node: c, above: n.above}).plain(depth + 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-var lineText = regexp.MustCompile(`^line (\d+): (.*)`)
-
-func lineOf(err error) (line int, cause string) {
-	cause = strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := lineText.FindStringSubmatch(cause); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		cause = m[2]
-	}
-	return line, cause
-}
-
 func (t text) notYAML(err error) error {
-	line, cause := lineOf(err)
-	return fault.New(fault.Invalid, "line %d: it is not YAML: %s", max(1, line)+t.above, short(cause))
+	line, cause := yamltext.Place([]byte(t.value), err)
+	line += t.above
+	return &fault.Error{Kind: fault.Invalid, Cause: fmt.Sprintf("line %d: it is not YAML: %s", line, short(cause)), Line: line}
 }
 
 // fail says what is wrong at the place of a node.
@@ -86,7 +78,8 @@ func (n node) fail(format string, args ...any) error {
 	if n.Node == nil || n.Line == 0 {
 		return fault.New(fault.Invalid, "%s", cause)
 	}
-	return fault.New(fault.Invalid, "line %d: %s", n.Line+n.above, cause)
+	line := n.Line + n.above
+	return &fault.Error{Kind: fault.Invalid, Cause: fmt.Sprintf("line %d: %s", line, cause), Line: line}
 }
 
 // or gives the first error, the second one with the place of the node.
@@ -101,29 +94,50 @@ func (n node) empty() bool {
 	return n.Node == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
+// called is how errors name the value.
+func (n node) called() string {
+	if n.name == "" {
+		return "it"
+	}
+	return short(n.name)
+}
+
+// given says of what shape the value is.
+func (n node) given() string {
+	switch {
+	case n.empty():
+		return "empty"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	}
+	return "a text"
+}
+
 func (n node) list(what string) ([]node, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, n.fail("%s must be a list", what)
+		return nil, n.fail("%s must be a list, and is %s", what, n.given())
 	}
 	out := make([]node, len(n.Content))
 	for i, c := range n.Content {
-		out[i] = node{c, n.above}
+		out[i] = node{Node: c, above: n.above}
 	}
 	return out, nil
 }
 
 func (n node) each(what string, do func(key, value node) error) error {
 	if n.Kind != yaml.MappingNode {
-		return n.fail("%s must be a map", what)
+		return n.fail("%s must be a map, and is %s", what, n.given())
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := node{n.Content[i], n.above}
+		key := node{Node: n.Content[i], above: n.above}
 		if key.Kind != yaml.ScalarNode || seen[key.Value] {
 			return key.fail("%q is there twice, or is no name", short(key.Value))
 		}
 		seen[key.Value] = true
-		if err := do(key, node{n.Content[i+1], n.above}); err != nil {
+		if err := do(key, node{Node: n.Content[i+1], above: n.above, name: key.Value}); err != nil {
 			return err
 		}
 	}
@@ -133,7 +147,7 @@ func (n node) each(what string, do func(key, value node) error) error {
 // fields reads a map whose keys are known. Any other is a mistake: a rule with
 // a misspelled field would mean more than its author thinks.
 func (n node) fields(known map[string]func(node) error) error {
-	return n.each("it", func(key, value node) error {
+	return n.each(n.called(), func(key, value node) error {
 		read, ok := known[key.Value]
 		if !ok {
 			names := make([]string, 0, len(known))
@@ -141,7 +155,7 @@ func (n node) fields(known map[string]func(node) error) error {
 				names = append(names, name)
 			}
 			slices.Sort(names)
-			return key.fail("there is no field %q; there are %s", short(key.Value), strings.Join(names, ", "))
+			return key.fail("there is no field %q; there are %s%s", short(key.Value), strings.Join(names, ", "), suggest.Question(key.Value, names))
 		}
 		if value.empty() {
 			return nil
@@ -152,7 +166,7 @@ func (n node) fields(known map[string]func(node) error) error {
 
 func (n node) text() (string, error) {
 	if n.Kind != yaml.ScalarNode {
-		return "", n.fail("it must be a text")
+		return "", n.fail("%s must be a text, and is %s", n.called(), n.given())
 	}
 	return n.Value, nil
 }
@@ -177,13 +191,13 @@ func (n node) nested() (text, error) {
 func (n node) truth() (bool, error) {
 	v, err := strconv.ParseBool(n.Value)
 	if err != nil || n.Kind != yaml.ScalarNode {
-		return false, n.fail("it must be true or false")
+		return false, n.fail("%s must be true or false", n.called())
 	}
 	return v, nil
 }
 
 func (n node) texts() ([]string, error) {
-	items, err := n.list("it")
+	items, err := n.list(n.called())
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +217,14 @@ func (n node) globs() ([]string, error) {
 	}
 	for i, g := range out {
 		if _, err := path.Match(g, ""); err != nil || strings.ContainsAny(g, "{}") {
-			return nil, node{n.Content[i], n.above}.fail("%q is not a pattern; only *, ? and [a-z] have a meaning", short(g))
+			return nil, node{Node: n.Content[i], above: n.above}.fail("%q is not a pattern; only *, ? and [a-z] have a meaning", short(g))
 		}
 	}
 	return out, nil
 }
 
 func (n node) types() ([]*linkv1.KnownTypeField, error) {
-	items, err := n.list("it")
+	items, err := n.list(n.called())
 	if err != nil {
 		return nil, err
 	}

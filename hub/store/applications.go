@@ -73,9 +73,9 @@ const (
 	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
 	applicationsMarked = `SELECT` + applicationColumns + `,` + markColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
 	applicationPage    = selectApplications + applicationFilter + `
-		  AND  (a.name, a.namespace) > ($12, $13)
+		  AND  (a.name, a.namespace) > ($13, $14)
 		ORDER  BY a.name, a.namespace
-		LIMIT  $14`
+		LIMIT  $15`
 	applicationFilter = `
 		  AND  ($3 OR a.project = ANY ($4::text[]))
 		  AND  (cardinality($5::text[]) = 0 OR a.project = ANY ($5))
@@ -87,7 +87,11 @@ const (
 		  AND  NOT EXISTS (
 		         SELECT FROM jsonb_to_recordset($11::jsonb) AS l (key text, vals jsonb, neg boolean)
 		         WHERE  l.neg = CASE WHEN jsonb_array_length(l.vals) = 0 THEN a.labels ? l.key
-		                             ELSE coalesce(l.vals ? (a.labels ->> l.key), false) END)`
+		                             ELSE coalesce(l.vals ? (a.labels ->> l.key), false) END)
+		  AND  (cardinality($12::text[]) = 0 OR EXISTS (
+		         SELECT FROM app_source v
+		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
+		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.url = ANY ($12)))`
 	// Destinations are compared as package catalog does. A destination that
 	// stands for Argo CD's own cluster stays where it is once it is somewhere.
 	applicationsBound = `
@@ -277,7 +281,7 @@ func (t *Tenant) CountApplications(ctx context.Context, f hub.ApplicationFilter)
 	return list(ctx, t.tx, "application counts", pgx.RowToStructByPos[StatusCount], countApplications, args...)
 }
 
-// filterArgs are the parameters $1 to $11 of the page and the count.
+// filterArgs are the parameters $1 to $12 of the page and the count.
 func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	type term struct {
 		Key  string   `json:"key"`
@@ -300,7 +304,7 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	}
 	return []any{
 		t.id, false, f.All, nonNil(f.Allowed), nonNil(f.Projects), nonNil(f.Namespaces), clusters,
-		texts(f.Sync), texts(f.Health), f.Query, text,
+		texts(f.Sync), texts(f.Health), f.Query, text, nonNil(f.Repositories),
 	}, nil
 }
 

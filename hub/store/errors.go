@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -126,7 +127,18 @@ func disconnected(err error) bool {
 // a failed connection without the address book of the pool: one line.
 type plain struct{ err error }
 
-func (p plain) Error() string { return strings.ReplaceAll(p.err.Error(), "\n", " ") }
+func (p plain) Error() string {
+	var parts []string
+	for line := range strings.SplitSeq(p.err.Error(), "\n") {
+		// One address is tried several times, with and without TLS.
+		if line = strings.Join(strings.Fields(line), " "); line != "" && !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	text := strings.Join(parts, "; ")
+	return strings.ReplaceAll(text, ":; ", ": ")
+}
+
 func (p plain) Unwrap() error { return p.err }
 
 // missing turns "no row" into fault.Missing with the sentence given, and

@@ -35,6 +35,7 @@ func TestOpenRefuses(t *testing.T) {
 		want fault.Kind
 	}{
 		"Unreachable":     {"the daemon tries again", store.Config{AppURL: away, SystemURL: away}, fault.Offline},
+		"UnreachableTLS":  {"it is tried with TLS and without", store.Config{AppURL: strings.TrimSuffix(away, "?sslmode=disable"), SystemURL: away}, fault.Offline},
 		"NoSuchSocket":    {"the daemon tries again", store.Config{AppURL: "postgres://a@/x?host=/nowhere", SystemURL: "postgres://a@/x?host=/nowhere"}, fault.Offline},
 		"Superuser":       {"row security does not bind it", store.Config{AppURL: urls.Superuser, SystemURL: urls.System}, fault.Invalid},
 		"Owner":           {"it could switch row security off", store.Config{AppURL: urls.Owner, SystemURL: urls.System}, fault.Invalid},
@@ -56,6 +57,9 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the error tells the password: %v", err)
+			}
+			if text := err.Error(); c.want == fault.Offline && (strings.ContainsAny(text, "\n\t") || strings.Count(text, "connection refused") > 1) {
+				t.Errorf("the error is more than one line, or says the same twice: %q", text)
 			}
 			if c.want == fault.Offline && fault.Sentence(err) != "the database cannot be reached (try again in a moment)" {
 				t.Errorf("the sentence is %q", fault.Sentence(err))

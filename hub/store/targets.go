@@ -43,8 +43,9 @@ const (
 		UPDATE application_status s
 		SET    revision = u.revision, revisions = u.revisions::text[], refreshed_at = u.at
 		FROM   unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS u (app, revision, revisions, at)
+		JOIN   application_status before ON before.tenant_id = $1 AND before.application_id = u.app
 		WHERE  s.tenant_id = $1 AND s.application_id = u.app
-		RETURNING s.application_id`
+		RETURNING s.application_id, before.revision <> u.revision OR before.revisions <> u.revisions::text[]`
 
 	// Conditions that are said again keep the time since which they hold.
 	dropConditions = `
@@ -188,12 +189,18 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 		id, revision, revisions, at = append(id, string(u.Application)), append(revision, u.Revision), append(revisions, arrayText(u.Revisions)), append(at, micro(u.RefreshedAt))
 		all = append(all, u.Application)
 	}
-	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowTo[string], setUnchanged, t.id, id, revision, revisions, at)
+	type noted struct {
+		App   string
+		Moved bool
+	}
+	found, err := list(ctx, t.tx, "unchanged applications", pgx.RowToStructByPos[noted], setUnchanged, t.id, id, revision, revisions, at)
 	if err != nil {
 		return err
 	}
-	for _, app := range found {
-		t.changed(changeApplication, app)
+	for _, n := range found {
+		if n.Moved {
+			t.changed(changeApplication, n.App)
+		}
 	}
 	return t.replaceConditions(ctx, byRefresh, refreshErrors(), all, nil)
 }

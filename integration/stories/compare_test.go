@@ -112,11 +112,11 @@ spec:
 		condition(t, "compare", differs)
 		out, err := s.API.CLI(within(t, patience), "", "app", "diff", "compare")
 		var e *stack.CLIError
-		if !errors.As(err, &e) || e.Code != 3 || !strings.Contains(out, "-  replicas: 2") || strings.Contains(out, "progressDeadlineSeconds") {
+		if !errors.As(err, &e) || e.Code != 1 || !strings.Contains(out, "-  replicas: 2") || strings.Contains(out, "progressDeadlineSeconds") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		out, err = s.API.CLI(within(t, patience), "", "app", "diff", "compare", "--server-side-diff", "-o", "json")
-		if !errors.As(err, &e) || e.Code != 3 {
+		if !errors.As(err, &e) || e.Code != 1 {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		var d struct {

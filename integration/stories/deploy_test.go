@@ -135,10 +135,10 @@ func TestManualApplication(t *testing.T) {
 	t.Run("CMPR-01 a new revision makes a manual application OutOfSync and changes nothing", func(t *testing.T) {
 		condition(t, "manual", differs)
 	})
-	t.Run("UX-CLI-5 diff shows the field and answers with exit code 3", func(t *testing.T) {
+	t.Run("UX-CLI-5 DIFF-17 diff shows the field and answers with exit code 1", func(t *testing.T) {
 		out, err := s.API.CLI(within(t, patience), "", "app", "diff", "manual")
 		var e *stack.CLIError
-		if !errors.As(err, &e) || e.Code != 3 || !strings.Contains(out, "two") {
+		if !errors.As(err, &e) || e.Code != 1 || !strings.Contains(out, "two") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})

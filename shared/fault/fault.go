@@ -32,6 +32,7 @@ type Error struct {
 	Object string // what it is about, such as "application shop"; may be empty
 	Cause  string // one sentence without secrets: what is wrong
 	Fix    string // one sentence: what to do about it; may be empty
+	Line   int    // line of the text that was read, from 1; 0: it is about no text, or about all of it
 	Err    error  // the chain for the log; may be nil; never shown
 
 	// RetryAfter is how long the other side asks to wait before the next try;

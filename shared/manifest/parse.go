@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/yamltext"
 )
 
 // Limits bound what Parse takes in. A zero field means its default. Text made
@@ -30,6 +31,9 @@ type Limits struct {
 	// it such documents are passed over if they name none of apiVersion, kind
 	// and metadata (DIR-06).
 	Strict bool
+
+	// JSON takes the text for one JSON object, whatever its name ends in.
+	JSON bool
 }
 
 func (l Limits) withDefaults() Limits {
@@ -64,7 +68,7 @@ func Parse(file string, data []byte, l Limits) ([]*Object, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	p := &parser{file: file, limits: l}
 	var err error
-	if strings.HasSuffix(file, ".json") {
+	if l.JSON || strings.HasSuffix(file, ".json") {
 		err = p.json(data)
 	} else {
 		err = p.stream(data)
@@ -73,6 +77,18 @@ func Parse(file string, data []byte, l Limits) ([]*Object, error) {
 		return nil, err
 	}
 	return p.objects, nil
+}
+
+// Lines returns, for each object that Parse finds in a YAML stream, a function
+// that returns the line of a field: its path, with items of lists by their
+// index. A field that is not there has the line of the nearest one above it,
+// and no path that of the object. A text that cannot be read has no lines.
+func Lines(data []byte, l Limits) []func(path ...string) int {
+	p := &parser{limits: l.withDefaults(), placed: true}
+	if p.stream(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) != nil {
+		return nil
+	}
+	return p.lines
 }
 
 // ParseDocuments is Parse for a text that was split into its documents by
@@ -100,6 +116,9 @@ type parser struct {
 	objects []*Object
 	before  int // documents of the text before the stream being read
 	doc     int // number of the document being read, from 1
+
+	placed bool // keep the lines of objects
+	lines  []func(path ...string) int
 
 	expanded      int   // values that aliases have added so far
 	expandedBytes int64 // and their text
@@ -141,7 +160,7 @@ func (p *parser) documents(data []byte) (docs []*yaml.Node, err error) {
 			return docs, nil
 		}
 		if err != nil {
-			return nil, p.fail(fault.Invalid, 0, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return nil, p.notYAML(data, err)
 		}
 		if p.before+len(docs) == p.limits.MaxDocs {
 			return nil, p.fail(fault.Exceeded, n.Line, "more than %d documents", p.limits.MaxDocs)
@@ -190,6 +209,9 @@ func (p *parser) add(m map[string]any, line func(path ...string) int, depth int)
 		return p.fail(fault.Exceeded, line(), "more than %d objects", p.limits.MaxDocs)
 	}
 	p.objects = append(p.objects, &Object{Object: m})
+	if p.placed {
+		p.lines = append(p.lines, line)
+	}
 	return nil
 }
 
@@ -310,7 +332,13 @@ func (p *parser) fail(kind fault.Kind, line int, format string, args ...any) err
 	if line > 0 {
 		where += fmt.Sprintf(", line %d", line)
 	}
-	return fault.With(fault.New(kind, format, args...), where, "")
+	return &fault.Error{Kind: kind, Object: where, Cause: fmt.Sprintf(format, args...), Line: line}
+}
+
+// notYAML turns an error of the library into one that says its line.
+func (p *parser) notYAML(data []byte, err error) error {
+	line, cause := yamltext.Place(data, err)
+	return p.fail(fault.Invalid, line, "not YAML: %s", cause)
 }
 
 // namesObject says whether a text that cannot be read looks like a manifest.

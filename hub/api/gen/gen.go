@@ -459,6 +459,42 @@ func (e SyncStatusCode) Valid() bool {
 	}
 }
 
+// Defines values for View.
+const (
+	ViewCompact View = "compact"
+	ViewFull    View = "full"
+)
+
+// Valid indicates whether the value is a known member of the View enum.
+func (e View) Valid() bool {
+	switch e {
+	case ViewCompact:
+		return true
+	case ViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListApplicationsParamsView.
+const (
+	ListApplicationsParamsViewCompact ListApplicationsParamsView = "compact"
+	ListApplicationsParamsViewFull    ListApplicationsParamsView = "full"
+)
+
+// Valid indicates whether the value is a known member of the ListApplicationsParamsView enum.
+func (e ListApplicationsParamsView) Valid() bool {
+	switch e {
+	case ListApplicationsParamsViewCompact:
+		return true
+	case ListApplicationsParamsViewFull:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutRepositoryJSONBodyType.
 const (
 	Git  PutRepositoryJSONBodyType = "git"
@@ -622,9 +658,11 @@ type ApplicationStatus struct {
 	// Summary Of all objects of the application and what they own; not in lists.
 	Summary ApplicationSummary `json:"summary,omitempty,omitzero"`
 	Sync    struct {
-		Revision  string         `json:"revision,omitempty,omitzero"`
-		Revisions []string       `json:"revisions,omitempty,omitzero"`
-		Status    SyncStatusCode `json:"status"`
+		// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
+		ComparedTo ComparedTo     `json:"comparedTo,omitempty,omitzero"`
+		Revision   string         `json:"revision,omitempty,omitzero"`
+		Revisions  []string       `json:"revisions,omitempty,omitzero"`
+		Status     SyncStatusCode `json:"status"`
 	} `json:"sync,omitempty,omitzero"`
 }
 
@@ -671,7 +709,7 @@ type ApplyResultItem struct {
 	// Error The one shape of every error.
 	Error Error `json:"error,omitempty,omitzero"`
 
-	// Index Which document of the stream, from 1.
+	// Index Which object of the text, from 1. The items of a list count each.
 	Index     int                   `json:"index"`
 	Kind      string                `json:"kind,omitempty,omitzero"`
 	Name      string                `json:"name,omitempty,omitzero"`
@@ -807,6 +845,19 @@ type Commit struct {
 	Message string `json:"message,omitempty,omitzero"`
 }
 
+// ComparedTo What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists.
+type ComparedTo struct {
+	// Destination A Kubernetes object.
+	Destination       AnyObject   `json:"destination"`
+	IgnoreDifferences []AnyObject `json:"ignoreDifferences,omitempty,omitzero"`
+
+	// Source A Kubernetes object.
+	Source AnyObject `json:"source,omitempty,omitzero"`
+
+	// Sources In place of source.
+	Sources []AnyObject `json:"sources,omitempty,omitzero"`
+}
+
 // Condition defines model for Condition.
 type Condition struct {
 	LastTransitionTime time.Time `json:"lastTransitionTime,omitempty,omitzero"`
@@ -889,6 +940,9 @@ type Error struct {
 	// Fix What to do about it.
 	Fix string `json:"fix,omitempty,omitzero"`
 
+	// Line The line of the text that was sent, from 1, where the error is about a place in it.
+	Line int `json:"line,omitempty,omitzero"`
+
 	// Message One sentence for people.
 	Message string `json:"message"`
 
@@ -942,6 +996,9 @@ type HistoryEntry struct {
 
 	// Source A Kubernetes object.
 	Source AnyObject `json:"source,omitempty,omitzero"`
+
+	// Sources Of an application with several sources, in place of source; revisions has one revision for each.
+	Sources []AnyObject `json:"sources,omitempty,omitzero"`
 }
 
 // HubStatus What Capstan knows beyond Argo CD's status.
@@ -1255,6 +1312,9 @@ type Paused struct {
 	// Message All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON.
 	Message string `json:"message"`
 	Reason  string `json:"reason,omitempty,omitzero"`
+
+	// Resume The command that ends the pause.
+	Resume string `json:"resume,omitempty,omitzero"`
 
 	// Revision The revision that is deployed.
 	Revision string    `json:"revision"`
@@ -1653,6 +1713,9 @@ type Tree struct {
 	// Cursor Where to follow the stream from to miss nothing after this list.
 	Cursor StreamCursor `json:"cursor"`
 	Nodes  []Node       `json:"nodes"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused Paused `json:"paused,omitempty,omitzero"`
 }
 
 // User defines model for User.
@@ -1694,6 +1757,9 @@ type PathNamespace = string
 
 // PathUsername defines model for PathUsername.
 type PathUsername = string
+
+// View defines model for View.
+type View string
 
 // AppProjectAnswer defines model for AppProjectAnswer.
 type AppProjectAnswer = AppProject
@@ -1743,12 +1809,26 @@ type ListApplicationsParams struct {
 
 	// Labels A label selector: `a=b,c!=d,e in (f,g),h,!i`.
 	Labels string `form:"labels,omitempty" json:"labels,omitempty,omitzero"`
-	Limit  int    `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Repo Any of these repositories, by URL: a source of the application names one of them.
+	Repo []string `form:"repo,omitempty" json:"repo,omitempty,omitzero"`
+
+	// View Which fields applications have. `compact` has those that a list shows:
+	// name, namespace, labels and resourceVersion of the metadata; project,
+	// destination, and of each source repository, path, chart and revision of
+	// the spec; of the status sync, health, the conditions, what the last
+	// operation is and how it went, and `status.capstan` without its
+	// snapshots. Absent: `full`.
+	View  ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
+	Limit int                        `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
 	// Cursor The `metadata.continue` of the page before.
 	Cursor      string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 	IfNoneMatch string `json:"If-None-Match,omitempty,omitzero"`
 }
+
+// ListApplicationsParamsView defines parameters for ListApplications.
+type ListApplicationsParamsView string
 
 // CreateApplicationParams defines parameters for CreateApplication.
 type CreateApplicationParams struct {
@@ -2832,6 +2912,20 @@ func (w *ServerInterfaceWrapper) ListApplications(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "labels", ctx.QueryParams(), &params.Labels, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter labels: %s", err))
+	}
+
+	// ------------- Optional query parameter "repo" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "repo", ctx.QueryParams(), &params.Repo, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter repo: %s", err))
+	}
+
+	// ------------- Optional query parameter "view" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", ctx.QueryParams(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter view: %s", err))
 	}
 
 	// ------------- Optional query parameter "limit" -------------
@@ -5009,6 +5103,9 @@ type DiffApplicationResponseObject interface {
 
 type DiffApplication200JSONResponse struct {
 	Items []ObjectDiff `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused Paused `json:"paused,omitempty,omitzero"`
 }
 
 func (response DiffApplication200JSONResponse) VisitDiffApplicationResponse(w http.ResponseWriter) error {
@@ -5094,8 +5191,11 @@ type GetManifestsResponseObject interface {
 }
 
 type GetManifests200JSONResponse struct {
-	Items    []AnyObject `json:"items"`
-	Revision string      `json:"revision,omitempty,omitzero"`
+	Items []AnyObject `json:"items"`
+
+	// Paused Absent unless a rollback paused the application. Automation skips the revision that was rolled back from, and everything that renders the same, until Git renders something else, or somebody syncs or resumes. status.sync compares the cluster with the newest rendered revision of Git all the while.
+	Paused   Paused `json:"paused,omitempty,omitzero"`
+	Revision string `json:"revision,omitempty,omitzero"`
 }
 
 func (response GetManifests200JSONResponse) VisitGetManifestsResponse(w http.ResponseWriter) error {

@@ -1070,6 +1070,8 @@ export interface components {
             cause?: string;
             /** @description What to do about it. */
             fix?: string;
+            /** @description The line of the text that was sent, from 1, where the error is about a place in it. */
+            line?: number;
             doc_url?: string;
             /** @description The same request may succeed later. */
             retryable: boolean;
@@ -1302,6 +1304,7 @@ export interface components {
                 status: components["schemas"]["SyncStatusCode"];
                 revision?: string;
                 revisions?: string[];
+                comparedTo?: components["schemas"]["ComparedTo"];
             };
             health?: {
                 status: components["schemas"]["HealthStatusCode"];
@@ -1328,6 +1331,14 @@ export interface components {
             /** @description Oldest first, the last spec.revisionHistoryLimit, or ten; not in lists. All of it has an address of its own. */
             history?: components["schemas"]["HistoryEntry"][];
             capstan?: components["schemas"]["HubStatus"];
+        };
+        /** @description What the cluster is compared with, as the spec says it. Absent until something was rendered; not in lists. */
+        ComparedTo: {
+            source?: components["schemas"]["AnyObject"];
+            /** @description In place of source. */
+            sources?: components["schemas"]["AnyObject"][];
+            destination: components["schemas"]["AnyObject"];
+            ignoreDifferences?: components["schemas"]["AnyObject"][];
         };
         /** @description What Capstan knows beyond Argo CD's status. */
         HubStatus: {
@@ -1433,6 +1444,8 @@ export interface components {
             skipped: string;
             /** @description All of it as a sentence: paused at REVISION since TIME, rolled back by WHO because REASON. */
             message: string;
+            /** @description The command that ends the pause. */
+            resume?: string;
         };
         Condition: {
             type: string;
@@ -1569,6 +1582,8 @@ export interface components {
             revision: string;
             revisions?: string[];
             source?: components["schemas"]["AnyObject"];
+            /** @description Of an application with several sources, in place of source; revisions has one revision for each. */
+            sources?: components["schemas"]["AnyObject"][];
             initiatedBy?: components["schemas"]["InitiatedBy"];
             reason?: string;
             operation?: string;
@@ -1588,6 +1603,7 @@ export interface components {
              */
             asOf?: string;
             connected?: boolean;
+            paused?: components["schemas"]["Paused"];
         };
         Node: {
             uid?: string;
@@ -1848,7 +1864,7 @@ export interface components {
             results: components["schemas"]["ApplyResultItem"][];
         };
         ApplyResultItem: {
-            /** @description Which document of the stream, from 1. */
+            /** @description Which object of the text, from 1. The items of a list count each. */
             index: number;
             apiVersion?: string;
             kind?: string;
@@ -2164,6 +2180,15 @@ export interface components {
         };
     };
     parameters: {
+        /**
+         * @description Which fields applications have. `compact` has those that a list shows:
+         *     name, namespace, labels and resourceVersion of the metadata; project,
+         *     destination, and of each source repository, path, chart and revision of
+         *     the spec; of the status sync, health, the conditions, what the last
+         *     operation is and how it went, and `status.capstan` without its
+         *     snapshots. Absent: `full`.
+         */
+        View: "full" | "compact";
         /** @description The namespace of the application; `argocd` unless it says otherwise. */
         PathNamespace: string;
         PathName: string;
@@ -3376,6 +3401,17 @@ export interface operations {
                 q?: string;
                 /** @description A label selector: `a=b,c!=d,e in (f,g),h,!i`. */
                 labels?: string;
+                /** @description Any of these repositories, by URL: a source of the application names one of them. */
+                repo?: string[];
+                /**
+                 * @description Which fields applications have. `compact` has those that a list shows:
+                 *     name, namespace, labels and resourceVersion of the metadata; project,
+                 *     destination, and of each source repository, path, chart and revision of
+                 *     the spec; of the status sync, health, the conditions, what the last
+                 *     operation is and how it went, and `status.capstan` without its
+                 *     snapshots. Absent: `full`.
+                 */
+                view?: components["parameters"]["View"];
                 limit?: number;
                 /** @description The `metadata.continue` of the page before. */
                 cursor?: string;
@@ -3627,7 +3663,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It happens as soon as possible; `status.capstan.refreshedAt` tells when it has. */
+            /** @description It happens as soon as possible; `status.capstan.refreshedAt` is the time of the last one that resolved the sources. One that changes nothing else is no event of the stream. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3726,6 +3762,7 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: components["schemas"]["ObjectDiff"][];
+                        paused?: components["schemas"]["Paused"];
                     };
                 };
             };
@@ -3757,6 +3794,7 @@ export interface operations {
                     "application/json": {
                         revision?: string;
                         items: components["schemas"]["AnyObject"][];
+                        paused?: components["schemas"]["Paused"];
                     };
                 };
             };
@@ -3861,6 +3899,15 @@ export interface operations {
                 cursor?: string;
                 /** @description Resources and operation events of this application alone, as namespace/name. */
                 application?: string;
+                /**
+                 * @description Which fields applications have. `compact` has those that a list shows:
+                 *     name, namespace, labels and resourceVersion of the metadata; project,
+                 *     destination, and of each source repository, path, chart and revision of
+                 *     the spec; of the status sync, health, the conditions, what the last
+                 *     operation is and how it went, and `status.capstan` without its
+                 *     snapshots. Absent: `full`.
+                 */
+                view?: components["parameters"]["View"];
             };
             header?: {
                 "Last-Event-ID"?: string;

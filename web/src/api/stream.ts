@@ -48,7 +48,7 @@ export function follow(cursor: string, on: (event: StreamEvent) => void, state: 
     if (event && event.kind !== 'alive') on(event);
   };
   const open = () => {
-    const opened = new EventSource(`/api/v1/stream?cursor=${encodeURIComponent(last)}`);
+    const opened = new EventSource(`/api/v1/stream?cursor=${encodeURIComponent(last)}&view=compact`);
     source = opened;
     timer = setTimeout(reopen, silence);
     opened.onopen = heard;

@@ -11,7 +11,7 @@ export const appsQuery = queryOptions({
     do {
       const page = body(
         await api.GET('/api/v1/applications', {
-          params: { query: { limit: 500, ...(next ? { cursor: next } : {}) } },
+          params: { query: { view: 'compact', limit: 500, ...(next ? { cursor: next } : {}) } },
           signal,
         }),
       );

@@ -1,0 +1,111 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
+)
+
+// last is the newest entry of the history.
+func (w *world) last() hub.HistoryEntry {
+	w.t.Helper()
+	var out hub.HistoryEntry
+	w.in(func(ctx context.Context, tx *store.Tenant) error {
+		all, err := tx.History(ctx, w.app.ID)
+		if err == nil && len(all) > 0 {
+			out = all[0]
+		}
+		return err
+	})
+	return out
+}
+
+// Several commits may give the same manifests. What is deployed is called by
+// the commit that the application stands at, in the history as everywhere.
+func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
+	t.Parallel()
+	same := func(t *testing.T, w *world, want string) {
+		t.Helper()
+		h := w.last()
+		if h.Revision != want || !cmp.Equal(h.Revisions, []string{want}) || w.reload().Status.Revision != want {
+			t.Errorf("history %s %v, application %s; want %s", h.Revision, h.Revisions, w.app.Status.Revision, want)
+		}
+	}
+	t.Run("APP-12 a sync of a commit that gave no new manifests", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, manual)
+		w.render("r1", "a")
+		w.again("r2", w.app.Status.Target)
+		op, err := w.sync(hub.SyncRequest{})
+		if err != nil || op.Revision != "r2" {
+			t.Errorf("operation of revision %s, %v", op.Revision, err)
+		}
+		w.end(hub.Succeeded, "")
+		same(t, w, "r2")
+	})
+	t.Run("APP-12 a commit that came while the sync of the one before was running", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, automated)
+		w.render("r1", "a")
+		w.again("r2", w.app.Status.Target)
+		w.end(hub.Succeeded, "")
+		same(t, w, "r2")
+	})
+	t.Run("ROLL-01 a rollback to an entry whose manifests another commit gave before", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, manual)
+		w.render("r1", "a")
+		w.again("r2", w.app.Status.Target)
+		for _, revision := range []string{"", "r3"} {
+			if revision != "" {
+				w.render(revision, "a")
+			}
+			if _, err := w.sync(hub.SyncRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			w.end(hub.Succeeded, "")
+		}
+		if op := w.rollback(1); op.Revision != "r2" {
+			t.Errorf("operation of revision %s", op.Revision)
+		}
+		w.end(hub.Succeeded, "")
+		same(t, w, "r2")
+		if p := w.app.Pin; p == nil || p.Skipped != "r3" {
+			t.Errorf("pin %+v", p)
+		}
+		git, _, _ := w.app.Pin.Git()
+		w.again("r4", git)
+		if got := w.app.Status.Revision; got != "r2" {
+			t.Errorf("paused at %s after Git moved on", got)
+		}
+	})
+}
+
+func TestHistoryOfSeveralSources(t *testing.T) {
+	t.Parallel()
+	const several = `{"project":"default","sources":[{"repoURL":"https://git.example.com/a.git","path":"a"},{"repoURL":"https://git.example.com/b.git","path":"b"}],
+		"destination":{"name":"prod","namespace":"shop"}}`
+	w := newWorld(t, several)
+	w.render("r1", "a")
+	if _, err := w.sync(hub.SyncRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	w.end(hub.Succeeded, "")
+	t.Run("APP-12 an entry has all sources", func(t *testing.T) {
+		var got []hub.Source
+		if err := json.Unmarshal(w.last().Source, &got); err != nil || len(got) != 2 || got[1].Path != "b" {
+			t.Errorf("sources %s, %v", w.last().Source, err)
+		}
+	})
+	t.Run("ROLL-01 a rollback names the sources of its entry", func(t *testing.T) {
+		op := w.rollback(1)
+		if from := op.Options.From; from == nil || from.Source != nil || len(from.Sources) != 2 || from.Sources[0].Path != "a" {
+			t.Errorf("from %+v", op.Options.From)
+		}
+	})
+}
