@@ -126,13 +126,13 @@ func Describe(index int, o *manifest.Object, namespace string) (Object, error) {
 		Index: index, Key: manifest.KeyOf(o), Version: manifest.Version(o), GenerateName: o.GetGenerateName(),
 		DeletePolicies: manifest.DeletePolicies(o), Options: manifest.Options(o),
 	}
-	out.Key.Namespace = namespace
+	out.Key.Namespace, out.Wave = namespace, manifest.Wave(o)
 	var err error
-	if out.Wave, err = manifest.Wave(o); err != nil {
-		return Object{}, err
-	}
 	if out.Hooks, err = manifest.Hooks(o); err != nil {
 		return Object{}, err
+	}
+	if out.Key.Name == "" && len(out.Hooks) == 0 {
+		out.Key.Name = manifest.StandIn(out.GenerateName)
 	}
 	if wait, ok := manifest.Annotation(o, "wait"); ok && wait == "false" {
 		out.NoWait = true
