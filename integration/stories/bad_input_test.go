@@ -142,7 +142,10 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	t.Run("ENG-02 a wave and an option that cannot be read are told, and count as not set", func(t *testing.T) {
-		deploy(t, "bad-wave", bad.URL(), "wave", "    syncOptions: [Validate=maybe]\n")
+		manifest := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: bad-wave, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: wave}\n  destination: {name: in-cluster, namespace: bad-wave}\n  syncPolicy: {automated: {}, syncOptions: [CreateNamespace=true, Validate=maybe]}\n", bad.URL())
+		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
+			t.Fatal(err)
+		}
 		says(t, "bad-wave", "ConfigMap w", "sync-wave", "first")
 		says(t, "bad-wave", "Validate", "maybe", "counts as not set")
 		settled(t, "bad-wave")
