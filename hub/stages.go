@@ -13,6 +13,9 @@ type Refresh struct {
 	Sources     []SourceState
 	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects
 	Forced      bool       // render even if no input changed
+	// Settings are those of the tenant that Renders names, by key. All
+	// applications of one load share the map.
+	Settings map[string]string
 }
 
 // A Mark is by what the store knows an application that has not changed since

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,7 +88,26 @@ func TestCheckSyncOptions(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
-	for _, bad := range []string{"Prune", "=true", "Replace=perhaps", "Prune=ask", "PrunePropagationPolicy=Background", "StepTimeout=soon", "SyncTimeout=-1m", "PruneLimit=0"} {
+	t.Run("SYNC-14 a value that cannot be read counts as not set, with a warning", func(t *testing.T) {
+		t.Parallel()
+		for _, bad := range []string{"Prune", "=true", "Replace=perhaps", "Replace=1", "Prune=ask", "Validate=maybe", "PrunePropagationPolicy=Background"} {
+			warnings, err := hub.CheckSyncOptions([]string{bad, "PruneLast=true"})
+			if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "counts as not set") {
+				t.Errorf("CheckSyncOptions(%q): %q, %v", bad, warnings, err)
+			}
+			name, value, _ := strings.Cut(bad, "=")
+			if len(warnings) == 1 && (!strings.Contains(warnings[0], name) || !strings.Contains(warnings[0], value)) {
+				t.Errorf("%q does not name %q", warnings[0], bad)
+			}
+			if diff := cmp.Diff([]string{"PruneLast=true"}, hub.ReadableSyncOptions([]string{bad, "PruneLast=true"})); diff != "" {
+				t.Errorf("ReadableSyncOptions (-want +got):\n%s", diff)
+			}
+			if err := hub.RefuseSyncOptions([]string{bad}); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("SYNC-01: RefuseSyncOptions(%q): %v; want Invalid", bad, err)
+			}
+		}
+	})
+	for _, bad := range []string{"StepTimeout=soon", "SyncTimeout=-1m", "PruneLimit=0", "Adopt=perhaps"} {
 		if _, err := hub.CheckSyncOptions([]string{bad}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("CheckSyncOptions(%q): %v; want Invalid", bad, err)
 		}

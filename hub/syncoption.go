@@ -3,7 +3,6 @@ package hub
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,51 +22,100 @@ var truths = []string{ //nolint:gochecknoglobals // a table, never changed
 	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "capstan.dev/wait",
 }
 
-// CheckSyncOptions refuses sync options that cannot be read. Names that nobody
-// knows are kept without effect; a sentence for each comes back.
+// CheckSyncOptions reads the sync options that are stored with an application.
+// Of those that Argo CD has, a value that cannot be read counts as not set, as
+// it does there, and a sentence for each comes back; so does one for each name
+// that nobody knows. Capstan's own options are refused: no repository has them
+// that works elsewhere, and most of them bound what may be done.
 func CheckSyncOptions(options []string) (warnings []string, err error) {
 	for _, o := range options {
-		name, value, found := strings.Cut(o, "=")
-		if !found || name == "" {
-			return nil, fault.With(fault.New(fault.Invalid, "sync option %q has no value", cut(o)), "", "write it like CreateNamespace=true")
-		}
-		known, err := checkSyncOption(name, value)
-		if err != nil {
-			return nil, err
-		}
-		if !known {
+		known, own, problem := readSyncOption(o)
+		switch {
+		case problem != nil && own:
+			return nil, problem
+		case problem != nil:
+			warnings = append(warnings, notSet(problem))
+		case !known:
+			name, _, _ := strings.Cut(o, "=")
 			warnings = append(warnings, fmt.Sprintf("sync option %q is not known and has no effect", cut(name)))
 		}
 	}
 	return warnings, nil
 }
 
-func checkSyncOption(name, value string) (known bool, err error) {
-	bad := func(fix string) error {
-		return fault.With(fault.New(fault.Invalid, "sync option %s has the value %q", name, cut(value)), "", fix)
+// RefuseSyncOptions refuses sync options that cannot be read. Whoever gives
+// them for one operation is there to correct them.
+func RefuseSyncOptions(options []string) error {
+	for _, o := range options {
+		if _, _, problem := readSyncOption(o); problem != nil {
+			return problem
+		}
+	}
+	return nil
+}
+
+// MisreadSyncOptions gives a sentence for each option that counts as not set,
+// because its value cannot be read. bare says that a name alone is true, as it
+// is on an object.
+func MisreadSyncOptions(options []string, bare bool) (warnings []string) {
+	for _, o := range options {
+		if bare && !strings.Contains(o, "=") {
+			continue
+		}
+		if _, _, problem := readSyncOption(o); problem != nil {
+			warnings = append(warnings, notSet(problem))
+		}
+	}
+	return warnings
+}
+
+// ReadableSyncOptions leaves out what counts as not set.
+func ReadableSyncOptions(options []string) []string {
+	return slices.DeleteFunc(slices.Clone(options), func(o string) bool {
+		_, own, problem := readSyncOption(o)
+		return problem != nil && !own
+	})
+}
+
+func notSet(problem error) string {
+	e, ok := fault.As(problem)
+	if !ok {
+		return problem.Error()
+	}
+	return e.Cause + ", which cannot be read and counts as not set; " + e.Fix
+}
+
+// readSyncOption judges one option: whether its name is known, whether Argo CD
+// does not have it, and what is wrong with its value.
+func readSyncOption(o string) (known, own bool, problem error) {
+	name, value, found := strings.Cut(o, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !found || name == "" {
+		return false, false, fault.With(fault.New(fault.Invalid, "sync option %q has no value", cut(o)), "", "write it like CreateNamespace=true")
+	}
+	among := func(value string, known ...string) error {
+		if slices.Contains(known, value) {
+			return nil
+		}
+		last := len(known) - 1
+		return fault.With(fault.New(fault.Invalid, "sync option %s has the value %q", name, cut(value)), "",
+			"write "+strings.Join(known[:last], ", ")+" or "+known[last])
 	}
 	switch {
 	case slices.Contains(truths, name):
-		if _, err := strconv.ParseBool(strings.ToLower(value)); err != nil {
-			return true, bad("write true or false")
-		}
+		return true, slices.Contains([]string{"Adopt", "capstan.dev/wait"}, name), among(strings.ToLower(value), "true", "false")
 	case name == "Prune" || name == "Delete":
-		if !slices.Contains([]string{"true", "false", "confirm"}, strings.ToLower(value)) {
-			return true, bad("write true, false or confirm")
-		}
+		return true, false, among(strings.ToLower(value), "true", "false", "confirm")
 	case name == "PrunePropagationPolicy":
-		if !slices.Contains([]string{"foreground", "background", "orphan"}, value) {
-			return true, bad("write foreground, background or orphan")
-		}
+		return true, false, among(value, "foreground", "background", "orphan")
 	case name == "WaveDelay" || name == SyncTimeoutOption || name == StepTimeoutOption:
 		if d, err := time.ParseDuration(value); err != nil || d < 0 {
-			return true, bad("write a time like 90s or 10m")
+			problem = fault.With(fault.New(fault.Invalid, "sync option %s has the value %q", name, cut(value)), "", "write a time like 90s or 10m")
 		}
+		return true, true, problem
 	case name == PruneLimitOption:
 		_, err := ParsePruneLimit(value)
-		return true, err
-	default:
-		return false, nil
+		return true, true, err
 	}
-	return true, nil
+	return false, false, nil
 }

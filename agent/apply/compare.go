@@ -120,13 +120,37 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	}
 	a.mu.Unlock()
 	if a.e.Guard.writes(x.key, x.namespaced) != nil {
-		return a.glance(ctx, x, d, s, live) // a dry run needs the right to write
+		return a.glance(ctx, x, d, s, live, refusal{}) // a dry run needs the right to write
 	}
 	out, err := a.send(ctx, s)
 	if err != nil {
-		return explain(err, x.key, "dry-run")
+		return a.refusedDryRun(ctx, x, d, s, live, err)
 	}
 	return a.learn(ctx, x, d, s, live, out)
+}
+
+// refusedDryRun compares an object whose dry run is refused, such as that of a
+// change to an immutable one: what differs is seen without it, and the refusal
+// says why the next sync will not mend that. An error that may pass is tried
+// again.
+func (a *app) refusedDryRun(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, err error) error {
+	why, fixed := explain(err, x.key, "dry-run"), immutable(err)
+	if kind := fault.KindOf(why); kind == fault.Offline || kind == fault.Internal || ctx.Err() != nil {
+		return why
+	}
+	body, err := a.e.body(ctx, d.digest) // the one that was sent may have been changed on its way
+	if err != nil {
+		return err
+	}
+	body.SetNamespace(x.key.Namespace)
+	s.body = body
+	return a.glance(ctx, x, d, s, live, refusal{sentence(why), fixed})
+}
+
+// A refusal is what an API server says against a dry run.
+type refusal struct {
+	sentence string // empty: there was none
+	fixed    bool   // it refuses to change a field: there is a difference, wherever it is
 }
 
 // look reads the live object of a key; nil if there is none.

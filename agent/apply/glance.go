@@ -7,10 +7,12 @@ import (
 )
 
 // glance compares live with the manifest itself, for objects that must not
-// even be tried out, because a dry run needs the right to write: each field
-// that the manifest names must have its value. What an API server would write
-// in another form, such as 0.5 for 500m, is taken for a difference.
-func (a *app) glance(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object) error {
+// even be tried out, because a dry run needs the right to write, and for those
+// whose dry run is refused: each field that the manifest names must have its
+// value. What an API server would write in another form, such as 0.5 for 500m,
+// is taken for a difference. It sees no field that the manifest does not name
+// any more, so that what a refused dry run leaves open stays open.
+func (a *app) glance(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, no refusal) error {
 	whole, _ := completed(s.body.Object, live.Object, false).(map[string]any)
 	want := &manifest.Object{Object: whole}
 	wish, err := a.e.hashes.Replaced(want, want, a.e.Manager, d.digest, s.ignore)
@@ -21,11 +23,14 @@ func (a *app) glance(ctx context.Context, x *object, d *desired, s *sending, liv
 	if err != nil {
 		return explain(err, x.key, "compare")
 	}
+	if v.Equal && no.fixed {
+		v.Equal, v.Fields = false, []string{"a field that cannot be changed"}
+	}
 	seen := a.e.see(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := x.standing()
-	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields}
+	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields, problem: no.sentence}
 	a.after(ctx, x, was)
 	return nil
 }

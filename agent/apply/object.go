@@ -89,6 +89,20 @@ type expectation struct {
 	problem string // why it would be refused
 }
 
+// sync is what a comparison comes to, with the cause of a difference. Only an
+// object that could not be compared at all is Unknown.
+func (e expectation) sync() (state, detail string) {
+	switch {
+	case e.problem != "" && (e.equal || len(e.fields) == 0):
+		return unknownSync, e.problem
+	case e.equal:
+		return synced, ""
+	case e.problem != "":
+		return outOfSync, differs(e.fields) + "; " + e.problem
+	}
+	return outOfSync, differs(e.fields)
+}
+
 func kindOf(key manifest.Key, version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
 }
@@ -265,13 +279,7 @@ func (x *object) sync() (state, detail string) {
 		}
 		return outOfSync, differs(x.verdict.Fields)
 	case x.expects(x.target):
-		if x.expected.problem != "" {
-			return unknownSync, x.expected.problem
-		}
-		if x.expected.equal {
-			return synced, ""
-		}
-		return outOfSync, differs(x.expected.fields)
+		return x.expected.sync()
 	}
 	return outOfSync, "changed in the manifests"
 }

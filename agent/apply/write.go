@@ -124,6 +124,9 @@ func (s *sending) outcome(out *manifest.Object) written {
 
 // send writes an object, to the cluster or to the hub.
 func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
+	if s.problem == nil {
+		s.problem = unnamed(s.key, s.body)
+	}
 	if s.problem != nil {
 		return nil, s.problem
 	}
@@ -131,6 +134,17 @@ func (a *app) send(ctx context.Context, s *sending) (*manifest.Object, error) {
 		return a.sendToHub(ctx, s)
 	}
 	return a.sendBy(ctx, s)
+}
+
+// unnamed refuses an object that has generateName alone and is no hook: each
+// write would make another one (SRC-20).
+func unnamed(key manifest.Key, body *manifest.Object) error {
+	prefix := body.GetGenerateName()
+	if prefix == "" || key.Name != manifest.StandIn(prefix) {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "it has generateName %q and no name, which only a hook may have", prefix), key.Describe(),
+		"give it metadata.name, or make it a hook")
 }
 
 // sendBy writes by the way that options and the API server allow.

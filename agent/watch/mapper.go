@@ -86,6 +86,9 @@ func (m *Mapper) unserved(gvk schema.GroupVersionKind, cause error) error {
 	if others := m.others(gvk); len(others) > 0 {
 		text += "; it serves that kind as " + strings.Join(others, ", ")
 		fix = "write the manifests with apiVersion " + schema.GroupVersion{Group: gvk.Group, Version: others[0]}.String()
+	} else if elsewhere := m.elsewhere(gvk); len(elsewhere) > 0 {
+		text += "; it serves a kind of that name as " + strings.Join(elsewhere, ", ")
+		fix = "write the manifests with apiVersion " + strings.Join(elsewhere, " or ") + " if that is the kind that is meant"
 	}
 	return fault.With(fault.Wrap(fault.Missing, cause, "%s", text), "", fix)
 }
@@ -102,6 +105,28 @@ func (m *Mapper) others(gvk schema.GroupVersionKind) []string {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
+}
+
+// elsewhere gives the groups that serve a kind of the same name, each in the
+// version that it prefers, as apiVersion writes them.
+func (m *Mapper) elsewhere(gvk schema.GroupVersionKind) []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	best := map[string]schema.GroupVersionKind{}
+	for held, is := range m.byKind {
+		if held.Kind != gvk.Kind || held.Group == gvk.Group {
+			continue
+		}
+		if other, ok := best[held.Group]; !ok || is.Rank < m.byKind[other].Rank {
+			best[held.Group] = held
+		}
+	}
+	out := make([]string, 0, len(best))
+	for _, found := range best {
+		out = append(out, found.GroupVersion().String())
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Other finds a kind in another version than the one given, without asking the

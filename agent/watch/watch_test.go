@@ -137,6 +137,26 @@ func TestMapper(t *testing.T) {
 			t.Errorf("API versions %v", got)
 		}
 	})
+	t.Run("ENG-15 a kind of another group is named with the groups that serve it", func(t *testing.T) {
+		t.Parallel()
+		s := newServer(t)
+		s.text("/api", coreKinds)
+		s.text("/apis", groupsWith("Current", metricsKind))
+		m := watch.NewMapper(s.api(t))
+		for _, wrong := range []schema.GroupVersionKind{
+			{Group: "extensions", Version: "v1beta1", Kind: metrics.Kind}, {Version: "v1", Kind: metrics.Kind}, {Group: "apps", Version: "v1", Kind: metrics.Kind},
+		} {
+			_, _, err := m.Resource(t.Context(), wrong)
+			if said := fault.Sentence(err); fault.KindOf(err) != fault.Missing || !strings.Contains(said, "it serves a kind of that name as metrics.k8s.io/v1beta1") ||
+				!strings.Contains(said, "apiVersion metrics.k8s.io/v1beta1") {
+				t.Errorf("%s: %q", wrong, said)
+			}
+		}
+		_, _, err := m.Resource(t.Context(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ConfigMap"})
+		if said := fault.Sentence(err); !strings.Contains(said, "as v1 (") {
+			t.Errorf("a kind of the core group: %q", said)
+		}
+	})
 	t.Run("FT-K4 a group whose server is away keeps what was known of it", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)

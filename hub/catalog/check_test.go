@@ -38,7 +38,7 @@ func TestCheckApplication(t *testing.T) {
 		"DotsName":        {"no empty parts", "a..b", minimal, "no DNS name"},
 		"LongName":        {"253 is the limit", strings.Repeat("a", 254), minimal, "no DNS name"},
 		"RefTwice":        {"a ref names one source", "web", `{"destination":{"name":"p"},"sources":[{"repoURL":"https://x/a/b","ref":"v"},{"repoURL":"https://x/a/c","ref":"v"}]}`, "ref"},
-		"OptionNoValue":   {"an option has a value", "web", `{"destination":{"name":"p"},"source":{"repoURL":"https://x/a/b","path":"."},"syncPolicy":{"syncOptions":["Prune"]}}`, "has no value"},
+		"OwnOption":       {"an option of ours can be read", "web", `{"destination":{"name":"p"},"source":{"repoURL":"https://x/a/b","path":"."},"syncPolicy":{"syncOptions":["PruneLimit=0"]}}`, "prune limit"},
 		"NegativeHistory": {"a length is not below zero", "web", `{"destination":{"name":"p"},"source":{"repoURL":"https://x/a/b","path":"."},"revisionHistoryLimit":-1}`, "below 0"},
 		"ZeroFactor":      {"waits would never grow, or shrink", "web", `{"destination":{"name":"p"},"source":{"repoURL":"https://x/a/b","path":"."},"syncPolicy":{"retry":{"backoff":{"factor":0}}}}`, "below 1"},
 		"BadNamespace":    {"a namespace is a DNS label", "web", `{"destination":{"name":"p","namespace":"A B"},"source":{"repoURL":"https://x/a/b","path":"."}}`, "namespace"},

@@ -40,20 +40,15 @@ func addLocal(l *hub.Local, o *manifest.Object) error {
 	if key.Name == "" && o.GetGenerateName() == "" {
 		return fault.With(fault.New(fault.Invalid, "a %s has neither metadata.name nor metadata.generateName", key.Kind), "", "name it")
 	}
-	if key.Name == "" {
-		key.Name = o.GetGenerateName()
-	}
-	wave, err := manifest.Wave(o)
-	if err != nil {
-		return err
-	}
 	hooks, err := manifest.Hooks(o)
 	if err != nil {
 		return err
 	}
-	if o.GetName() == "" && len(hooks) == 0 {
-		return fault.With(fault.New(fault.Invalid, "%s has generateName and no name, which only a hook may have", key.Describe()), "",
-			"give it metadata.name, or make it a hook")
+	if key.Name == "" {
+		key.Name = o.GetGenerateName()
+		if len(hooks) == 0 {
+			key.Name = manifest.StandIn(key.Name) // the agent refuses it alone
+		}
 	}
 	text, err := manifest.Canonical(o)
 	if err != nil {
@@ -61,7 +56,7 @@ func addLocal(l *hub.Local, o *manifest.Object) error {
 	}
 	l.Objects = append(l.Objects, hub.ObjectRef{
 		Group: key.Group, Version: manifest.Version(o), Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
-		Wave: wave, Hook: strings.Join(hooks, ","),
+		Wave: manifest.Wave(o), Hook: strings.Join(hooks, ","),
 	})
 	l.Bodies = append(l.Bodies, text)
 	return nil

@@ -54,7 +54,7 @@ func checkSync(r hub.SyncRequest) error {
 	if r.Local != nil && r.Override != nil {
 		return fault.With(fault.New(fault.Invalid, "manifests and a revision or source are both given"), "", "give one of them")
 	}
-	if _, err := hub.CheckSyncOptions(r.Options.SyncOptions); err != nil {
+	if err := hub.RefuseSyncOptions(r.Options.SyncOptions); err != nil {
 		return err
 	}
 	return checkRetry(r.Options.Retry)

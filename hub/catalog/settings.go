@@ -106,7 +106,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	if names(changes, hub.InClusterKey, hub.GlobalProjectsKey) {
+	if names(changes, hub.InClusterKey, hub.GlobalProjectsKey) || slices.ContainsFunc(changes, func(c hub.SettingChange) bool { return hub.Renders(c.Map, c.Key) }) {
 		if err := w.RefreshApplications(ctx); err != nil {
 			return version, "", err
 		}

@@ -93,21 +93,32 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 		if out, err = t.Refreshes(ctx, ids, recentSnapshots); err != nil {
 			return err
 		}
-		return inherit(ctx, t, out)
+		return withSettings(ctx, t, out)
 	})
 	return out, err
 }
 
-// inherit notes which projects inherit restrictions by a setting that an
-// earlier release has stored.
-func inherit(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
-	values, err := t.SettingValues(ctx, hub.SettingsMap, []string{hub.GlobalProjectsKey})
-	if err != nil || values[hub.GlobalProjectsKey] == "" {
-		return err
+// withSettings gives applications what the tenant's settings say about renders, and
+// notes which projects inherit restrictions by a setting that an earlier
+// release has stored.
+func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
+	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.GlobalProjectsKey, hub.HiddenDirectoriesKey}, hub.KustomizeOptionsKey)
+	if err != nil {
+		return fmt.Errorf("read what is set about renders: %w", err)
+	}
+	values, global := map[string]string{}, ""
+	for _, s := range found {
+		switch {
+		case hub.Renders(s.Map, s.Key):
+			values[s.Key] = s.Value
+		case s.Map == hub.SettingsMap && s.Key == hub.GlobalProjectsKey:
+			global = s.Value
+		}
 	}
 	for i := range all {
-		if p := all[i].Project; p != nil {
-			all[i].Inherits = settings.Inherited(values[hub.GlobalProjectsKey], p.Name, p.Labels)
+		all[i].Settings = values
+		if p := all[i].Project; p != nil && global != "" {
+			all[i].Inherits = settings.Inherited(global, p.Name, p.Labels)
 		}
 	}
 	return nil

@@ -472,7 +472,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
-		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: target.Warnings,
+		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)),
 		DeletionHooks: target.DeletionHooks(), Looked: m.looked,
 	}
 	if m.accept {
@@ -480,6 +480,14 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	c.targets = append(c.targets, change)
 	return nil
+}
+
+// misread tells of the application's own sync options that count for nothing.
+func misread(spec hub.ApplicationSpec) []string {
+	if spec.SyncPolicy == nil {
+		return nil
+	}
+	return hub.MisreadSyncOptions(spec.SyncPolicy.SyncOptions, false)
 }
 
 // told says whether the cluster's log ends with this very state of the

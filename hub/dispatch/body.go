@@ -107,7 +107,7 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 	most := app.PruneLimit(spec).And(project.Prunes)
 	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)
 	if spec.SyncPolicy != nil {
-		p.SyncOptions = spec.SyncPolicy.SyncOptions
+		p.SyncOptions = hub.ReadableSyncOptions(spec.SyncPolicy.SyncOptions)
 	}
 	for _, w := range project.WindowsOf(app.Name, spec.Destination) {
 		p.Windows = append(p.Windows, &linkv1.SyncWindow{
@@ -136,7 +136,7 @@ func operationBody(op hub.Operation, spec hub.ApplicationSpec, own *hub.Snapshot
 		Id: string(op.ID), Kind: kinds[op.Kind], Fence: uint64(op.Fence),
 		Options: &linkv1.Options{
 			Prune: op.Options.Prune, DryRun: op.Options.DryRun, SkipHooks: op.Options.SkipHooks, Force: op.Options.Force,
-			SyncOptions: op.Options.SyncOptions, Resources: op.Options.Resources,
+			SyncOptions: hub.ReadableSyncOptions(op.Options.SyncOptions), Resources: op.Options.Resources,
 		},
 		DeadlineUnix: op.Deadline.Unix(), Initiator: op.Initiator.Username, Automated: op.Initiator.Automated,
 		Attempt: uint32(op.Attempt), CreatedUnixNano: op.CreatedAt.UnixNano(),

@@ -291,7 +291,8 @@ func (w *world) close(stones []*linkv1.Tombstone) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
-	w.render("r1", "a")
+	long := longNames(1)[0]
+	w.render("r1", "a", long)
 	w.end(hub.Succeeded, "")
 	rows := func() int { w.sendable(); return len(w.rows()) }
 	before := rows()
@@ -306,9 +307,9 @@ func TestTooLarge(t *testing.T) {
 	}
 	t.Run("SYNC-03 an operation with too many selected resources is refused, and 5,000 are not too many", func(t *testing.T) {
 		var some, most []string
-		for i, name := range longNames(5000) {
-			some = append(some, fmt.Sprintf("apps:Deployment:production/service-number-%d", i))
-			most = append(most, "apps:Deployment:production/"+name)
+		for range 5000 {
+			some = append(some, ":ConfigMap:a")
+			most = append(most, ":ConfigMap:"+long)
 		}
 		_, err := w.sync(hub.SyncRequest{Options: hub.OperationOptions{Resources: most}})
 		exceeded(t, err, "select fewer resources")

@@ -70,6 +70,11 @@ func (c *change) awaited(ctx context.Context, app hub.Application, r hub.Rendere
 	}
 	own := c.snaps[r.Snapshot.ID]
 	op.Snapshot, op.Revision = own.ID, r.Revision
+	if err := c.selected(ctx, app, spec, &op, own); fault.KindOf(err) == fault.Invalid {
+		return c.tx.EndOperation(ctx, op.ID, hub.Failed, fault.Sentence(err))
+	} else if err != nil {
+		return err
+	}
 	return c.instead(ctx, app, spec, &op, own)
 }
 
@@ -169,6 +174,9 @@ func Local(ctx context.Context, tx Tx, keys Keys, app hub.ApplicationID, req hub
 	req.Override = &hub.Override{Local: true}
 	op := c.asked(a, spec, req)
 	op.Snapshot, op.Revision = own.ID, own.Revision
+	if err := c.selected(ctx, a, spec, &op, own); err != nil {
+		return hub.Operation{}, err
+	}
 	if err := c.instead(ctx, a, spec, &op, own); err != nil {
 		return hub.Operation{}, err
 	}

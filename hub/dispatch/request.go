@@ -51,6 +51,9 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	op := c.asked(a, spec, req)
 	newest := c.snaps[target]
 	op.Snapshot, op.Revision = target, revision
+	if err := c.selected(ctx, a, spec, &op, newest); err != nil {
+		return hub.Operation{}, err
+	}
 	switch {
 	case op.Options.DryRun:
 		err = c.tryOut(ctx, a, spec, &op, newest)

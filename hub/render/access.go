@@ -72,5 +72,6 @@ const (
 	FactKubeVersion = "kubeVersion"
 	FactAPIVersions = "apiVersions" // the whole list, one a line
 	FactAPIVersion  = "apiVersion:" // with "apps/v1" after it: "true", "false" or ""
+	FactSetting     = "setting:"    // with the key of a setting that hub.Renders names after it: its value; "" if it is not set
 	FactEnv         = "env:"        // with the name of a variable of the build environment (SRC-17) after it
 )

@@ -51,7 +51,7 @@ func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, [
 		if total += size; total > limits.OutputBytes {
 			return nil, nil, fault.With(fault.New(fault.Exceeded, "the objects have more than %d bytes together", limits.OutputBytes), "", "split the application")
 		}
-		warnings = append(warnings, hookWarnings(o)...)
+		warnings = append(warnings, misread(o)...)
 		out = append(out, made)
 	}
 	return out, warnings, nil
@@ -142,17 +142,9 @@ func checkIdentity(key manifest.Key, version string) error {
 func unprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 func finish(o *manifest.Object) (Object, error) {
-	wave, err := manifest.Wave(o)
-	if err != nil {
-		return Object{}, err //nolint:wrapcheck // names the object
-	}
 	hooks, err := manifest.Hooks(o)
 	if err != nil {
 		return Object{}, err //nolint:wrapcheck // names the object
-	}
-	if o.GetName() == "" && len(hooks) == 0 {
-		return Object{}, fault.With(fault.New(fault.Invalid, "%s has generateName and no name, which only a hook may have", describe(o)),
-			"", "give it metadata.name, or make it a hook")
 	}
 	text, err := manifest.Canonical(o)
 	if err != nil {
@@ -160,13 +152,23 @@ func finish(o *manifest.Object) (Object, error) {
 	}
 	key := manifest.KeyOf(o)
 	if key.Name == "" {
-		key.Name = o.GetGenerateName()
+		key.Name = generatedName(o.GetGenerateName(), len(hooks) > 0)
 	}
 	ref := hub.ObjectRef{
 		Group: key.Group, Version: manifest.Version(o), Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
-		Wave: wave, Hook: strings.Join(hooks, ","),
+		Wave: manifest.Wave(o), Hook: strings.Join(hooks, ","),
 	}
 	return Object{Ref: ref, JSON: text}, nil
+}
+
+// generatedName is what stands in the place of the name of an object that has
+// generateName alone. Only a hook can be made from that; any other object is
+// refused by the agent, alone (SRC-20).
+func generatedName(prefix string, hook bool) string {
+	if hook {
+		return prefix
+	}
+	return manifest.StandIn(prefix)
 }
 
 func describe(o *manifest.Object) string {
@@ -187,10 +189,12 @@ func foreignHook(o *manifest.Object) bool {
 	return err == nil && len(hooks) == 1 && hooks[0] == manifest.HookSkip
 }
 
-func hookWarnings(o *manifest.Object) []string {
-	var out []string
-	for _, w := range manifest.UnknownHooks(o) {
-		out = append(out, fmt.Sprintf("%s names the hook %q, which does not exist", describe(o), w))
+// misread tells of the annotations that count for nothing, because what they
+// say cannot be understood.
+func misread(o *manifest.Object) []string {
+	out := append(manifest.Misread(o), hub.MisreadSyncOptions(manifest.Options(o), true)...)
+	for i := range out {
+		out[i] = describe(o) + ": " + out[i]
 	}
 	return out
 }

@@ -94,19 +94,33 @@ func TestAssemble(t *testing.T) {
 		if err != nil || len(refs) != 2 || refs[0].Name != "j-" || len(warnings) != 0 {
 			t.Errorf("references %v, warnings %v, %v", refs, warnings, err)
 		}
-		if _, _, err := assemble(plain); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "only a hook") {
-			t.Errorf("error %v", err)
+		refs, _, err = assemble(plain, object("ConfigMap", "", "other"))
+		if err != nil || len(refs) != 2 || refs[1].Name != "j-*" || refs[1].Hook != "" {
+			t.Errorf("references %v, %v: one such object must not keep the others from being rendered", refs, err)
+		}
+	})
+	t.Run("ENG-02 a wave that is no number is 0, and told with the object", func(t *testing.T) {
+		t.Parallel()
+		refs, warnings, err := assemble(object("ConfigMap", "shop", "a", "argocd.argoproj.io/sync-wave", "first"))
+		if err != nil || len(refs) != 1 || refs[0].Wave != 0 || len(warnings) != 1 || !strings.HasPrefix(warnings[0], `ConfigMap shop/a: annotation sync-wave is "first"`) {
+			t.Errorf("references %v, warnings %q, %v", refs, warnings, err)
+		}
+	})
+	t.Run("SYNC-14 an object's option that cannot be read is told", func(t *testing.T) {
+		t.Parallel()
+		_, warnings, err := assemble(object("ConfigMap", "shop", "a", "argocd.argoproj.io/sync-options", "Validate=maybe,PruneLast=true,Replace"))
+		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], `ConfigMap shop/a: sync option Validate has the value "maybe"`) {
+			t.Errorf("warnings %q, %v", warnings, err)
 		}
 	})
 	for name, c := range map[string]struct {
 		o    *manifest.Object
 		says []string
 	}{
-		"ENG-02 a wave that is no number": {object("ConfigMap", "", "a", "argocd.argoproj.io/sync-wave", "first"), []string{"a.yaml", "ConfigMap a", "first"}},
-		"no kind":                         {&manifest.Object{Object: map[string]any{"apiVersion": "v1", "metadata": map[string]any{"name": "x"}}}, []string{"a.yaml", "no kind"}},
-		"no apiVersion":                   {&manifest.Object{Object: map[string]any{"kind": "X"}}, []string{"no apiVersion"}},
-		"no name":                         {object("ConfigMap", "", ""), []string{"a.yaml", "metadata.name"}},
-		"nothing":                         {&manifest.Object{}, []string{"not a Kubernetes object"}},
+		"no kind":       {&manifest.Object{Object: map[string]any{"apiVersion": "v1", "metadata": map[string]any{"name": "x"}}}, []string{"a.yaml", "no kind"}},
+		"no apiVersion": {&manifest.Object{Object: map[string]any{"kind": "X"}}, []string{"no apiVersion"}},
+		"no name":       {object("ConfigMap", "", ""), []string{"a.yaml", "metadata.name"}},
+		"nothing":       {&manifest.Object{}, []string{"not a Kubernetes object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

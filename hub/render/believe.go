@@ -29,7 +29,7 @@ func (r *run) take(frame Frame) error {
 	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
 		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
 	}
-	found, version, err := identity(frame.Body)
+	found, version, err := identity(frame.Body, ref.Hook != "")
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func hidden(err error) error {
 // identity reads what an object is called, exactly as an agent will read it:
 // names of fields count with their case, and of a field that is given twice
 // the last one.
-func identity(body []byte) (manifest.Key, string, error) {
+func identity(body []byte, hook bool) (manifest.Key, string, error) {
 	bad := func(err error) (manifest.Key, string, error) {
 		return manifest.Key{}, "", fmt.Errorf("the renderer sent an object that is not JSON: %w", err)
 	}
@@ -87,7 +87,7 @@ func identity(body []byte) (manifest.Key, string, error) {
 		group, version = "", text[0]
 	}
 	if text[2] == "" {
-		text[2] = text[3]
+		text[2] = generatedName(text[3], hook)
 	}
 	return manifest.Key{Group: group, Kind: text[1], Namespace: text[4], Name: text[2]}, version, nil
 }

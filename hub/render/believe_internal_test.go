@@ -18,17 +18,25 @@ func FuzzIdentity(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		key, version, err := identity(body)
+		key, version, err := identity(body, true)
 		if err != nil {
 			return
+		}
+		plain, _, err := identity(body, false)
+		if err != nil {
+			t.Fatal(err)
 		}
 		o, err := manifest.FromCanonical(body)
 		if err != nil {
 			return // an agent takes nothing that it cannot read
 		}
 		want := manifest.KeyOf(o)
+		other := want
 		if want.Name == "" {
-			want.Name = o.GetGenerateName()
+			want.Name, other.Name = o.GetGenerateName(), manifest.StandIn(o.GetGenerateName())
+		}
+		if plain != other {
+			t.Fatalf("%s: the hub reads %v, an agent %v", body, plain, other)
 		}
 		if key != want || version != manifest.Version(o) {
 			t.Fatalf("%s: the hub reads %v %s, an agent %v %s", body, key, version, want, manifest.Version(o))

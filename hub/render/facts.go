@@ -34,6 +34,8 @@ func (r Request) fact(source int, name string) string {
 			return "true"
 		}
 		return "false"
+	case strings.HasPrefix(name, FactSetting):
+		return r.Settings[strings.TrimPrefix(name, FactSetting)]
 	case strings.HasPrefix(name, FactEnv):
 		return r.env(source, strings.TrimPrefix(name, FactEnv))
 	}

@@ -100,6 +100,12 @@ func (f Files) Fact(ctx context.Context, name string) (string, error) {
 	return a.Facts[0], nil
 }
 
+// Setting gives the value of a setting that hub.Renders names; empty if it is
+// not set.
+func (f Files) Setting(ctx context.Context, key string) (string, error) {
+	return f.Fact(ctx, FactSetting+key)
+}
+
 func (f Files) ask(ctx context.Context, q Question) (Answer, error) {
 	q.Source = f.Source
 	return f.Access.Ask(ctx, q) //nolint:wrapcheck // classified by the one who answers

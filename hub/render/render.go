@@ -19,7 +19,7 @@ import (
 
 // Version names the renderers. It is part of every ParamsHash, so it changes
 // whenever equal inputs may give other objects than before.
-const Version = "1 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2"
+const Version = "2 helm/3.22.0 sprig/3.3.0 kustomize/0.21.2"
 
 // A Request asks for the objects of one application.
 type Request struct {
@@ -32,6 +32,9 @@ type Request struct {
 	Trees       []hub.Tree // by source index; used by one goroutine during the render
 	KubeVersion string     // of the destination; empty: not known yet
 	APIVersions []string   // "apps/v1", "apps/v1/Deployment"; empty: not known yet
+	// Settings are those of the tenant that hub.Renders names, by key. What is
+	// asked of them is an input like a file.
+	Settings map[string]string
 }
 
 // A Result is the complete, error-free outcome of a render.
@@ -64,7 +67,8 @@ const RepeatedResource = "RepeatedResourceWarning"
 // ParamsHash covers all that decides about the outcome of a render besides
 // what it reads: the renderers' version, the application's names and the
 // sources. What stands at a revision is an input, and so are the few answers
-// about the cluster that a template asks for; neither is part of it.
+// about the cluster and of the settings that a render asks for; none of them
+// is part of it.
 func ParamsHash(r Request) [sha256.Size]byte {
 	sources := make([]hub.Source, len(r.Sources))
 	for i, s := range r.Sources {

@@ -417,7 +417,7 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 	app := j.refresh.Application
 	req := Request{
 		Tenant: tenant, Application: app.Name, Namespace: j.spec.Destination.Namespace, Project: app.Project,
-		Revision: first(j.commits), Sources: j.spec.EffectiveSources(), Trees: trees,
+		Revision: first(j.commits), Sources: j.spec.EffectiveSources(), Trees: trees, Settings: j.refresh.Settings,
 	}
 	if c := j.refresh.Cluster; c != nil {
 		req.KubeVersion, req.APIVersions = c.KubeVersion, c.APIVersions

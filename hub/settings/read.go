@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -327,6 +328,14 @@ var labelKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Z
 func (s *set) readInstallation(_ string, t text) error {
 	s.out.InstallationId = strings.TrimSpace(t.value)
 	return nil
+}
+
+func (s *set) readKustomize(_ string, t text) error {
+	if !s.strict {
+		return nil // a build says what is wrong with a value that an earlier release has stored
+	}
+	_, err := hub.ParseKustomizeOptions(t.value)
+	return err
 }
 
 // readImpersonation refuses what would not be done: whoever asks for it relies

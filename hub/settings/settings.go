@@ -61,6 +61,8 @@ func Catalogue() []Known {
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
+		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
+		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
 		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
@@ -68,6 +70,10 @@ func Catalogue() []Known {
 		{
 			Map: hub.ParamsMap, Key: replaceAllowed, About: "Whether people may sync with Replace or Force; the options of objects in Git count all the same.",
 			Sample: "false", Used: true, read: (*set).readReplace,
+		},
+		{
+			Map: hub.ParamsMap, Key: hub.HiddenDirectoriesKey, About: "Whether manifests are read from directories whose names begin with a dot, too.",
+			Sample: "true", Used: true, read: (*set).readSwitch,
 		},
 	}, slices.Concat(webhooks(), timers(), sessions())...)
 }

@@ -18,7 +18,11 @@ const (
 		WHERE  tenant_id = $1
 		ORDER  BY map, key`
 	selectSettingValues = `SELECT key, value FROM setting WHERE tenant_id = $1 AND map = $2 AND key = ANY ($3) AND sealed IS NULL`
-	upsertSetting       = `
+	selectSettingsOf    = `
+		SELECT map, key, value
+		FROM   setting
+		WHERE  tenant_id = $1 AND map = ANY ($2) AND (key = ANY ($3) OR starts_with(key, $4)) AND sealed IS NULL`
+	upsertSetting = `
 		INSERT INTO setting (tenant_id, map, key, value, sealed, updated_at, updated_by)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (tenant_id, map, key) DO UPDATE
@@ -55,6 +59,15 @@ func (t *Tenant) SettingValues(ctx context.Context, name string, keys []string) 
 		return none, err
 	}, selectSettingValues, t.id, name, keys)
 	return out, err
+}
+
+// SettingsOf gives the settings of some maps that have one of the keys, or one
+// that begins with prefix, and are no secrets: Map, Key and Value of each.
+func (t *Tenant) SettingsOf(ctx context.Context, maps, keys []string, prefix string) ([]hub.Setting, error) {
+	return list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (s hub.Setting, err error) {
+		err = row.Scan(&s.Map, &s.Key, &s.Value)
+		return s, err
+	}, selectSettingsOf, t.id, maps, keys, prefix)
 }
 
 // LockSettings keeps everyone else from changing the settings until the

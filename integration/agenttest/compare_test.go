@@ -44,6 +44,36 @@ func TestCompare(t *testing.T) {
 	})
 }
 
+// A change that the API server refuses is a difference all the same.
+func TestCompareImmutable(t *testing.T) {
+	w := newWorld(t)
+	immutable := func(data string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: fixed, namespace: NS}\nimmutable: true\ndata: {" + data + "}\n"
+	}
+	lost := func(yaml string) string { return strings.Replace(yaml, "name: fixed", "name: lost", 1) }
+	job := func(image string) string {
+		return "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: once, namespace: NS}\nspec:\n  suspend: true\n  template:\n    spec: {restartPolicy: Never, containers: [{name: a, image: '" + image + "'}]}\n"
+	}
+	for name, c := range map[string]struct{ kind, object, before, after, says string }{
+		"DIFF-03 an immutable ConfigMap that differs is OutOfSync":                      {"ConfigMap", "fixed", immutable("color: red, size: large"), immutable("color: blue, size: large"), "data.color"},
+		"DIFF-03 one that has lost a key is too":                                        {"ConfigMap", "lost", lost(immutable("color: red, size: large")), lost(immutable("color: red")), "a field that cannot be changed"},
+		"DIFF-03 a Job whose template has changed is OutOfSync, with the reason for it": {"Job", "once", job("a:1"), job("a:2"), "spec.template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := w.application()
+			a.policy = &linkv1.Policy{}
+			a.deploy(c.before)
+			a.synced()
+			a.target = a.snapshot(c.after)
+			w.append(a.stateRow())
+			a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
+			w.resource(nameOf(c.kind, w.namespace, c.object), func(r *linkv1.Resource) bool {
+				return r.GetSync() == "OutOfSync" && strings.Contains(r.GetDiff(), c.says) && strings.Contains(r.GetDiff(), "immutable")
+			})
+		})
+	}
+}
+
 func TestIgnore(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()

@@ -202,7 +202,7 @@ func (a *application) seal(o *manifest.Object) *linkv1.ObjectRef {
 	}
 	a.w.change(func() { a.w.blobs[string(digest[:])] = sealed })
 	key := manifest.KeyOf(o)
-	wave, _ := manifest.Wave(o)
+	wave := manifest.Wave(o)
 	hooks, _ := manifest.Hooks(o)
 	return &linkv1.ObjectRef{
 		Digest: digest[:], Group: key.Group, Version: manifest.Version(o), Kind: key.Kind, Namespace: key.Namespace,

@@ -99,6 +99,7 @@ func TestBadInput(t *testing.T) {
 		"bomb/a.yaml":             bomb(),
 		"large/a.yaml":            configMap("large", "x") + "# " + strings.Repeat("x", 100<<20),
 		"wave/a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: w, annotations: {argocd.argoproj.io/sync-wave: first}}\n",
+		"unnamed/a.yaml":          configMap("named", "one") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: made-}\n",
 		"rejected/a.yaml":         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}\n",
 		"unknown/a.yaml":          "apiVersion: example.com/v1\nkind: Unheard\nmetadata: {name: x}\n",
 	})
@@ -111,7 +112,6 @@ func TestBadInput(t *testing.T) {
 		{"invalid-object", "invalid", "DIR-06 YAML with kind and metadata that is no object names the file", []string{"a.yaml", "metadata"}},
 		{"alias-bomb", "bomb", "SEC-B1 a YAML alias bomb fails alone and says so", []string{"a.yaml", "alias"}},
 		{"large-file", "large", "DIR-07 a file of 100 MB fails alone and says so", []string{"a.yaml"}},
-		{"bad-wave", "wave", "ENG-02 a wave that is no number names the object", []string{"first"}},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			deploy(t, c.app, bad.URL(), c.path, "")
@@ -141,6 +141,31 @@ func TestBadInput(t *testing.T) {
 			})
 		})
 	}
+	t.Run("ENG-02 a wave and an option that cannot be read are told, and count as not set", func(t *testing.T) {
+		manifest := fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: bad-wave, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %q, path: wave}\n  destination: {name: in-cluster, namespace: bad-wave}\n  syncPolicy: {automated: {}, syncOptions: [CreateNamespace=true, Validate=maybe]}\n", bad.URL())
+		if _, err := s.API.Apply(t.Context(), manifest); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "bad-wave", "ConfigMap w", "sync-wave", "first")
+		says(t, "bad-wave", "Validate", "maybe", "counts as not set")
+		settled(t, "bad-wave")
+	})
+	t.Run("SRC-20 an object without a name fails alone", func(t *testing.T) {
+		deploy(t, "unnamed", bad.URL(), "unnamed", "")
+		condition(t, "unnamed", func(x stack.App) error {
+			if op := x.Status.OperationState; op != nil && op.Phase == "Failed" && strings.Contains(fmt.Sprintf("%s %+v", op.Message, op.SyncResult), "metadata.name") {
+				return nil
+			}
+			return fmt.Errorf("operation %+v", x.Status.OperationState)
+		})
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, "unnamed", "named", value("one")); err != nil {
+			t.Fatal(err)
+		}
+		x, err := s.API.Get(t.Context(), "unnamed")
+		if err != nil || x.Status.Sync.Status != "OutOfSync" {
+			t.Errorf("%v, sync %q; want OutOfSync", err, x.Status.Sync.Status)
+		}
+	})
 	t.Run("INV-3 a render that breaks deletes nothing", func(t *testing.T) {
 		deploy(t, "keep", bad.URL(), "keep", "")
 		settled(t, "keep")

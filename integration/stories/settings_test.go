@@ -218,3 +218,50 @@ func TestExclusions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is set about renders counts at once, for applications that are there.
+func TestRenderSettings(t *testing.T) {
+	repo := repository(t, "render-settings", map[string]string{
+		"app/a.yaml": configMap("a", "one"), "app/.hidden/h.yaml": configMap("h", "one"),
+		"shared/s.yaml": configMap("s", "one"), "k/kustomization.yaml": "resources: [../shared/s.yaml]\n",
+	})
+	cluster := s.Clusters["in-cluster"]
+	t.Run("DIR-08 hidden directories are read once they are asked for, and pruned when they are not", func(t *testing.T) {
+		if _, err := s.API.Apply(within(t, patience), recursing("hidden", repo.URL())); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, "hidden")
+		if _, err := cluster.Dynamic().Resource(configMaps).Namespace("hidden").Get(t.Context(), "h", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Fatalf("it is there before it is asked for: %v", err)
+		}
+		set := func(data string) {
+			t.Helper()
+			if _, err := s.API.Apply(within(t, patience), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cmd-params-cm, namespace: argocd}\ndata: "+data+"\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(`{reposerver.include.hidden.directories: "true"}`)
+		live(t, "hidden", "h", value("one"))
+		set(`{reposerver.include.hidden.directories: "false"}`)
+		if err := cluster.WaitGone(within(t, patience), configMaps, "hidden", "h"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("KUST-08 build options count once they are set", func(t *testing.T) {
+		deploy(t, "build-options", repo.URL(), "k", "")
+		says(t, "build-options", "security")
+		if _, err := s.API.CLI(within(t, patience), "--load-restrictor LoadRestrictionsNone\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-"); err != nil {
+			t.Fatal(err)
+		}
+		live(t, "build-options", "s", value("one"))
+		settled(t, "build-options")
+		_, err := s.API.CLI(within(t, patience), "--enable-exec\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-")
+		if err == nil || !strings.Contains(err.Error(), "sandbox") {
+			t.Errorf("SEC-A7: an option that starts programs: %v", err)
+		}
+	})
+}
+
+func recursing(name, repo string) string {
+	return fmt.Sprintf("apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: %[1]s, namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: %[2]q, path: app, targetRevision: main, directory: {recurse: true}}\n  destination: {name: in-cluster, namespace: %[1]s}\n  syncPolicy: {automated: {prune: true}, syncOptions: [CreateNamespace=true]}\n", name, repo)
+}

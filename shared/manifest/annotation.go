@@ -1,11 +1,12 @@
 package manifest
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // The prefixes under which the engine's annotations are read. Our own wins.
@@ -53,23 +54,94 @@ func RawAnnotation(o *Object, name string) (string, bool) {
 }
 
 // Wave is the wave of an object (ENG-02): its sync-wave annotation, else its
-// Helm hook weight (HELM-19), else 0. A word that is no number is an error,
-// because a typo must stop a rollout and not reorder it.
-func Wave(o *Object) (int32, error) {
-	text, ok := Annotation(o, "sync-wave")
-	name := "sync-wave"
-	if !ok {
-		if text, ok = helmAnnotation(o, "helm.sh/hook-weight"); !ok {
-			return 0, nil
+// Helm hook weight (HELM-19), else 0. A word that is no number counts as if it
+// were not there, as in Argo CD; Misread says so.
+func Wave(o *Object) int32 {
+	for _, text := range waveTexts(o) {
+		if n, ok := waveNumber(text.value); ok {
+			return n
 		}
-		name = "helm.sh/hook-weight"
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-	if err != nil {
-		return 0, fault.With(fault.New(fault.Invalid, "annotation %s is %q, which is not a whole number", name, text),
-			objectName(o), "write a number such as \"-1\" or \"5\", in quotes")
+	return 0
+}
+
+// A named is one annotation and its text.
+type named struct{ name, value string }
+
+// waveTexts are the annotations that an object's wave is read from, the first
+// that can be read counting.
+func waveTexts(o *Object) (out []named) {
+	if text, ok := Annotation(o, waveAnnotation); ok {
+		out = append(out, named{waveAnnotation, text})
 	}
-	return int32(n), nil
+	if text, ok := helmAnnotation(o, "helm.sh/hook-weight"); ok {
+		out = append(out, named{"helm.sh/hook-weight", text})
+	}
+	return out
+}
+
+const (
+	waveAnnotation   = "sync-wave"
+	policyAnnotation = "hook-delete-policy"
+)
+
+// The ends of the range of waves. One further out is taken for the end, which
+// keeps its place before or after all others.
+const (
+	firstWave = math.MinInt32 + 1
+	lastWave  = math.MaxInt32 - 1 // PruneLast needs one after it
+)
+
+func waveNumber(text string) (n int32, ok bool) {
+	wide, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, false
+	}
+	return int32(min(max(wide, firstWave), lastWave)), true
+}
+
+// Misread gives a sentence for each of the engine's annotations of an object
+// that says something which cannot be understood and therefore counts for
+// nothing. Sync options are judged by the hub, which knows them.
+func Misread(o *Object) []string {
+	var out []string
+	for _, text := range waveTexts(o) {
+		if _, ok := waveNumber(text.value); !ok {
+			out = append(out, fmt.Sprintf("annotation %s is %q, which is no whole number and counts as not set; write one such as \"-1\" or \"5\", in quotes",
+				text.name, excerpt(text.value)))
+		}
+	}
+	for _, w := range UnknownHooks(o) {
+		out = append(out, fmt.Sprintf("annotation hook names %q, which is no hook", excerpt(w)))
+	}
+	if text, ok := Annotation(o, policyAnnotation); ok {
+		for _, w := range splitWords(text) {
+			if deletePolicy(w) == "" {
+				out = append(out, fmt.Sprintf("annotation %s names %q, which is no deletion policy and counts as not set; write %s, %s or %s",
+					policyAnnotation, excerpt(w), BeforeHookCreation, HookSucceeded, HookFailed))
+			}
+		}
+	}
+	return out
+}
+
+// excerpt bounds what is quoted of an annotation.
+func excerpt(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// StandIn is what an object is called that has generateName and no name and
+// is no hook (SRC-20). It can never be written, and no other object can have
+// this name.
+func StandIn(generateName string) string {
+	if generateName == "" {
+		return ""
+	}
+	return generateName + "*"
 }
 
 // Hooks gives the hook types of an object, in the order of the list above and
@@ -147,7 +219,7 @@ func helmHook(word string) string {
 // DeletePolicies gives the deletion policies of a hook; BeforeHookCreation if
 // it names none that is known (HOOK-06).
 func DeletePolicies(o *Object) []string {
-	text, ok := Annotation(o, "hook-delete-policy")
+	text, ok := Annotation(o, policyAnnotation)
 	if !ok {
 		text, _ = helmAnnotation(o, "helm.sh/hook-delete-policy")
 	}

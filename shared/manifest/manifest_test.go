@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -39,27 +40,44 @@ func TestKey(t *testing.T) {
 
 func TestWave(t *testing.T) {
 	t.Parallel()
+	const wave, weight = "argocd.argoproj.io/sync-wave", "helm.sh/hook-weight"
 	cases := map[string]struct {
-		why         string
 		annotations map[string]any
 		want        int32
-		kind        fault.Kind
+		misread     []string // in what is said
 	}{
-		"ENG-02 nothing said":                      {want: 0},
-		"ENG-02 negative":                          {annotations: map[string]any{"argocd.argoproj.io/sync-wave": "-5"}, want: -5},
-		"ENG-02 our own name wins":                 {annotations: map[string]any{"argocd.argoproj.io/sync-wave": "1", "capstan.dev/sync-wave": "2"}, want: 2},
-		"ENG-02 a typo stops, it does not reorder": {annotations: map[string]any{"argocd.argoproj.io/sync-wave": "first"}, kind: fault.Invalid},
-		"ENG-02 out of range":                      {annotations: map[string]any{"argocd.argoproj.io/sync-wave": "99999999999"}, kind: fault.Invalid},
-		"HELM-19 weight without a wave":            {annotations: map[string]any{"helm.sh/hook-weight": "7"}, want: 7},
-		"HELM-19 the wave wins over the weight":    {annotations: map[string]any{"helm.sh/hook-weight": "7", "argocd.argoproj.io/sync-wave": "1"}, want: 1},
-		"HELM-19 own hooks make Helm's void":       {annotations: map[string]any{"helm.sh/hook-weight": "7", "argocd.argoproj.io/hook": "PreSync"}, want: 0},
+		"ENG-02 nothing said":                           {want: 0},
+		"ENG-02 negative":                               {annotations: map[string]any{wave: "-5"}, want: -5},
+		"ENG-02 our own name wins":                      {annotations: map[string]any{wave: "1", "capstan.dev/sync-wave": "2"}, want: 2},
+		"ENG-02 a word counts as not set":               {annotations: map[string]any{wave: "first"}, want: 0, misread: []string{`sync-wave is "first"`}},
+		"ENG-02 so does a number that is none":          {annotations: map[string]any{wave: "1.5"}, want: 0, misread: []string{`sync-wave is "1.5"`}},
+		"ENG-02 a large wave comes last":                {annotations: map[string]any{wave: "99999999999"}, want: math.MaxInt32 - 1},
+		"ENG-02 a very large one too":                   {annotations: map[string]any{wave: "99999999999999999999"}, want: math.MaxInt32 - 1},
+		"ENG-02 a small one first":                      {annotations: map[string]any{wave: "-99999999999"}, want: math.MinInt32 + 1},
+		"HELM-19 weight without a wave":                 {annotations: map[string]any{weight: "7"}, want: 7},
+		"HELM-19 the wave wins over the weight":         {annotations: map[string]any{weight: "7", wave: "1"}, want: 1},
+		"HELM-19 the weight counts without a good wave": {annotations: map[string]any{weight: "7", wave: "x"}, want: 7, misread: []string{`sync-wave is "x"`}},
+		"HELM-19 a weight that is no number is 0":       {annotations: map[string]any{weight: "high"}, want: 0, misread: []string{`helm.sh/hook-weight is "high"`}},
+		"HELM-19 own hooks make Helm's void":            {annotations: map[string]any{weight: "7", "argocd.argoproj.io/hook": "PreSync"}, want: 0},
+		"HOOK-06 an unknown policy is told": {
+			annotations: map[string]any{"argocd.argoproj.io/hook": "Sync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded,Never"}, misread: []string{`hook-delete-policy names "Never"`},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := manifest.Wave(object("ConfigMap", c.annotations))
-			if fault.KindOf(err) != c.kind || got != c.want {
-				t.Errorf("Wave() = %d, %v; want %d, kind %q", got, err, c.want, c.kind)
+			o := object("ConfigMap", c.annotations)
+			if got := manifest.Wave(o); got != c.want {
+				t.Errorf("Wave() = %d; want %d", got, c.want)
+			}
+			said := manifest.Misread(o)
+			if len(said) != len(c.misread) {
+				t.Fatalf("Misread() = %q; want %q", said, c.misread)
+			}
+			for i, want := range c.misread {
+				if !strings.Contains(said[i], want) {
+					t.Errorf("Misread() = %q; want %q in it", said[i], want)
+				}
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -126,13 +125,13 @@ func Describe(index int, o *manifest.Object, namespace string) (Object, error) {
 		Index: index, Key: manifest.KeyOf(o), Version: manifest.Version(o), GenerateName: o.GetGenerateName(),
 		DeletePolicies: manifest.DeletePolicies(o), Options: manifest.Options(o),
 	}
-	out.Key.Namespace = namespace
+	out.Key.Namespace, out.Wave = namespace, manifest.Wave(o)
 	var err error
-	if out.Wave, err = manifest.Wave(o); err != nil {
-		return Object{}, err
-	}
 	if out.Hooks, err = manifest.Hooks(o); err != nil {
 		return Object{}, err
+	}
+	if out.Key.Name == "" && len(out.Hooks) == 0 {
+		out.Key.Name = manifest.StandIn(out.GenerateName)
 	}
 	if wait, ok := manifest.Annotation(o, "wait"); ok && wait == "false" {
 		out.NoWait = true
@@ -156,11 +155,11 @@ func definedKinds(o *manifest.Object) []Kind {
 
 // Build plans a sync: objects are applied or run as hooks, prunes are deleted.
 func Build(objects, prunes []Object, o Options) (Plan, error) {
-	pick, err := selection(o.Resources)
+	selectors, err := ParseSelectors(o.Resources)
 	if err != nil {
 		return Plan{}, err
 	}
-	b := &builder{options: o, pick: pick, plan: Plan{Operation: o.Operation, DryRun: o.DryRun}}
+	b := &builder{options: o, pick: func(k manifest.Key) bool { return Selects(selectors, k) }, plan: Plan{Operation: o.Operation, DryRun: o.DryRun}}
 	b.addObjects(objects)
 	b.addPrunes(prunes)
 	b.bubble()
@@ -446,35 +445,3 @@ func on(options []string, name string) bool {
 	v, _ := manifest.Option(options, name)
 	return strings.EqualFold(v, "true")
 }
-
-// selection reads the resources of a selective sync.
-func selection(resources []string) (func(manifest.Key) bool, error) {
-	if len(resources) == 0 {
-		return func(manifest.Key) bool { return true }, nil
-	}
-	var only, not []manifest.Key
-	for _, text := range resources {
-		rest, exclude := strings.CutPrefix(text, "!")
-		parts := strings.SplitN(rest, ":", 3)
-		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return nil, fault.New(fault.Invalid, "%q names no resource; write group:kind:namespace/name or group:kind:name", text)
-		}
-		k := manifest.Key{Group: parts[0], Kind: parts[1], Namespace: "*", Name: parts[2]}
-		if ns, name, ok := strings.Cut(parts[2], "/"); ok {
-			k.Namespace, k.Name = ns, name
-		}
-		if exclude {
-			not = append(not, k)
-		} else {
-			only = append(only, k)
-		}
-	}
-	return func(k manifest.Key) bool {
-		match := func(p manifest.Key) bool {
-			return like(p.Group, k.Group) && like(p.Kind, k.Kind) && like(p.Namespace, k.Namespace) && like(p.Name, k.Name)
-		}
-		return (len(only) == 0 || slices.ContainsFunc(only, match)) && !slices.ContainsFunc(not, match)
-	}, nil
-}
-
-func like(pattern, s string) bool { return pattern == "*" || pattern == s }

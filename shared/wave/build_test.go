@@ -306,8 +306,13 @@ func TestDescribe(t *testing.T) {
 	if diff := cmp.Diff([]wave.Kind{{Group: "x.io", Kind: "Widget"}}, got.Defines); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := wave.Describe(0, read("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {argocd.argoproj.io/sync-wave: first}}\n"), ""); fault.KindOf(err) != fault.Invalid {
-		t.Errorf("ENG-02: Describe() of a wave that is no number: %v; want Invalid", err)
+	got, err = wave.Describe(0, read("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {argocd.argoproj.io/sync-wave: first}}\n"), "")
+	if err != nil || got.Wave != 0 {
+		t.Errorf("ENG-02: Describe() of a wave that is no number: %d, %v; want 0", got.Wave, err)
+	}
+	got, err = wave.Describe(0, read("apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: m-}\n"), "shop")
+	if want := (manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "m-*"}); err != nil || got.Key != want {
+		t.Errorf("SRC-20: Describe() of what only has generateName: %v, %v; want %v", got.Key, err, want)
 	}
 }
 

@@ -29,6 +29,10 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	if err := checkVersion(settings.Version); err != nil {
 		return render.Output{}, err
 	}
+	options, err := buildOptions(ctx, job, settings.Version)
+	if err != nil {
+		return render.Output{}, err
+	}
 	file, text, err := find(ctx, job)
 	if err != nil {
 		return render.Output{}, err
@@ -39,12 +43,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	} else if edited != nil {
 		files.replaced["/"+file] = edited
 	}
-	made, err := krusty.MakeKustomizer(&krusty.Options{
-		Reorder:           krusty.ReorderOptionNone,
-		LoadRestrictions:  types.LoadRestrictionsRootOnly,
-		PluginConfig:      types.DisabledPluginConfig(),
-		AddManagedbyLabel: false,
-	}).Run(files, path.Join("/", job.Dir))
+	made, err := krusty.MakeKustomizer(krustyOptions(options, settings)).Run(files, path.Join("/", job.Dir))
 	if files.refused != nil {
 		return render.Output{}, files.refused
 	}
@@ -52,6 +51,45 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 		return render.Output{}, fault.With(fault.Wrap(fault.Invalid, err, "kustomize: %s", tidy(err)), file, "") //nolint:wrapcheck // classified
 	}
 	return objects(job, file, made)
+}
+
+// buildOptions are those that the settings give a build: of its version if the
+// source names one, else those of all builds (KUST-08).
+func buildOptions(ctx context.Context, job render.Job, version string) (hub.KustomizeOptions, error) {
+	key := hub.KustomizeOptionsOf(version)
+	text, err := job.Files.Setting(ctx, key)
+	if err != nil {
+		return hub.KustomizeOptions{}, err //nolint:wrapcheck // classified
+	}
+	options, err := hub.ParseKustomizeOptions(text)
+	return options, fault.With(err, hub.SettingsMap+", key "+key, "") //nolint:wrapcheck // classified
+}
+
+// krustyOptions says the same to kustomize. Plugins and charts stay off,
+// whatever the options say: charts are refused by name before (onlyLocal), and
+// what they are to be told is kept for when they are served (KUST-09).
+func krustyOptions(o hub.KustomizeOptions, s hub.KustomizeSource) *krusty.Options {
+	out := &krusty.Options{
+		Reorder: krusty.ReorderOptionNone, LoadRestrictions: types.LoadRestrictionsRootOnly, PluginConfig: types.DisabledPluginConfig(),
+		AddManagedbyLabel: o.ManagedBy,
+	}
+	if o.LoadAnywhere {
+		out.LoadRestrictions = types.LoadRestrictionsNone
+	}
+	if o.Sorted {
+		out.Reorder = krusty.ReorderOptionLegacy
+	}
+	if o.Helm {
+		helm := &out.PluginConfig.HelmConfig
+		helm.KubeVersion, helm.ApiVersions = o.HelmVersion, o.HelmAPIs
+		if s.KubeVersion != "" { // the application knows better
+			helm.KubeVersion = s.KubeVersion
+		}
+		if len(s.APIVersions) > 0 {
+			helm.ApiVersions = s.APIVersions
+		}
+	}
+	return out
 }
 
 func objects(job render.Job, file string, made resmap.ResMap) (render.Output, error) {

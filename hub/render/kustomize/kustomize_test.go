@@ -2,10 +2,12 @@ package kustomize
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -53,7 +55,14 @@ func with(more map[string]string) map[string]string {
 
 func build(t *testing.T, path string, k *hub.KustomizeSource, files map[string]string) (string, *render.Recorder, error) {
 	t.Helper()
-	job, rec := rendertest.Job(rendertest.Request(hub.Source{Path: path, Kustomize: k}, files), 0)
+	return buildWith(t, nil, path, k, files)
+}
+
+func buildWith(t *testing.T, settings map[string]string, path string, k *hub.KustomizeSource, files map[string]string) (string, *render.Recorder, error) {
+	t.Helper()
+	req := rendertest.Request(hub.Source{Path: path, Kustomize: k}, files)
+	req.Settings = settings
+	job, rec := rendertest.Job(req, 0)
 	out, err := Render(t.Context(), job)
 	if err != nil {
 		return "", rec, err
@@ -172,7 +181,6 @@ func TestEdits(t *testing.T) {
 			k: hub.KustomizeSource{Components: []string{"../none", "../../components/extra"}, IgnoreMissingComponents: true}, has: []string{`"name":"extra"`},
 		},
 		"KUST-07 a version that is here": {k: hub.KustomizeSource{Version: "v5.4.1"}, has: []string{`"web"`}},
-		"KUST-09 facts are taken":        {k: hub.KustomizeSource{KubeVersion: "1.30", APIVersions: []string{"a/v1"}}, has: []string{`"web"`}},
 		"another name of the file": {
 			k:    hub.KustomizeSource{NamePrefix: "p-"},
 			more: map[string]string{"base/kustomization.yaml": "", "base/Kustomization": "resources: [deployment.yaml]\n"},
@@ -199,6 +207,126 @@ func TestEdits(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBuildOptions(t *testing.T) {
+	t.Parallel()
+	outside := with(map[string]string{"overlays/prod/kustomization.yaml": "resources: [../../base/deployment.yaml]\n"})
+	const anywhere, all, one = "--load-restrictor LoadRestrictionsNone", "kustomize.buildOptions", "kustomize.buildOptions.v5.4.1"
+	versioned := &hub.KustomizeSource{Version: "v5.4.1"}
+	for name, c := range map[string]struct {
+		settings map[string]string
+		k        *hub.KustomizeSource
+		files    map[string]string
+		says     []string // of the error; none: there is none
+		has      string
+	}{
+		"KUST-08 files outside of the directory are refused":       {nil, nil, outside, []string{"security"}, ""},
+		"KUST-08 and read where the options say so":                {map[string]string{all: anywhere}, nil, outside, nil, `"web"`},
+		"KUST-08 options of a version count for it":                {map[string]string{one: anywhere}, versioned, outside, nil, `"web"`},
+		"KUST-08 those of all builds do not, as in Argo CD":        {map[string]string{all: anywhere}, versioned, outside, []string{"security"}, ""},
+		"KUST-08 those of a version count for no other":            {map[string]string{one: anywhere}, nil, outside, []string{"security"}, ""},
+		"SEC-A2 KUST-08 nothing outside of the repository is read": {map[string]string{all: anywhere}, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "resources: [../../../etc/passwd]\n"}), []string{"overlays/prod"}, ""},
+		"KUST-08 a label":  {map[string]string{all: "--enable-managedby-label"}, nil, with(nil), nil, `"app.kubernetes.io/managed-by":"kustomize-`},
+		"KUST-08 an order": {map[string]string{all: "--reorder legacy"}, nil, with(nil), nil, `"web"`},
+		"SEC-A7 KUST-08 options that start programs": {map[string]string{all: "--enable-alpha-plugins --enable-exec"}, nil, with(nil), []string{"argocd-cm, key kustomize.buildOptions", "--enable-alpha-plugins", "sandbox"}, ""},
+		"KUST-08 an option that is not known":                 {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.4.1", `"--sort"`}, ""},
+		"SEC-A7 charts, also where they are switched on": {
+			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"}), []string{"helmCharts are not served yet"}, "",
+		},
+		"SEC-A7 charts as a generator": {
+			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{
+				"overlays/prod/kustomization.yaml": "generators: [gen.yaml]\n", "overlays/prod/gen.yaml": "apiVersion: builtin\nkind: HelmChartInflationGenerator\nmetadata: {name: x}\nname: redis\nrepo: https://charts.example.com\n",
+			}), []string{"overlays/prod"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _, err := buildWith(t, c.settings, "overlays/prod", c.k, c.files)
+			if len(c.says) == 0 {
+				if err != nil || !strings.Contains(got, c.has) {
+					t.Errorf("%v; %s is missing in\n%s", err, c.has, got)
+				}
+				return
+			}
+			if fault.KindOf(err) != fault.Invalid {
+				t.Fatalf("error %v; want Invalid", err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(fault.Sentence(err), s) {
+					t.Errorf("%q does not say %q", fault.Sentence(err), s)
+				}
+			}
+		})
+	}
+}
+
+// What charts are to be told of the cluster is handed to kustomize with
+// --enable-helm alone, as in Argo CD; charts themselves are not served yet.
+func TestFactsForCharts(t *testing.T) {
+	t.Parallel()
+	options := hub.KustomizeOptions{Helm: true, HelmVersion: "1.29", HelmAPIs: []string{"z/v1"}}
+	own := hub.KustomizeSource{KubeVersion: "1.30", APIVersions: []string{"a/v1", "b/v1"}}
+	for name, c := range map[string]struct {
+		o    hub.KustomizeOptions
+		s    hub.KustomizeSource
+		kube string
+		apis []string
+	}{
+		"KUST-09(part) the application's own win over the options": {options, own, "1.30", []string{"a/v1", "b/v1"}},
+		"KUST-09(part) the options count without them":             {options, hub.KustomizeSource{}, "1.29", []string{"z/v1"}},
+		"KUST-09(part) each counts by itself":                      {options, hub.KustomizeSource{KubeVersion: "1.31"}, "1.31", []string{"z/v1"}},
+		"KUST-09(part) nothing is said without charts":             {hub.KustomizeOptions{}, own, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := krustyOptions(c.o, c.s).PluginConfig
+			if got.HelmConfig.KubeVersion != c.kube || !slices.Equal(got.HelmConfig.ApiVersions, c.apis) {
+				t.Errorf("charts are told %+v; want %q and %q", got.HelmConfig, c.kube, c.apis)
+			}
+			if got.HelmConfig.Enabled || got.HelmConfig.Command != "" || got.PluginRestrictions != types.PluginRestrictionsBuiltinsOnly {
+				t.Errorf("SEC-A7 a program could be started: %+v", got)
+			}
+		})
+	}
+}
+
+// The order is told by what each step of it would make of the others' results.
+func TestOrderOfEdits(t *testing.T) {
+	t.Parallel()
+	got, _, err := build(t, "overlays/prod", &hub.KustomizeSource{
+		NamePrefix: "p-", Namespace: "production", Images: []string{"my-app:v2"}, CommonLabels: map[string]string{"by": "capstan"},
+		Patches:    []hub.KustomizePatch{{Patch: "- op: replace\n  path: /spec/replicas\n  value: 9\n", Target: &hub.KustomizeSelector{Kind: "Deployment", Name: "web"}}},
+		Components: []string{"../../components/late"},
+	}, with(map[string]string{
+		// It finds the Deployment under the name it has before the prefix, and
+		// sees the replicas of the base: components come first when it is built.
+		"components/late/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources: [late.yaml]\npatches:\n- target: {kind: Deployment, name: web}\n  patch: |\n    - {op: test, path: /spec/replicas, value: 1}\n    - {op: add, path: /metadata/annotations, value: {seen: one}}\n",
+		"components/late/late.yaml":          "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{`"replicas":9`, `"seen":"one"`, `"name":"p-web"`, `"name":"p-late"`, `"namespace":"production"`, `my-app:v2`, `"by":"capstan"`} {
+		if !strings.Contains(got, s) {
+			t.Errorf("KUST-02: %s is missing in\n%s", s, got)
+		}
+	}
+	t.Run("KUST-02 patches are appended and components added after those of the kustomization", func(t *testing.T) {
+		t.Parallel()
+		job, _ := rendertest.Job(rendertest.Request(hub.Source{Path: "overlays/prod"}, shop()), 0)
+		text := "components: [a]\npatches: [{path: first.yaml}]\nresources: [x]\n"
+		out, err := edit(t.Context(), job, hub.KustomizeSource{
+			Patches: []hub.KustomizePatch{{Path: "second.yaml"}, {Path: "third.yaml"}}, Components: []string{"../../components/extra"},
+		}, "overlays/prod/kustomization.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "components:\n- a\n- ../../components/extra\npatches:\n- path: first.yaml\n- path: second.yaml\n- path: third.yaml\nresources:\n- x\n"
+		if d := cmp.Diff(want, string(out)); d != "" {
+			t.Errorf("kustomization (-want +got):\n%s", d)
+		}
+	})
 }
 
 func TestBadKustomizations(t *testing.T) {

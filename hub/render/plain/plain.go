@@ -8,6 +8,7 @@ import (
 	"context"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -68,7 +69,11 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 	if err != nil {
 		return nil, err
 	}
-	_, entries, err := job.Files.List(ctx, job.Dir, render.Question{Recurse: settings.Recurse})
+	hidden, err := includesHidden(ctx, job, settings)
+	if err != nil {
+		return nil, err
+	}
+	_, entries, err := job.Files.List(ctx, job.Dir, render.Question{Recurse: settings.Recurse, Hidden: hidden})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // classified
 	}
@@ -85,6 +90,17 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 		}
 	}
 	return names, nil
+}
+
+// includesHidden says whether directories whose names begin with a dot count
+// (DIR-08). It matters only where directories below are read at all.
+func includesHidden(ctx context.Context, job render.Job, settings hub.DirectorySource) (bool, error) {
+	if !settings.Recurse {
+		return false, nil
+	}
+	value, err := job.Files.Setting(ctx, hub.HiddenDirectoriesKey)
+	on, wrong := strconv.ParseBool(strings.TrimSpace(value))
+	return on && wrong == nil, err //nolint:wrapcheck // classified
 }
 
 func isManifest(name string) bool {

@@ -64,6 +64,35 @@ func TestFilesThatAreRead(t *testing.T) {
 	}
 }
 
+func TestHiddenDirectories(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"app/a.yaml": cm("a"), "app/.hidden/g.yaml": cm("g"), "app/sub/.deep/f.yaml": cm("f")}
+	for name, c := range map[string]struct {
+		value string
+		dir   *hub.DirectorySource
+		want  []string
+	}{
+		"DIR-08 hidden directories are descended where the settings say so": {"true", &hub.DirectorySource{Recurse: true}, []string{"ConfigMap g", "ConfigMap a", "ConfigMap f"}},
+		"DIR-08 not where nothing below is read":                            {"true", nil, []string{"ConfigMap a"}},
+		"DIR-08 false":                                                      {"false", &hub.DirectorySource{Recurse: true}, []string{"ConfigMap a"}},
+		"DIR-08 a value that is no switch":                                  {"perhaps", &hub.DirectorySource{Recurse: true}, []string{"ConfigMap a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := rendertest.Request(hub.Source{Path: "app", Directory: c.dir}, files)
+			req.Settings = map[string]string{hub.HiddenDirectoriesKey: c.value}
+			job, _ := rendertest.Job(req, 0)
+			out, err := Render(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, rendertest.Names(out)); d != "" {
+				t.Errorf("objects (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 func TestContentsOfFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +107,65 @@ func with(files, more map[string]string) map[string]string {
 		}
 	}
 	return out
+}
+
+// What the settings say of a render is one of its inputs: a change of it, and
+// of nothing else, voids the result.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, nil)
+	named := func(name string) string { return strings.Replace(configMap, "name: a", "name: "+name, 1) }
+	kustomized := map[string]string{"a/k/kustomization.yaml": "resources: [../y.yaml]\n", "a/y.yaml": named("y")}
+	for name, c := range map[string]struct {
+		source  hub.Source
+		files   map[string]string
+		key     string
+		on      string
+		off     []string // without the setting; nil: it is refused
+		want    []string
+		another string // a key that this render does not ask for
+	}{
+		"DIR-08 hidden directories": {
+			hub.Source{Path: ".", Directory: &hub.DirectorySource{Recurse: true}}, map[string]string{"x.yaml": configMap, ".d/h.yaml": named("h")},
+			hub.HiddenDirectoriesKey, "true", []string{"ConfigMap a"}, []string{"ConfigMap a", "ConfigMap h"}, hub.KustomizeOptionsKey,
+		},
+		"KUST-08 options of all builds": {
+			hub.Source{Path: "a/k"}, kustomized, hub.KustomizeOptionsKey, "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsOf("v5.4.1"),
+		},
+		"KUST-08 options of one version": {
+			hub.Source{Path: "a/k", Kustomize: &hub.KustomizeSource{Version: "v5.4.1"}}, kustomized,
+			hub.KustomizeOptionsOf("v5.4.1"), "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsKey,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := request(c.source, c.files)
+			before, err := p.Render(t.Context(), req)
+			if c.off == nil && fault.KindOf(err) != fault.Invalid || c.off != nil && (err != nil || !slices.Equal(names(before), c.off)) {
+				t.Fatalf("without the setting: %v, %v", names(before), err)
+			}
+			req.Settings = map[string]string{c.key: c.on}
+			after, err := p.Render(t.Context(), req)
+			if err != nil || !slices.Equal(names(after), c.want) {
+				t.Fatalf("with it: %v, %v; want %v", names(after), err, c.want)
+			}
+			fresh := func(settings map[string]string) bool {
+				changed := req
+				changed.Settings = settings
+				ok, err := render.Fresh(after.Inputs, req.Trees, changed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return ok
+			}
+			if !fresh(req.Settings) || !fresh(map[string]string{c.key: c.on, c.another: "x"}) {
+				t.Error("the result is void although nothing that it read has changed")
+			}
+			if fresh(nil) || fresh(map[string]string{c.key: c.on + " "}) {
+				t.Error("the result still counts although the setting has changed")
+			}
+		})
+	}
 }
 
 func TestSeveralSources(t *testing.T) {

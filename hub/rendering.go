@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// The settings that decide what a render makes. A render asks for each that it
+// needs, and the answer is recorded with what it read.
+const (
+	// HiddenDirectoriesKey of ParamsMap says whether manifests are read from
+	// directories whose names begin with a dot, too (DIR-08).
+	HiddenDirectoriesKey = "reposerver.include.hidden.directories"
+	// KustomizeOptionsKey of SettingsMap holds the options of all builds whose
+	// source names no version of Kustomize, and those of one version with the
+	// version behind it: kustomize.buildOptions.v5.4.1 (KUST-08).
+	KustomizeOptionsKey = "kustomize.buildOptions"
+)
+
+// KustomizeOptionsOf is the key of the build options for a version.
+func KustomizeOptionsOf(version string) string {
+	if version == "" {
+		return KustomizeOptionsKey
+	}
+	return KustomizeOptionsKey + "." + version
+}
+
+// Renders says whether a setting decides what renders make.
+func Renders(name, key string) bool {
+	switch name {
+	case ParamsMap:
+		return key == HiddenDirectoriesKey
+	case SettingsMap:
+		return key == KustomizeOptionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
+	}
+	return false
+}
+
+// KustomizeOptions are those of `kustomize build` that a build here has.
+type KustomizeOptions struct {
+	LoadAnywhere bool // files may lie outside of the kustomization's directory, though never outside of the repository
+	Sorted       bool // objects come in the order of older versions; stored ones are put in order in any case
+	ManagedBy    bool // objects get the label app.kubernetes.io/managed-by
+	Helm         bool // --enable-helm was given
+	HelmVersion  string
+	HelmAPIs     []string
+}
+
+// ParseKustomizeOptions reads options as they stand on the command line of
+// `kustomize build`. What would start a program, reach a network or is not
+// known is refused.
+func ParseKustomizeOptions(text string) (KustomizeOptions, error) {
+	var o KustomizeOptions
+	words := strings.Fields(text)
+	for len(words) > 0 {
+		word := strings.Trim(words[0], `"'`)
+		name, value, given := strings.Cut(word, "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		words = words[1:]
+		if !strings.HasPrefix(name, "-") {
+			return o, fault.With(fault.New(fault.Invalid, "%q is no option of kustomize build", cut(word)), "", "an option begins with --")
+		}
+		if !given && slices.Contains([]string{"--load-restrictor", "--reorder", "--helm-kube-version", "--helm-api-versions", "--helm-command"}, name) {
+			if len(words) == 0 {
+				return o, fault.With(fault.New(fault.Invalid, "the option %s has no value", name), "", "write it like "+name+"=VALUE")
+			}
+			value, words = strings.Trim(words[0], `"'`), words[1:]
+		}
+		if err := o.take(name, value); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func (o *KustomizeOptions) take(name, value string) (err error) {
+	switch name {
+	case "--load-restrictor":
+		o.LoadAnywhere, err = either(name, value, "LoadRestrictionsNone", "LoadRestrictionsRootOnly")
+	case "--reorder":
+		o.Sorted, err = either(name, value, "legacy", "none")
+	case "--enable-managedby-label":
+		o.ManagedBy, err = turned(name, value)
+	case "--enable-helm":
+		o.Helm, err = turned(name, value)
+	case "--helm-kube-version":
+		o.HelmVersion = value
+	case "--helm-api-versions":
+		o.HelmAPIs = append(o.HelmAPIs, strings.Split(value, ",")...)
+	case "--helm-debug", "--stack-trace":
+		_, err = turned(name, value) // it says more of what it does, to nobody here
+	case "--enable-alpha-plugins", "--enable-exec", "--enable-star", "--network", "--network-name", "--mount", "--helm-command", "--as-current-user", "--env", "-e":
+		return o.programs(name, value)
+	case "--output", "-o":
+		return fault.With(fault.New(fault.Invalid, "the option %s is not taken: what is built is not written to files", name), "", "take the option away")
+	default:
+		return fault.With(fault.New(fault.Invalid, "%q is no option of kustomize build that is known here", cut(name)), "",
+			"the options are --load-restrictor, --reorder, --enable-managedby-label, --enable-helm, --helm-kube-version and --helm-api-versions")
+	}
+	return err
+}
+
+// programs refuses what starts programs, unless it is switched off.
+func (o *KustomizeOptions) programs(name, value string) error {
+	if off, err := strconv.ParseBool(value); err == nil && !off && strings.HasPrefix(name, "--enable-") {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "the option %s is not taken: builds run in a sandbox that starts no program and has no network", name), "",
+		"take the option away, and commit what the plugin would make")
+}
+
+func either(name, value, yes, no string) (bool, error) {
+	switch value {
+	case yes:
+		return true, nil
+	case no:
+		return false, nil
+	}
+	return false, fault.With(fault.New(fault.Invalid, "the option %s has the value %q", name, cut(value)), "", "write "+yes+" or "+no)
+}
+
+// turned reads a switch, which is on where it has no value.
+func turned(name, value string) (bool, error) {
+	if value == "" {
+		return true, nil
+	}
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fault.With(fault.New(fault.Invalid, "the option %s has the value %q", name, cut(value)), "", "write true or false")
+	}
+	return on, nil
+}

@@ -1,0 +1,115 @@
+package wave
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// A Selector is one resource of a selective sync (SYNC-03).
+type Selector struct {
+	Text    string       // as it was written
+	Exclude bool         // what it matches is left out
+	Key     manifest.Key // "*" stands for anything
+}
+
+// ParseSelectors reads "group:kind:namespace/name" or "group:kind:name", each
+// with "!" in front to leave out what it matches.
+func ParseSelectors(resources []string) ([]Selector, error) {
+	out := make([]Selector, 0, len(resources))
+	for _, text := range resources {
+		rest, exclude := strings.CutPrefix(text, "!")
+		parts := strings.SplitN(rest, ":", 3)
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return nil, fault.New(fault.Invalid, "%q names no resource; write group:kind:namespace/name or group:kind:name", text)
+		}
+		s := Selector{Text: text, Exclude: exclude, Key: manifest.Key{Group: parts[0], Kind: parts[1], Namespace: "*", Name: parts[2]}}
+		if ns, name, ok := strings.Cut(parts[2], "/"); ok {
+			s.Key.Namespace, s.Key.Name = ns, name
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Matches says whether the selector means an object, to select it or to leave
+// it out.
+func (s Selector) Matches(k manifest.Key) bool {
+	return like(s.Key.Group, k.Group) && like(s.Key.Kind, k.Kind) && like(s.Key.Namespace, k.Namespace) && like(s.Key.Name, k.Name)
+}
+
+// Selects says whether an object is among what the selectors select: all
+// objects if none of them names any.
+func Selects(selectors []Selector, k manifest.Key) bool {
+	named, selected := false, false
+	for _, s := range selectors {
+		if s.Exclude && s.Matches(k) {
+			return false
+		}
+		named = named || !s.Exclude
+		selected = selected || !s.Exclude && s.Matches(k)
+	}
+	return selected || !named
+}
+
+func like(pattern, s string) bool { return pattern == "*" || pattern == s }
+
+// Nearest gives the objects whose names are most like what a selector says, at
+// most three, the nearest first.
+func (s Selector) Nearest(keys []manifest.Key) []manifest.Key {
+	keys = slices.Clone(keys)
+	far := make(map[manifest.Key]int, len(keys))
+	for _, k := range keys {
+		far[k] = s.distance(k)
+	}
+	slices.SortStableFunc(keys, func(a, b manifest.Key) int {
+		if d := far[a] - far[b]; d != 0 {
+			return d
+		}
+		return a.Compare(b)
+	})
+	return keys[:min(len(keys), 3)]
+}
+
+// distance says how much would have to be corrected for a selector to match.
+// Another kind is further away than another group or namespace.
+func (s Selector) distance(k manifest.Key) int {
+	out := edits(s.Key.Name, k.Name)
+	if !like(s.Key.Group, k.Group) {
+		out++
+	}
+	if !like(s.Key.Namespace, k.Namespace) {
+		out++
+	}
+	if !strings.EqualFold(s.Key.Kind, k.Kind) {
+		out += edits(s.Key.Kind, k.Kind) + 2
+	}
+	return out
+}
+
+// edits counts the letters to insert, delete or exchange between two words.
+func edits(a, b string) int {
+	if a == "*" {
+		return 0
+	}
+	x, y := []rune(a), []rune(b)
+	row := make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range x {
+		before := row[0]
+		row[0] = i + 1
+		for j := range y {
+			cost := before
+			if x[i] != y[j] {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, before+1, row[j]+1)
+		}
+	}
+	return row[len(y)]
+}
