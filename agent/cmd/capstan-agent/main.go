@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -76,6 +77,9 @@ func runCommand() *cobra.Command {
 				}
 				c.Watchdog = d
 			}
+			if err := waveDelay(&c, os.Getenv("ARGOCD_SYNC_WAVE_DELAY"), cmd.Flags().Changed("wave-delay")); err != nil {
+				return err
+			}
 			log, variable, err := logger(level)
 			if err != nil {
 				return err
@@ -88,6 +92,7 @@ func runCommand() *cobra.Command {
 	}
 	flags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
+	cmd.Flags().DurationVar(&c.WaveDelay, "wave-delay", 0, "pause between two waves of a sync, at most 1m; the tenant's setting and an application's option win (ARGOCD_SYNC_WAVE_DELAY, in seconds)")
 	cmd.Flags().StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
 	cmd.Flags().BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
 	cmd.Flags().BoolVar(&c.Upgrades, "upgrades", env("CAPSTAN_UPGRADES", "") == "true", "let the hub exchange the agent's image (CAPSTAN_UPGRADES=true)")
@@ -95,6 +100,20 @@ func runCommand() *cobra.Command {
 	c.Upgrade = env("CAPSTAN_UPGRADE", "") // the pod's annotation
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
 	return cmd
+}
+
+// waveDelay takes the pause between waves as Argo CD's controller does, in
+// seconds; a flag that is given wins.
+func waveDelay(c *daemon.Config, text string, given bool) error {
+	if text == "" || given {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return fault.New(fault.Invalid, "ARGOCD_SYNC_WAVE_DELAY %q is no number of seconds; write it like 2", text)
+	}
+	c.WaveDelay = time.Duration(n) * time.Second
+	return nil
 }
 
 // doctorCommand checks what `run` would need, with the same settings.
