@@ -61,7 +61,7 @@ func commands() *cobra.Command {
 // from the environment.
 func runCommand() *cobra.Command {
 	var c daemon.Config
-	var level string
+	var level, format string
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent until it is asked to stop", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,7 +80,7 @@ func runCommand() *cobra.Command {
 			if err := waveDelay(&c, os.Getenv("ARGOCD_SYNC_WAVE_DELAY"), cmd.Flags().Changed("wave-delay")); err != nil {
 				return err
 			}
-			log, variable, err := logger(level)
+			log, variable, err := logger(level, format)
 			if err != nil {
 				return err
 			}
@@ -99,6 +99,7 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&c.UpgradeRepositories, "upgrade-repositories", list(env("CAPSTAN_UPGRADE_REPOSITORIES", "")), "repositories that images may be of, besides that of the present one (CAPSTAN_UPGRADE_REPOSITORIES)")
 	c.Upgrade = env("CAPSTAN_UPGRADE", "") // the pod's annotation
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	cmd.Flags().StringVar(&format, "log-format", env("CAPSTAN_LOG_FORMAT", "text"), "text or json (CAPSTAN_LOG_FORMAT)")
 	return cmd
 }
 
@@ -134,13 +135,13 @@ func doctorCommand() *cobra.Command {
 func upgradeCommand() *cobra.Command {
 	var c daemon.Config
 	var o daemon.UpgradeOrder
-	var level string
+	var level, format string
 	cmd := &cobra.Command{
 		Use: "upgrade", Short: "Exchange the image of the agent's Deployment, and bring the former one back if the new one does not connect", Args: cobra.NoArgs,
 		Long: "The agent starts this as a Job when its hub orders an upgrade; `capstan cluster upgrade` orders one. It may be killed and started anew: " +
 			"how far it is stands in an annotation of the Deployment.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, variable, err := logger(level)
+			log, variable, err := logger(level, format)
 			if err != nil {
 				return err
 			}
@@ -158,6 +159,7 @@ func upgradeCommand() *cobra.Command {
 	f.StringVar(&o.BeginBefore, "begin-before", "", "when it must not begin any more, in RFC 3339")
 	f.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "how long the new version has to connect to the hub")
 	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	f.StringVar(&format, "log-format", env("CAPSTAN_LOG_FORMAT", "text"), "text or json (CAPSTAN_LOG_FORMAT)")
 	return cmd
 }
 
@@ -209,12 +211,15 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func logger(level string) (*slog.Logger, *slog.LevelVar, error) {
+func logger(level, format string) (*slog.Logger, *slog.LevelVar, error) {
+	if format != "text" && format != "json" {
+		return nil, nil, fault.New(fault.Invalid, "log format %q is not one of text, json", format)
+	}
 	variable := new(slog.LevelVar)
 	if err := variable.UnmarshalText([]byte(level)); err != nil {
 		return nil, nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
 	}
-	return telemetry.NewLog(os.Stderr, "json", variable), variable, nil
+	return telemetry.NewLog(os.Stderr, format, variable), variable, nil
 }
 
 // switchable lets SIGHUP switch the log to debug, and back. The function that
