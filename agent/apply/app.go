@@ -50,28 +50,30 @@ type app struct {
 	listing *listing           // what the newest state that was taken lists; nil: none was taken
 	leaving bool               // the application is being deleted: it adopts nothing
 	arrived []inventory.Record // of objects that others have released to it, to be taken up
+	nsMeta  *nsMeta            // what it manages on its namespace; nil: nothing; written with both locks held
 
-	fresh      bool     // a newer state waits to be resolved
-	taking     bool     // the newest state is being resolved: the table of claims does not show yet what it lists
-	untaken    bool     // the newest state could not be resolved yet; it is tried again
-	queue      []string // operations that wait
-	running    *running
-	deleting   bool                    // a delete operation began; nothing is healed any more
-	rebuild    bool                    // its records were lost with the state directory
-	doubt      bool                    // tombstones have no record, and are yet to be looked up
-	reclaimed  bool                    // with rebuild or doubt: its tombstones were looked up
-	healthy    *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
-	gone       bool                    // a delete operation has succeeded
-	stale      bool                    // some object must be compared by a dry run or read
-	working    bool
-	namespaces map[string]struct{} // made sure of by this process
-	told       *linkv1.AppReport   // newest report; nil: none yet
-	toldAt     time.Time
-	telling    bool          // a report is planned
-	comparing  bool          // a comparison is planned
-	waits      string        // the operation that was said to wait for its windows
-	holds      time.Duration // until the nearest object counts as bad that became so lately; 0: none
-	lookAt     time.Time     // when that is looked at; zero: it is not planned
+	fresh     bool     // a newer state waits to be resolved
+	taking    bool     // the newest state is being resolved: the table of claims does not show yet what it lists
+	untaken   bool     // the newest state could not be resolved yet; it is tried again
+	queue     []string // operations that wait
+	running   *running
+	deleting  bool                    // a delete operation began; nothing is healed any more
+	rebuild   bool                    // its records were lost with the state directory
+	doubt     bool                    // tombstones have no record, and are yet to be looked up
+	reclaimed bool                    // with rebuild or doubt: its tombstones were looked up
+	healthy   *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
+	gone      bool                    // a delete operation has succeeded
+	stale     bool                    // some object must be compared by a dry run or read
+	working   bool
+	nsLive    nsLive            // the namespace, as far as nsMeta concerns it
+	ensured   *nsMeta           // what was written to the namespace last; nil: nothing was
+	told      *linkv1.AppReport // newest report; nil: none yet
+	toldAt    time.Time
+	telling   bool          // a report is planned
+	comparing bool          // a comparison is planned
+	waits     string        // the operation that was said to wait for its windows
+	holds     time.Duration // until the nearest object counts as bad that became so lately; 0: none
+	lookAt    time.Time     // when that is looked at; zero: it is not planned
 }
 
 // running is the operation under way.
@@ -87,7 +89,7 @@ type running struct {
 func newApp(e *Engine, id string) *app {
 	return &app{
 		e: e, id: id, generation: e.Secret.Generation(id),
-		objects: map[manifest.Key]*object{}, orphans: map[manifest.Key]*linkv1.Resource{}, warnings: map[string]string{}, namespaces: map[string]struct{}{},
+		objects: map[manifest.Key]*object{}, orphans: map[manifest.Key]*linkv1.Resource{}, warnings: map[string]string{},
 	}
 }
 
@@ -352,6 +354,7 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 func (a *app) align() {
 	a.arrivals()
 	a.publish()
+	a.manage()
 	a.e.withdraw(a, a.conflicts)
 	a.conflicts = map[manifest.Key]string{}
 	for _, s := range []*snapshot{a.target, a.accepted} {
@@ -448,6 +451,7 @@ func (a *app) close() {
 	a.e.leave(a, true)
 	a.arrivals()
 	a.closed = true
+	a.manage()
 	a.e.withdraw(a, a.conflicts)
 	a.e.turns.forget(a)
 	for _, x := range a.objects {

@@ -26,6 +26,7 @@ const comparePause = 2 * time.Second
 // a desired object that was never applied would change anything. It asks for
 // few objects at a time, and for one not more often than every two seconds.
 func (a *app) compare(ctx context.Context) {
+	a.compareNamespace(ctx)
 	a.mu.Lock()
 	var unsure []*object
 	for _, key := range a.keys() {

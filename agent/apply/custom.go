@@ -1,6 +1,10 @@
 package apply
 
-import linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+import (
+	"time"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+)
 
 // Custom is what a tenant's settings say about comparing and tracking. The
 // zero value is what holds without settings.
@@ -10,6 +14,7 @@ type Custom struct {
 	InstallationID string               // written to each object; what carries another one is left alone
 	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
 	Hidden         []string             // annotations of Secrets that are masked like their values
+	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
 }
 
 // custom gives the settings as they are now.

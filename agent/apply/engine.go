@@ -133,7 +133,8 @@ type Engine struct {
 	wanted  []schema.GroupVersionKind
 	begun   bool
 
-	namespaces map[string]struct{} // that were there when they were needed
+	namespaces map[string]struct{}         // that were there when they were needed
+	managed    map[string]map[*app]*nsMeta // what applications manage on namespaces, by name
 }
 
 // New makes an engine that knows nothing yet. Watches is set by Run.
@@ -176,6 +177,7 @@ func New(c Config) *Engine {
 		warned:  map[schema.GroupVersionKind]string{},
 
 		namespaces: map[string]struct{}{},
+		managed:    map[string]map[*app]*nsMeta{},
 	}
 	e.strays = newStrays(e)
 	return e
@@ -356,6 +358,9 @@ func (e *Engine) want() {
 	e.mu.Lock()
 	set := map[schema.GroupVersionKind]struct{}{}
 	e.each(func(x *object) { set[x.gvk] = struct{}{} })
+	if len(e.managed) > 0 && len(e.Guard.Scope) == 0 {
+		set[namespaceKind()] = struct{}{}
+	}
 	kinds := make([]schema.GroupVersionKind, 0, len(set))
 	for gvk := range set {
 		kinds = append(kinds, gvk)

@@ -16,6 +16,9 @@ import (
 func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before anybody is looked for who wants it
+	if o.GroupVersionKind() == namespaceKind() {
+		e.nsEvent(ctx, o, false)
+	}
 	first, more := e.viewsOf(key)
 	if first == nil {
 		return
@@ -123,6 +126,9 @@ func (a *app) nudge() {
 func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.remove(e.watched(o.GroupVersionKind(), key), key)
+	if o.GroupVersionKind() == namespaceKind() {
+		e.nsEvent(ctx, o, true)
+	}
 	first, more := e.viewsOf(key)
 	if first == nil {
 		return
@@ -197,6 +203,9 @@ func (a *app) disown(x *object) {
 func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	s := scope{gvk, namespace}
 	e.present.list(s, list)
+	if gvk == namespaceKind() {
+		e.nsListed(list)
+	}
 	e.mu.Lock()
 	e.listed[s] = true
 	var of []*object

@@ -99,14 +99,14 @@ func (l *Lease) Check() error {
 
 // Run takes and renews the lease until ctx ends, gives it back and returns nil.
 func (l *Lease) Run(ctx context.Context) error {
+	var told run.Reminder
 	for {
 		wait := leaseRenew
-		if err := l.renew(ctx); err != nil {
+		err := l.renew(ctx)
+		if err != nil {
 			wait = leaseRetry
-			if ctx.Err() == nil {
-				l.log.WarnContext(ctx, "lease not held", logkey.Error, err)
-			}
 		}
+		l.tell(ctx, &told, err)
 		run.Expect(ctx, wait)
 		tick, stop := l.clock.After(wait)
 		select {
@@ -119,6 +119,22 @@ func (l *Lease) Run(ctx context.Context) error {
 		case <-tick:
 		}
 		run.Beat(ctx)
+	}
+}
+
+// tell says why the lease is not held: each cause once, and then less and less
+// often.
+func (l *Lease) tell(ctx context.Context, told *run.Reminder, err error) {
+	cause := ""
+	if err != nil {
+		cause = err.Error()
+	}
+	due, before := told.Due(l.clock.Now(), cause)
+	switch {
+	case due && ctx.Err() == nil:
+		l.log.WarnContext(ctx, "lease not held, nothing is written to the cluster; will retry", logkey.Error, err, logkey.Wait, leaseRetry)
+	case err == nil && before:
+		l.log.InfoContext(ctx, "lease held")
 	}
 }
 

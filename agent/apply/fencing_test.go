@@ -1,11 +1,14 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
@@ -62,6 +66,28 @@ func (l *leases) Create(_ context.Context, o *unstructured.Unstructured, _ metav
 
 func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
 	return l.write(o)
+}
+
+func TestLeaseTellsOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("OBS-08 why the lease is not held is told once and then less and less often", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			l := NewLease(&leases{away: true}, "n", "me", run.System{}, slog.New(slog.NewTextHandler(&log, nil)))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- l.Run(ctx) }()
+			time.Sleep(10 * time.Minute)
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(log.String(), "lease not held"); n != 4 { // after 0, 1, 3 and 7 minutes
+				t.Errorf("it is told %d times in 10 minutes, want 4:\n%s", n, log.String())
+			}
+		})
+	})
 }
 
 func TestLease(t *testing.T) {

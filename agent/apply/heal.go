@@ -104,34 +104,62 @@ func (x *object) patience(now time.Time) time.Duration {
 		who, what = "", "deleted"
 	}
 	if x.fights == nil {
-		x.fights = map[string]*fight{}
+		x.fights = fights{}
 	}
-	key := who + "\x00" + what
-	f := x.fights[key]
+	wait, news := x.fights.patience(who+"\x00"+what, now)
+	x.app.fought(x.key, who, what, news)
+	return wait
+}
+
+// fights are what managers do to an object, by manager and fields.
+type fights map[string]*fight
+
+// What a look at a fight finds out.
+type fightNews uint8
+
+const (
+	fightGoesOn fightNews = iota
+	fightBegins           // or goes on with a longer pause
+	fightEnds
+)
+
+// patience says how long to leave what is fought over alone, and notes a
+// healing where that is 0.
+func (all fights) patience(key string, now time.Time) (wait time.Duration, news fightNews) {
+	f := all[key]
 	if f == nil {
 		f = &fight{}
-		x.fights[key] = f
+		all[key] = f
 	}
 	if now.Before(f.until) {
-		return f.until.Sub(now)
+		return f.until.Sub(now), fightGoesOn
 	}
 	if f.owed {
 		f.owed, f.times = false, append(f.times, now)
-		return 0
+		return 0, fightGoesOn
 	}
 	if n := len(f.times); n > 0 && now.Sub(f.times[n-1]) > 2*f.delay+fightWindow {
 		f.delay, f.times = 0, nil
-		x.app.unwarn("fight " + x.key.String())
+		news = fightEnds
 	}
 	recent := slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) > max(fightWindow, f.delay+fightWindow) })
 	f.times = append(recent, now)
 	if len(recent) < fightCount {
-		return 0
+		return 0, news
 	}
 	f.delay = min(max(f.delay*fightFactor, fightFirst), fightMost)
 	f.until, f.owed = now.Add(f.delay), true
-	x.app.warn("fight "+x.key.String(), foughtOver(x.key, who, what))
-	return f.delay
+	return f.delay, fightBegins
+}
+
+// fought tells people of a fight. The caller holds mu.
+func (a *app) fought(key manifest.Key, who, what string, news fightNews) {
+	switch news {
+	case fightBegins:
+		a.warn("fight "+key.String(), foughtOver(key, who, what))
+	case fightEnds:
+		a.unwarn("fight " + key.String())
+	}
 }
 
 func foughtOver(key manifest.Key, who, what string) string {

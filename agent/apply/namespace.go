@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,27 +15,19 @@ import (
 
 // ensureNamespace makes a namespace that is not there (SYNC-26), and keeps
 // its managed labels and annotations (SYNC-27). It is done by a manager of
-// its own, is not tracked, and is never deleted with the application. A
-// process does it once for each namespace and set of metadata; applications
-// that only need the namespace to be there share the answer.
+// its own, is not tracked, and is never deleted with the application. No
+// request is sent for a namespace that is known to be as it should be.
 func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotations map[string]string) (written, error) {
-	key := manifest.Key{Kind: "Namespace", Name: name}
-	at := place{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
-	text, err := manifest.Canonical(namespaceObject(name, labels, annotations))
-	if err != nil {
-		return written{}, err
-	}
+	key, at := namespaceKey(name), namespacePlace(name)
+	bare := len(labels)+len(annotations) == 0
 	a.mu.Lock()
-	_, done := a.namespaces[string(text)]
 	limits, project := a.state.GetPolicy().GetLimits(), a.state.GetProject()
+	m := &nsMeta{app: a.state.GetName(), namespace: name, labels: labels, annotations: annotations}
+	a.ensured = m
 	a.mu.Unlock()
 	if err := a.e.Guard.enters(key, name); err != nil {
 		return written{}, err
 	}
-	if done {
-		return written{message: unchanged}, nil
-	}
-	bare := len(labels)+len(annotations) == 0
 	if len(limits.GetNamespaces()) > 0 && !matchesNamespace(limits.GetNamespaces(), name) {
 		return written{}, denied(project, key, "objects in namespace "+name)
 	}
@@ -45,10 +38,10 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	if err != nil && !apierrors.IsForbidden(err) {
 		return written{}, explain(err, key, "read")
 	}
-	out := written{message: unchanged}
-	if live == nil || !bare {
-		got, err := a.e.kube.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: a.e.Manager + namespaceManager}, nil)
-		if err != nil {
+	out, got := written{message: unchanged}, live
+	rivals := a.e.rivals(a, name, live)
+	if live == nil || !bare && !a.e.carries(m, live, rivals) {
+		if got, err = a.writeNamespace(ctx, m, live, rivals); err != nil {
 			return written{}, explain(err, key, "create")
 		}
 		switch {
@@ -59,11 +52,54 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 		}
 	}
 	failpoint.Here(failpoint.AgentNamespace)
-	a.mu.Lock()
-	a.namespaces[string(text)] = struct{}{}
-	a.mu.Unlock()
 	a.e.namespaceSeen(name, true)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nsMeta != nil && a.nsMeta.namespace == name {
+		a.nsSeen(ctx, got)
+	}
+	if _, taken := m.lacks(got, rivals); len(taken) > 0 {
+		out.message += ", " + strings.Join(taken, "; ")
+	}
 	return out, nil
+}
+
+// carries says whether a namespace has what an application manages, and
+// nothing that was written for it before and is managed no more.
+func (e *Engine) carries(m *nsMeta, live *manifest.Object, rivals []*nsMeta) bool {
+	manager := e.Manager + namespaceManager
+	for _, labels := range [...]bool{true, false} {
+		there, section := live.GetAnnotations(), "f:annotations"
+		if labels {
+			there, section = live.GetLabels(), "f:labels"
+		}
+		wish := m.desiredOf(live, labels, rivals, manager)
+		has := writtenKeys(live, manager, section)
+		if len(has) != len(wish) {
+			return false
+		}
+		for key, value := range wish {
+			if there[key] != value || !slices.Contains(has, key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// writeNamespace applies what this application manages, and keeps what others do.
+func (a *app) writeNamespace(ctx context.Context, m *nsMeta, live *manifest.Object, rivals []*nsMeta) (*manifest.Object, error) {
+	manager := a.e.Manager + namespaceManager
+	labels, annotations := m.desiredOf(live, true, rivals, manager), m.desiredOf(live, false, rivals, manager)
+	text, err := manifest.Canonical(namespaceObject(m.namespace, labels, annotations))
+	if err != nil {
+		return nil, err
+	}
+	return a.e.kube.patch(ctx, patch{place: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
+}
+
+func namespacePlace(name string) place {
+	return place{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
 }
 
 // namespaceThere says whether a namespace was there when this process last
@@ -103,16 +139,19 @@ func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
 		return false
 	}
 	a.mu.Lock()
-	name := a.state.GetNamespace()
+	name, m := a.state.GetNamespace(), a.ensured
 	gone := name != "" && name == s.key.Namespace && strings.Contains(err.Error(), "namespaces \""+name+"\"")
-	if gone {
-		clear(a.namespaces)
+	if a.nsMeta != nil { // what the newest state says counts more than what was written last
+		m = a.nsMeta
+	}
+	if m == nil || m.namespace != name {
+		m = &nsMeta{}
 	}
 	a.mu.Unlock()
 	if !gone {
 		return false
 	}
 	a.e.namespaceSeen(name, false)
-	_, err = a.ensureNamespace(ctx, name, nil, nil)
+	_, err = a.ensureNamespace(ctx, name, m.labels, m.annotations)
 	return err == nil
 }

@@ -42,7 +42,7 @@ type object struct {
 	inflight  int              // writes under way; events wait until they are answered
 	waiting   *manifest.Object // newest event meanwhile
 	lost      string           // uid whose deletion was seen meanwhile
-	fights    map[string]*fight
+	fights    fights
 	retries   int       // writes that failed in a row
 	notBefore time.Time // of the next healing after a failure
 	timed     time.Time // when a later look is planned; zero: none is

@@ -129,7 +129,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	g := &guarded{task: t, kinds: map[string]*stretch{}}
 	defer g.record(outer)
 	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
-		WaveDelay: min(span(t.options, "WaveDelay"), time.Minute), StepLimit: span(t.options, "StepTimeout"),
+		WaveDelay: a.e.waveDelay(t.options), StepLimit: span(t.options, "StepTimeout"),
 		Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update, Gate: a.gate(o),
 	})
 	a.mu.Lock()
@@ -151,8 +151,21 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	return p.final(m.Run(outer), t.ended)
 }
 
-// span reads a sync option that is a time: WaveDelay is Argo CD's pause
-// between waves, StepTimeout what one step may take. None is 0.
+// mostWaveDelay is the longest pause between two waves.
+const mostWaveDelay = time.Minute
+
+// waveDelay is the pause between two waves (ENG-13): as the application or the
+// operation says, else as the tenant or the agent's own start does.
+func (e *Engine) waveDelay(options []string) time.Duration {
+	delay := e.custom().WaveDelay
+	if _, given := manifest.Option(options, "WaveDelay"); given {
+		delay = span(options, "WaveDelay")
+	}
+	return min(delay, mostWaveDelay)
+}
+
+// span reads a sync option that is a time, such as StepTimeout, what one step
+// may take. None is 0.
 func span(options []string, name string) time.Duration {
 	v, ok := manifest.Option(options, name)
 	if !ok {

@@ -83,10 +83,10 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	if a.problem != "" {
 		r.Sync = unknownSync
 	}
-	if len(a.conflicts) > 0 && r.Sync == synced {
+	if (len(a.conflicts) > 0 || a.nsDetail() != "") && r.Sync == synced {
 		r.Sync = outOfSync
 	}
-	known, a.holds = true, 0
+	known, a.holds = a.nsMeta == nil || a.nsLive.known, 0
 	var missing, rest int
 	var why, absent culprits
 	for key, x := range a.objects {
@@ -185,7 +185,7 @@ func optionsOf(o *manifest.Object) []string {
 
 // sentences gives the warnings in a stable order.
 func (a *app) sentences() []string {
-	out := a.outdated()
+	out := append(a.outdated(), a.nsWarnings()...)
 	for _, text := range a.warnings {
 		out = append(out, text)
 	}
@@ -216,6 +216,8 @@ func (a *app) tellHealthy(r *linkv1.AppReport) {
 // operation is over; with again it also compares each anew, from what is kept
 // of it. The caller holds mu.
 func (a *app) rejudge(ctx context.Context, again bool) {
+	a.nsHeal(ctx)
+	a.stale = a.stale || a.nsUnsure()
 	for _, key := range a.keys() {
 		x := a.objects[key]
 		if x == nil {
@@ -311,6 +313,9 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 		}
 		found = true
 		a.mu.Lock()
+		if len(e.Guard.Scope) > 0 { // namespaces are not watched
+			a.nsLive.known = false
+		}
 		for _, x := range a.objects {
 			if !x.expected.equal {
 				x.expected = expectation{}

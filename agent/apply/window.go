@@ -120,6 +120,9 @@ func (a *app) unhealed() string {
 	if a.heals() {
 		return ""
 	}
+	if a.nsHealable() {
+		return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+	}
 	for _, x := range a.objects {
 		if a.healable(x) {
 			return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())

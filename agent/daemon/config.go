@@ -73,6 +73,9 @@ type Config struct {
 	// Watchdog ends the agent when its hub has answered nothing for so long;
 	// zero: 10 min; negative: never.
 	Watchdog time.Duration
+	// WaveDelay is the pause between two waves of a sync, where neither the
+	// application nor the tenant says otherwise; at most a minute.
+	WaveDelay time.Duration
 	// Log takes what happens.
 	Log *slog.Logger
 	// Listen is where health and metrics are served, such as 127.0.0.1:8081;
@@ -112,6 +115,9 @@ func (c Config) Validate() error {
 	case ModeObserve:
 	default:
 		bad("mode %q is not one of cluster, namespaced, observe", c.Mode)
+	}
+	if c.WaveDelay < 0 || c.WaveDelay > time.Minute {
+		bad("the pause between two waves is %s, and may be 0 to 60 seconds (ARGOCD_SYNC_WAVE_DELAY, --wave-delay)", c.WaveDelay)
 	}
 	for _, n := range c.Namespaces {
 		if !label.MatchString(n) {

@@ -234,6 +234,7 @@ func (a *agent) attach(ctx context.Context) error {
 		return err
 	}
 	vault, facts := identities{a.secret}, &facts{kube: a.kube, mapper: a.mapper}
+	before, _ := vault.Load(ctx) // Enroll tells what is wrong with it
 	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial})
 	if ctx.Err() != nil {
 		return nil
@@ -242,7 +243,7 @@ func (a *agent) attach(ctx context.Context) error {
 		return fmt.Errorf("enrol: %w", err)
 	}
 	a.customize() // the tenant is known now
-	a.Log.InfoContext(ctx, "agent enrolled", logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
+	a.tellIdentity(ctx, before, id, token != "")
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
 		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
@@ -261,6 +262,19 @@ func (a *agent) attach(ctx context.Context) error {
 	}
 	a.link.Store(client)
 	return client.Run(ctx)
+}
+
+// tellIdentity says where the identity comes from: a join token that was used
+// before enrols nobody again.
+func (a *agent) tellIdentity(ctx context.Context, before, id link.Identity, token bool) {
+	text := "agent enrolled"
+	if before.AgentID != "" && before.AgentID == id.AgentID {
+		text = "identity taken from Secret " + a.Namespace + "/" + inventory.SecretName
+		if token {
+			text += "; the join token is not used"
+		}
+	}
+	a.Log.InfoContext(ctx, text, logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
 }
 
 // offset is the hub's time minus ours, as far as a session has told.

@@ -35,10 +35,7 @@ func Doctor(ctx context.Context, c Config, out io.Writer) error {
 	if c.examineIdentity(r, id, &hub) && err == nil {
 		hub.Check(ctx, r)
 	}
-	if n := r.Failed(); n > 0 {
-		return fault.New(fault.Invalid, "%d checks went wrong", n)
-	}
-	return nil
+	return r.Err()
 }
 
 // examineCluster looks at the Kubernetes side and gives the identity that is

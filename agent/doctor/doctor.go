@@ -39,6 +39,17 @@ func NewReport(out io.Writer) *Report { return &Report{out: out} }
 // Failed is how many checks went wrong.
 func (r *Report) Failed() int { return r.failed }
 
+// Err says how many checks went wrong; nil: none did.
+func (r *Report) Err() error {
+	switch r.failed {
+	case 0:
+		return nil
+	case 1:
+		return fault.New(fault.Invalid, "1 check went wrong")
+	}
+	return fault.New(fault.Invalid, "%d checks went wrong", r.failed)
+}
+
 // OK notes a check that went well.
 func (r *Report) OK(check, format string, args ...any) {
 	r.line("ok", check, fmt.Sprintf(format, args...))
@@ -112,7 +123,7 @@ func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
 		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Outer: h.Outer, Dial: h.Dial, Log: h.Log, Clock: run.System{},
 		Trace: func(s tunnel.Step) { steps = append(steps, s) },
 	})
-	r.steps(steps, err)
+	r.steps(address, steps, err)
 	if err != nil {
 		return
 	}
@@ -122,7 +133,7 @@ func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
 
 // steps notes those of a dial. One that went wrong is no failure where
 // another carrier made it good.
-func (r *Report) steps(steps []tunnel.Step, dial error) {
+func (r *Report) steps(address string, steps []tunnel.Step, dial error) {
 	var told bool
 	for _, s := range steps {
 		switch {
@@ -131,7 +142,7 @@ func (r *Report) steps(steps []tunnel.Step, dial error) {
 		case dial == nil:
 			r.Warn(s.Name, "%s; another carrier is tried", fault.Sentence(s.Err))
 		default:
-			r.Fail(s.Name, s.Err)
+			r.Fail(s.Name, fault.With(s.Err, address, ""))
 			told = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,11 +46,33 @@ func (c Cluster) rights(ctx context.Context, r *Report) {
 		r.Fail("own rights", fault.With(fault.New(fault.Denied, "the agent may not %s", lacks[0]), "",
 			fmt.Sprintf("give its ServiceAccount get, create and update on Secret %s and Lease %s of namespace %s", c.Secret, c.Lease, c.Namespace)))
 	default:
-		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
+		c.home(ctx, r)
 	}
 	c.delivery(ctx, r)
 	if c.Deployment != "" {
 		c.upgrades(ctx, r)
+	}
+}
+
+// home finds out whether the agent's namespace is there: the API server grants
+// rights in namespaces that do not exist. It tries to make the Lease, without
+// making it, because the agent need not have the right to read the namespace.
+func (c Cluster) home(ctx context.Context, r *Report) {
+	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	_, err := c.Dynamic.Resource(gvr).Namespace(c.Namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": c.Lease},
+	}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
+	case apierrors.IsNotFound(err):
+		r.Fail("own rights", fault.With(fault.New(fault.Missing, "it does not exist, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+			"create it, or name another one with --namespace"))
+	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		r.Fail("own rights", fault.With(fault.New(fault.Conflict, "it is being deleted, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+			"wait until it is gone and create it again"))
+	default:
+		r.Warn("own rights", "Secret and Lease in namespace %s; whether it lets the Lease be made cannot be told: %s", c.Namespace, why(err))
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // SecretName is the name of the Secret that survives a lost state directory.
@@ -144,19 +146,29 @@ func (s *Secret) RecordKey() []byte {
 	return s.recordKey
 }
 
+// secretRetry is the longest pause after writes that failed.
+const secretRetry = 30 * time.Second
+
 // Run writes changes until ctx ends, then writes the last ones and returns nil.
+// After failures it waits longer and longer, and tells each cause once and then
+// less and less often.
 func (s *Secret) Run(ctx context.Context) error {
+	wait, told := secretPause, run.Reminder{}
 	for {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			s.store(last)
+			s.tell(ctx, &told, 0, s.store(last))
 			return nil
 		}
-		s.store(ctx)
-		pause := time.NewTimer(secretPause)
+		err := s.store(ctx)
+		if wait = min(2*wait, secretRetry); err == nil {
+			wait = secretPause
+		}
+		s.tell(ctx, &told, wait, err)
+		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -165,8 +177,37 @@ func (s *Secret) Run(ctx context.Context) error {
 	}
 }
 
+// tell says why the Secret is not written, and what waits for it.
+func (s *Secret) tell(ctx context.Context, told *run.Reminder, wait time.Duration, err error) {
+	if err == nil {
+		if _, before := told.Due(time.Now(), ""); before {
+			s.log.InfoContext(ctx, "agent secret written again")
+		}
+		return
+	}
+	if due, _ := told.Due(time.Now(), err.Error()); !due || ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	enrolled := len(s.written[entryIdentity]) > 0
+	s.mu.Unlock()
+	hub := "the hub is not contacted before it is written, because the agent's key must not be lost"
+	if enrolled {
+		hub = "the agent goes on with its hub"
+	}
+	s.log.WarnContext(ctx, "agent secret not written, will retry", logkey.Error, sentence(err), logkey.Wait, wait, logkey.Reason, hub)
+}
+
+// sentence is what a person may read of an error.
+func sentence(err error) string {
+	if f, ok := fault.As(err); ok && f.Kind != fault.Internal {
+		return fault.Sentence(err)
+	}
+	return err.Error()
+}
+
 // store writes what changed, if anything did.
-func (s *Secret) store(ctx context.Context) {
+func (s *Secret) store(ctx context.Context) error {
 	s.mu.Lock()
 	data, err := s.encode()
 	version, same := s.version, maps.EqualFunc(data, s.written, bytes.Equal)
@@ -177,11 +218,8 @@ func (s *Secret) store(ctx context.Context) {
 		failpoint.Here(failpoint.AgentSecretAfter)
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "agent secret not written, will retry", "error", err)
-		}
 		s.touch()
-		return
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,6 +233,7 @@ func (s *Secret) store(ctx context.Context) {
 		close(w.done)
 	}
 	s.waiters = rest
+	return nil
 }
 
 func (s *Secret) encode() (map[string][]byte, error) {

@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,38 @@ func TestSecret(t *testing.T) {
 			again := openSecret(t, v)
 			if again.Cursor().Seq != 99 || again.Generation("app") != 99 || string(again.RecordKey()) != string(s.RecordKey()) {
 				t.Errorf("read back: %+v, generation %d", again.Cursor(), again.Generation("app"))
+			}
+		})
+	})
+	t.Run("OBS-08 a cause is told once and then less and less often, with what becomes of the hub", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			v := &vault{fail: fault.With(fault.New(fault.Missing, "its namespace does not exist"), "Secret nowhere/capstan-agent-state", "create the namespace first")}
+			s, err := inventory.OpenSecret(t.Context(), v, slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			time.Sleep(10 * time.Minute)
+			v.mu.Lock()
+			v.fail = nil
+			v.mu.Unlock()
+			time.Sleep(time.Minute)
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			text := log.String()
+			if n := strings.Count(text, "not written"); n != 4 { // after 0, 1, 3 and 7 minutes
+				t.Errorf("it is told %d times in 10 minutes, want 4:\n%s", n, text)
+			}
+			for _, want := range []string{"create the namespace first", "the hub is not contacted", "agent secret written again"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("nothing says %q:\n%s", want, text)
+				}
 			}
 		})
 	})

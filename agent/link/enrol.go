@@ -74,6 +74,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 	if err != nil {
 		return Identity{}, err
 	}
+	cfg.Log.InfoContext(ctx, "enrolling at the hub", logkey.Address, token.Addresses[0])
 	wait := run.Backoff{First: time.Second, Max: time.Minute}
 	var learnt tunnel.Learnt
 	for {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -224,6 +225,15 @@ func (v *Value) InstanceLabelKey() string {
 		return key
 	}
 	return "app.kubernetes.io/instance"
+}
+
+// WaveDelay is the pause between two waves; otherwise holds where the tenant
+// has set none.
+func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
+	if v.raw.WaveDelaySeconds == nil {
+		return otherwise
+	}
+	return time.Duration(v.raw.GetWaveDelaySeconds()) * time.Second
 }
 
 // InstallationID tells installations apart that share a cluster; empty: none.

@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
 
@@ -113,5 +114,24 @@ func TestCustomizations(t *testing.T) {
 	off := settings.New(parse(t, `ignore_resource_updates_disabled: true customizations { kind: "A" ignore_resource_updates { jq: ".x" } }`)).Get()
 	if off.IgnoreResourceUpdates() != nil {
 		t.Error("switched off, they still count")
+	}
+}
+
+func TestWaveDelay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settings string
+		want     time.Duration
+	}{
+		"ENG-13 the agent's own, without a setting": {``, 3 * time.Second},
+		"ENG-13 the tenant's setting wins":          {`wave_delay_seconds: 2`, 2 * time.Second},
+		"ENG-13 the tenant may want none":           {`wave_delay_seconds: 0`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := settings.New(parse(t, c.settings)).Get().WaveDelay(3 * time.Second); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -70,7 +70,7 @@ func (c Config) withDefaults() Config {
 		c.StreamCheck = time.Second
 	}
 	if c.AgentCommand == "" {
-		c.AgentCommand = "capstan-agent run --join-token-file <(printf %s {token})"
+		c.AgentCommand = "capstan-agent run --kubeconfig KUBECONFIG --state-dir \"$HOME/.local/state/capstan-agent\" --join-token-file <(printf %s {token})"
 	}
 	c.Rates = c.Rates.withDefaults()
 	return c

@@ -108,6 +108,9 @@ func policyOf(app hub.Application, spec hub.ApplicationSpec, project hub.Project
 	p.PruneLimit, p.PruneLimitPercent = uint32(most.Objects), uint32(most.Percent)
 	if spec.SyncPolicy != nil {
 		p.SyncOptions = hub.ReadableSyncOptions(spec.SyncPolicy.SyncOptions)
+		if meta := spec.SyncPolicy.ManagedNamespaceMetadata; meta != nil {
+			p.NamespaceLabels, p.NamespaceAnnotations = meta.Labels, meta.Annotations
+		}
 	}
 	for _, w := range project.WindowsOf(app.Name, spec.Destination) {
 		p.Windows = append(p.Windows, &linkv1.SyncWindow{

@@ -1,8 +1,11 @@
 package settings
 
 import (
+	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -71,12 +74,28 @@ func (s *set) readSwitch(_ string, t text) error {
 	return err
 }
 
+// mostWaveDelay is the longest pause between two waves, in seconds.
+const mostWaveDelay = 60
+
+func (s *set) readWaveDelay(_ string, t text) error {
+	if strings.TrimSpace(t.value) == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(t.value), 10, 32)
+	if err != nil || n > mostWaveDelay {
+		return fault.With(fault.New(fault.Invalid, "%q is no number of seconds from 0 to %d", short(t.value), mostWaveDelay), "", "write it like 2")
+	}
+	s.out.WaveDelaySeconds = proto.Uint32(uint32(n))
+	return nil
+}
+
 // timers are the keys about looking and telling.
 func timers() []Known {
 	return []Known{
 		{Map: hub.SettingsMap, Key: pollEvery, About: "How long a repository is left alone after a look, at least 30s; 0 leaves it to webhooks and a look a day.", Sample: "120s", Used: true, read: (*set).readDuration},
 		{Map: hub.SettingsMap, Key: pollJitter, About: "What is added to timeout.reconciliation at random, at most.", Sample: "60s", Used: true, read: (*set).readDuration},
 		{Map: hub.SettingsMap, Key: "timeout.hard.reconciliation", About: "How often everything is rendered anew. It changes nothing: " + noHard + ".", Sample: "0s", Instead: noHard, read: (*set).readDuration},
+		{Map: paramsMap, Key: "controller.sync.wave.delay.seconds", About: "Pause between two waves of a sync, in seconds, at most 60; the option WaveDelay of an application wins. Without it: none, or what the agent was started with.", Sample: "2", Used: true, read: (*set).readWaveDelay},
 		{Map: paramsMap, Key: "controller.repo.error.grace.period.seconds", About: "How long a repository may be away until its applications say so. It changes nothing: " + noGrace + ".", Sample: "180", Instead: noGrace, read: (*set).readSeconds},
 		{Map: paramsMap, Key: "controller.resource.health.persist", About: "Whether the health of objects is kept in the Application. It changes nothing: " + noPersist + ".", Sample: "false", Instead: noPersist, read: (*set).readSwitch},
 	}

@@ -5,7 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/settings"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
 func TestPolling(t *testing.T) {
@@ -51,4 +55,43 @@ func TestPolling(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWaveDelaySetting(t *testing.T) {
+	t.Parallel()
+	const key = "controller.sync.wave.delay.seconds"
+	for name, c := range map[string]struct {
+		value, want string
+		refused     bool
+	}{
+		"ENG-13 seconds":             {"2", `wave_delay_seconds: 2`, false},
+		"ENG-13 none":                {"0", `wave_delay_seconds: 0`, false},
+		"ENG-13 nothing is set":      {"", ``, false},
+		"ENG-13 more than a minute":  {"61", ``, true},
+		"ENG-13 not a number at all": {"2s", ``, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := settings.Check(hub.ParamsMap, key, c.value)
+			if (err != nil) != c.refused {
+				t.Fatalf("error %v", err)
+			}
+			if c.refused {
+				return
+			}
+			compiled, err := settings.Compile([]hub.Setting{{Map: hub.ParamsMap, Key: key, Value: c.value}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := compiled.Body(3, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got linkv1.Settings
+			if err := proto.Unmarshal(raw, &got); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, &got, `version: 3 `+c.want)
+		})
+	}
 }

@@ -68,6 +68,13 @@ func TestDoctor(t *testing.T) {
 		}
 		expect(t, text, "FAIL  Kubernetes API", "NO_PROXY", "skip  rights", "FAIL  enrolment", "capstan cluster enroll")
 	})
+	t.Run("FT-L10 in a namespace that does not exist", func(t *testing.T) {
+		text, err := examine(daemon.Config{Namespace: "nowhere", REST: conf, JoinToken: w.token})
+		if err == nil {
+			t.Error("the doctor is content")
+		}
+		expect(t, text, "FAIL  own rights", "namespace nowhere: it does not exist", "create it")
+	})
 	t.Run("FT-L10 with rights that do not do", func(t *testing.T) {
 		weak := rest.CopyConfig(conf)
 		weak.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}

@@ -90,6 +90,10 @@ func TestDoctor(t *testing.T) {
 			},
 			failed: 2, lines: []string{"FAIL  outer TLS", "outer CA file"},
 		},
+		"nobody listens": {
+			hub:    func(h *doctor.Hub) { h.Addresses = []string{"127.0.0.1:1"} },
+			failed: 1, lines: []string{"FAIL  connection", "127.0.0.1:1: it cannot be connected to: connection refused"},
+		},
 		"no WebSocket": {
 			hub:    func(h *doctor.Hub) { h.Addresses = []string{balancer(t, company, refuse(http.StatusForbidden)).addr} },
 			failed: 1, lines: []string{"ok    outer TLS", "FAIL  carrier", "403 Forbidden"},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,8 +26,12 @@ func NewLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	return slog.New(traced{h})
 }
 
-// neutral takes control and direction characters out of texts.
+// neutral takes control and direction characters out of texts, and writes
+// durations as people do, not as a number of nanoseconds.
 func neutral(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, readable(a.Value.Duration()))
+	}
 	switch v := a.Value.Any().(type) {
 	case string:
 		a.Value = slog.StringValue(Plain(v))
@@ -38,6 +43,16 @@ func neutral(_ []string, a slog.Attr) slog.Attr {
 		}
 	}
 	return a
+}
+
+// readable writes a duration with at most three digits behind the point.
+func readable(d time.Duration) string {
+	for _, unit := range [...]time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d.Abs() >= unit {
+			return d.Round(unit / 1000).String()
+		}
+	}
+	return d.String()
 }
 
 // Plain writes what is not printable as escapes. Line ends stay: the handlers

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
@@ -41,6 +42,16 @@ func TestLog(t *testing.T) {
 				if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["level"] != "INFO" || fields["msg"] != "signed in" {
 					t.Errorf("%q became %q: %v", text, line, err)
 				}
+			}
+		})
+	}
+	for format, want := range map[string]string{"text": "wait=266.478ms", "json": `"wait":"266.478ms"`} {
+		t.Run("OBS-08 durations are readable: "+format, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			telemetry.NewLog(&out, format, slog.LevelInfo).Info("again", logkey.Wait, 266477960*time.Nanosecond)
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %s in %s", want, out.String())
 			}
 		})
 	}

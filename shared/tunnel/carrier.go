@@ -303,7 +303,20 @@ func connectFault(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(fault.Offline, err, "it does not answer; a firewall may drop the connection")
 	}
-	return fault.Wrap(fault.Offline, err, "it cannot be connected to")
+	return fault.Wrap(fault.Offline, err, "it cannot be connected to: %s", unreachable(err))
+}
+
+// unreachable names the cause that the system gives for a connection that does
+// not come about.
+func unreachable(err error) string {
+	var number syscall.Errno
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused, nothing listens there or a firewall rejects it"
+	case errors.As(err, &number):
+		return number.Error()
+	}
+	return "the network gives no cause"
 }
 
 // handshakeFault says in a sentence why there is no handshake.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -60,7 +61,7 @@ func commands() *cobra.Command {
 // from the environment.
 func runCommand() *cobra.Command {
 	var c daemon.Config
-	var level string
+	var level, format string
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent until it is asked to stop", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,7 +77,10 @@ func runCommand() *cobra.Command {
 				}
 				c.Watchdog = d
 			}
-			log, variable, err := logger(level)
+			if err := waveDelay(&c, os.Getenv("ARGOCD_SYNC_WAVE_DELAY"), cmd.Flags().Changed("wave-delay")); err != nil {
+				return err
+			}
+			log, variable, err := logger(level, format)
 			if err != nil {
 				return err
 			}
@@ -88,13 +92,29 @@ func runCommand() *cobra.Command {
 	}
 	flags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&c.Watchdog, "watchdog", 10*time.Minute, "end the process, for it to be started anew, when the hub has answered nothing for so long; negative: never (CAPSTAN_WATCHDOG)")
+	cmd.Flags().DurationVar(&c.WaveDelay, "wave-delay", 0, "pause between two waves of a sync, at most 1m; the tenant's setting and an application's option win (ARGOCD_SYNC_WAVE_DELAY, in seconds)")
 	cmd.Flags().StringVar(&c.Listen, "listen", env("CAPSTAN_LISTEN", ""), "address for /livez, /readyz and /metrics, such as 127.0.0.1:8081; empty: none (CAPSTAN_LISTEN)")
 	cmd.Flags().BoolVar(&c.Profiles, "profiles", env("CAPSTAN_PROFILES", "") == "true", "serve /debug/pprof at --listen too (CAPSTAN_PROFILES=true)")
 	cmd.Flags().BoolVar(&c.Upgrades, "upgrades", env("CAPSTAN_UPGRADES", "") == "true", "let the hub exchange the agent's image (CAPSTAN_UPGRADES=true)")
 	cmd.Flags().StringSliceVar(&c.UpgradeRepositories, "upgrade-repositories", list(env("CAPSTAN_UPGRADE_REPOSITORIES", "")), "repositories that images may be of, besides that of the present one (CAPSTAN_UPGRADE_REPOSITORIES)")
 	c.Upgrade = env("CAPSTAN_UPGRADE", "") // the pod's annotation
 	cmd.Flags().StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	cmd.Flags().StringVar(&format, "log-format", env("CAPSTAN_LOG_FORMAT", "text"), "text or json (CAPSTAN_LOG_FORMAT)")
 	return cmd
+}
+
+// waveDelay takes the pause between waves as Argo CD's controller does, in
+// seconds; a flag that is given wins.
+func waveDelay(c *daemon.Config, text string, given bool) error {
+	if text == "" || given {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return fault.New(fault.Invalid, "ARGOCD_SYNC_WAVE_DELAY %q is no number of seconds; write it like 2", text)
+	}
+	c.WaveDelay = time.Duration(n) * time.Second
+	return nil
 }
 
 // doctorCommand checks what `run` would need, with the same settings.
@@ -115,13 +135,13 @@ func doctorCommand() *cobra.Command {
 func upgradeCommand() *cobra.Command {
 	var c daemon.Config
 	var o daemon.UpgradeOrder
-	var level string
+	var level, format string
 	cmd := &cobra.Command{
 		Use: "upgrade", Short: "Exchange the image of the agent's Deployment, and bring the former one back if the new one does not connect", Args: cobra.NoArgs,
 		Long: "The agent starts this as a Job when its hub orders an upgrade; `capstan cluster upgrade` orders one. It may be killed and started anew: " +
 			"how far it is stands in an annotation of the Deployment.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, variable, err := logger(level)
+			log, variable, err := logger(level, format)
 			if err != nil {
 				return err
 			}
@@ -139,6 +159,7 @@ func upgradeCommand() *cobra.Command {
 	f.StringVar(&o.BeginBefore, "begin-before", "", "when it must not begin any more, in RFC 3339")
 	f.DurationVar(&o.Deadline, "deadline", 5*time.Minute, "how long the new version has to connect to the hub")
 	f.StringVar(&level, "log-level", env("CAPSTAN_LOG_LEVEL", "info"), "debug, info, warn or error (CAPSTAN_LOG_LEVEL)")
+	f.StringVar(&format, "log-format", env("CAPSTAN_LOG_FORMAT", "text"), "text or json (CAPSTAN_LOG_FORMAT)")
 	return cmd
 }
 
@@ -190,12 +211,15 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func logger(level string) (*slog.Logger, *slog.LevelVar, error) {
+func logger(level, format string) (*slog.Logger, *slog.LevelVar, error) {
+	if format != "text" && format != "json" {
+		return nil, nil, fault.New(fault.Invalid, "log format %q is not one of text, json", format)
+	}
 	variable := new(slog.LevelVar)
 	if err := variable.UnmarshalText([]byte(level)); err != nil {
 		return nil, nil, fault.New(fault.Invalid, "log level %q is not one of debug, info, warn, error", level)
 	}
-	return telemetry.NewLog(os.Stderr, "json", variable), variable, nil
+	return telemetry.NewLog(os.Stderr, format, variable), variable, nil
 }
 
 // switchable lets SIGHUP switch the log to debug, and back. The function that

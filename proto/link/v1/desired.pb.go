@@ -1427,8 +1427,13 @@ type Policy struct {
 	Windows           []*SyncWindow          `protobuf:"bytes,50,rep,name=windows,proto3" json:"windows,omitempty"`                                                 // those that concern the application
 	PruneLimit        uint32                 `protobuf:"varint,60,opt,name=prune_limit,json=pruneLimit,proto3" json:"prune_limit,omitempty"`                        // an operation that would prune more objects waits for approval; 0: no limit
 	PruneLimitPercent uint32                 `protobuf:"varint,61,opt,name=prune_limit_percent,json=pruneLimitPercent,proto3" json:"prune_limit_percent,omitempty"` // the same, in percent of the application's objects; 0: no limit
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What the destination's namespace must carry, unless the manifests have
+	// that namespace themselves. Absent from older hubs, which give it with
+	// operations alone: then it is not compared.
+	NamespaceLabels      map[string]string `protobuf:"bytes,150,rep,name=namespace_labels,json=namespaceLabels,proto3" json:"namespace_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NamespaceAnnotations map[string]string `protobuf:"bytes,151,rep,name=namespace_annotations,json=namespaceAnnotations,proto3" json:"namespace_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
@@ -1522,6 +1527,20 @@ func (x *Policy) GetPruneLimitPercent() uint32 {
 		return x.PruneLimitPercent
 	}
 	return 0
+}
+
+func (x *Policy) GetNamespaceLabels() map[string]string {
+	if x != nil {
+		return x.NamespaceLabels
+	}
+	return nil
+}
+
+func (x *Policy) GetNamespaceAnnotations() map[string]string {
+	if x != nil {
+		return x.NamespaceAnnotations
+	}
+	return nil
 }
 
 type IgnoreRule struct {
@@ -2434,7 +2453,7 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
 	"\x04wave\x18\a \x01(\x11R\x04wave\x12\x12\n" +
-	"\x04hook\x18\b \x01(\tR\x04hook\"\xd2\x02\n" +
+	"\x04hook\x18\b \x01(\tR\x04hook\"\x92\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tautomated\x18\x01 \x01(\bR\tautomated\x12\x1b\n" +
 	"\tself_heal\x18\x02 \x01(\bR\bselfHeal\x12\x14\n" +
@@ -2445,7 +2464,15 @@ const file_link_v1_desired_proto_rawDesc = "" +
 	"\awindows\x182 \x03(\v2\x13.link.v1.SyncWindowR\awindows\x12\x1f\n" +
 	"\vprune_limit\x18< \x01(\rR\n" +
 	"pruneLimit\x12.\n" +
-	"\x13prune_limit_percent\x18= \x01(\rR\x11pruneLimitPercent\"\xb9\x01\n" +
+	"\x13prune_limit_percent\x18= \x01(\rR\x11pruneLimitPercent\x12P\n" +
+	"\x10namespace_labels\x18\x96\x01 \x03(\v2$.link.v1.Policy.NamespaceLabelsEntryR\x0fnamespaceLabels\x12_\n" +
+	"\x15namespace_annotations\x18\x97\x01 \x03(\v2).link.v1.Policy.NamespaceAnnotationsEntryR\x14namespaceAnnotations\x1aB\n" +
+	"\x14NamespaceLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aG\n" +
+	"\x19NamespaceAnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
 	"\n" +
 	"IgnoreRule\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
@@ -2552,7 +2579,7 @@ func file_link_v1_desired_proto_rawDescGZIP() []byte {
 }
 
 var file_link_v1_desired_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_link_v1_desired_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_link_v1_desired_proto_goTypes = []any{
 	(RowKind)(0),          // 0: link.v1.RowKind
 	(OperationKind)(0),    // 1: link.v1.OperationKind
@@ -2584,14 +2611,16 @@ var file_link_v1_desired_proto_goTypes = []any{
 	(*Blob)(nil),          // 27: link.v1.Blob
 	(*FetchRequest)(nil),  // 28: link.v1.FetchRequest
 	(*FetchReply)(nil),    // 29: link.v1.FetchReply
-	nil,                   // 30: link.v1.Options.NamespaceLabelsEntry
-	nil,                   // 31: link.v1.Options.NamespaceAnnotationsEntry
-	(*Cursor)(nil),        // 32: link.v1.Cursor
-	(*Orphans)(nil),       // 33: link.v1.Orphans
-	(*SyncWindow)(nil),    // 34: link.v1.SyncWindow
+	nil,                   // 30: link.v1.Policy.NamespaceLabelsEntry
+	nil,                   // 31: link.v1.Policy.NamespaceAnnotationsEntry
+	nil,                   // 32: link.v1.Options.NamespaceLabelsEntry
+	nil,                   // 33: link.v1.Options.NamespaceAnnotationsEntry
+	(*Cursor)(nil),        // 34: link.v1.Cursor
+	(*Orphans)(nil),       // 35: link.v1.Orphans
+	(*SyncWindow)(nil),    // 36: link.v1.SyncWindow
 }
 var file_link_v1_desired_proto_depIdxs = []int32{
-	32, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
+	34, // 0: link.v1.FollowUp.start:type_name -> link.v1.Cursor
 	3,  // 1: link.v1.FollowUp.ack:type_name -> link.v1.Ack
 	11, // 2: link.v1.FollowUp.sums:type_name -> link.v1.Sums
 	5,  // 3: link.v1.FollowDown.batch:type_name -> link.v1.Batch
@@ -2603,39 +2632,41 @@ var file_link_v1_desired_proto_depIdxs = []int32{
 	13, // 9: link.v1.Batch.rows:type_name -> link.v1.Row
 	27, // 10: link.v1.Batch.blobs:type_name -> link.v1.Blob
 	13, // 11: link.v1.Batch.settings:type_name -> link.v1.Row
-	32, // 12: link.v1.Confirmed.from:type_name -> link.v1.Cursor
+	34, // 12: link.v1.Confirmed.from:type_name -> link.v1.Cursor
 	12, // 13: link.v1.Sums.second:type_name -> link.v1.BucketSums
 	0,  // 14: link.v1.Row.kind:type_name -> link.v1.RowKind
 	15, // 15: link.v1.AppState.target:type_name -> link.v1.SnapshotRef
 	15, // 16: link.v1.AppState.accepted:type_name -> link.v1.SnapshotRef
 	18, // 17: link.v1.AppState.policy:type_name -> link.v1.Policy
 	22, // 18: link.v1.AppState.tombstones:type_name -> link.v1.Tombstone
-	33, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
+	35, // 19: link.v1.AppState.orphans:type_name -> link.v1.Orphans
 	17, // 20: link.v1.SnapshotRef.objects:type_name -> link.v1.ObjectRef
 	17, // 21: link.v1.ObjectList.objects:type_name -> link.v1.ObjectRef
 	19, // 22: link.v1.Policy.ignore:type_name -> link.v1.IgnoreRule
 	20, // 23: link.v1.Policy.limits:type_name -> link.v1.Limits
-	34, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
-	21, // 25: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
-	21, // 26: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
-	21, // 27: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
-	21, // 28: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
-	22, // 29: link.v1.TombstoneList.tombstones:type_name -> link.v1.Tombstone
-	1,  // 30: link.v1.Operation.kind:type_name -> link.v1.OperationKind
-	15, // 31: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
-	25, // 32: link.v1.Operation.options:type_name -> link.v1.Options
-	30, // 33: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
-	31, // 34: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
-	27, // 35: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
-	2,  // 36: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
-	28, // 37: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
-	4,  // 38: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
-	29, // 39: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
-	38, // [38:40] is the sub-list for method output_type
-	36, // [36:38] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	36, // 24: link.v1.Policy.windows:type_name -> link.v1.SyncWindow
+	30, // 25: link.v1.Policy.namespace_labels:type_name -> link.v1.Policy.NamespaceLabelsEntry
+	31, // 26: link.v1.Policy.namespace_annotations:type_name -> link.v1.Policy.NamespaceAnnotationsEntry
+	21, // 27: link.v1.Limits.cluster_allow:type_name -> link.v1.KindRule
+	21, // 28: link.v1.Limits.cluster_deny:type_name -> link.v1.KindRule
+	21, // 29: link.v1.Limits.namespaced_allow:type_name -> link.v1.KindRule
+	21, // 30: link.v1.Limits.namespaced_deny:type_name -> link.v1.KindRule
+	22, // 31: link.v1.TombstoneList.tombstones:type_name -> link.v1.Tombstone
+	1,  // 32: link.v1.Operation.kind:type_name -> link.v1.OperationKind
+	15, // 33: link.v1.Operation.snapshot:type_name -> link.v1.SnapshotRef
+	25, // 34: link.v1.Operation.options:type_name -> link.v1.Options
+	32, // 35: link.v1.Options.namespace_labels:type_name -> link.v1.Options.NamespaceLabelsEntry
+	33, // 36: link.v1.Options.namespace_annotations:type_name -> link.v1.Options.NamespaceAnnotationsEntry
+	27, // 37: link.v1.FetchReply.blobs:type_name -> link.v1.Blob
+	2,  // 38: link.v1.Desired.Follow:input_type -> link.v1.FollowUp
+	28, // 39: link.v1.Blobs.Fetch:input_type -> link.v1.FetchRequest
+	4,  // 40: link.v1.Desired.Follow:output_type -> link.v1.FollowDown
+	29, // 41: link.v1.Blobs.Fetch:output_type -> link.v1.FetchReply
+	40, // [40:42] is the sub-list for method output_type
+	38, // [38:40] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_link_v1_desired_proto_init() }
@@ -2665,7 +2696,7 @@ func file_link_v1_desired_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_v1_desired_proto_rawDesc), len(file_link_v1_desired_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

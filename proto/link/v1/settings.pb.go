@@ -32,18 +32,24 @@ type Settings struct {
 	// Kinds that are not watched, shown, compared or applied. They count only
 	// where exclusions_given is set; otherwise the agent's default list does.
 	// Rules that name other clusters are left out by the hub.
-	Exclusions                    []*KindFilter   `protobuf:"bytes,3,rep,name=exclusions,proto3" json:"exclusions,omitempty"`
-	ExclusionsGiven               bool            `protobuf:"varint,4,opt,name=exclusions_given,json=exclusionsGiven,proto3" json:"exclusions_given,omitempty"`
-	Inclusions                    []*KindFilter   `protobuf:"bytes,5,rep,name=inclusions,proto3" json:"inclusions,omitempty"` // with any, only these kinds are not excluded
-	Compare                       *CompareOptions `protobuf:"bytes,6,opt,name=compare,proto3" json:"compare,omitempty"`
-	InstanceLabelKey              string          `protobuf:"bytes,7,opt,name=instance_label_key,json=instanceLabelKey,proto3" json:"instance_label_key,omitempty"` // empty: app.kubernetes.io/instance
-	TrackingMethod                string          `protobuf:"bytes,8,opt,name=tracking_method,json=trackingMethod,proto3" json:"tracking_method,omitempty"`         // annotation, annotation+label or label; empty: annotation
-	InstallationId                string          `protobuf:"bytes,9,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`         // empty: none
-	IgnoreResourceUpdatesDisabled bool            `protobuf:"varint,10,opt,name=ignore_resource_updates_disabled,json=ignoreResourceUpdatesDisabled,proto3" json:"ignore_resource_updates_disabled,omitempty"`
-	CustomLabels                  []string        `protobuf:"bytes,11,rep,name=custom_labels,json=customLabels,proto3" json:"custom_labels,omitempty"`                         // shown with objects
-	SensitiveAnnotations          []string        `protobuf:"bytes,12,rep,name=sensitive_annotations,json=sensitiveAnnotations,proto3" json:"sensitive_annotations,omitempty"` // whose values are masked
-	unknownFields                 protoimpl.UnknownFields
-	sizeCache                     protoimpl.SizeCache
+	Exclusions       []*KindFilter   `protobuf:"bytes,3,rep,name=exclusions,proto3" json:"exclusions,omitempty"`
+	ExclusionsGiven  bool            `protobuf:"varint,4,opt,name=exclusions_given,json=exclusionsGiven,proto3" json:"exclusions_given,omitempty"`
+	Inclusions       []*KindFilter   `protobuf:"bytes,5,rep,name=inclusions,proto3" json:"inclusions,omitempty"` // with any, only these kinds are not excluded
+	Compare          *CompareOptions `protobuf:"bytes,6,opt,name=compare,proto3" json:"compare,omitempty"`
+	InstanceLabelKey string          `protobuf:"bytes,7,opt,name=instance_label_key,json=instanceLabelKey,proto3" json:"instance_label_key,omitempty"` // empty: app.kubernetes.io/instance
+	// Marks of Argo CD that objects get besides our own, for tools that read
+	// them: annotation, annotation+label or label; empty: none.
+	TrackingMethod                string   `protobuf:"bytes,8,opt,name=tracking_method,json=trackingMethod,proto3" json:"tracking_method,omitempty"`
+	InstallationId                string   `protobuf:"bytes,9,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"` // empty: none
+	IgnoreResourceUpdatesDisabled bool     `protobuf:"varint,10,opt,name=ignore_resource_updates_disabled,json=ignoreResourceUpdatesDisabled,proto3" json:"ignore_resource_updates_disabled,omitempty"`
+	CustomLabels                  []string `protobuf:"bytes,11,rep,name=custom_labels,json=customLabels,proto3" json:"custom_labels,omitempty"`                         // shown with objects
+	SensitiveAnnotations          []string `protobuf:"bytes,12,rep,name=sensitive_annotations,json=sensitiveAnnotations,proto3" json:"sensitive_annotations,omitempty"` // whose values are masked
+	WaveDelaySeconds              *uint32  `protobuf:"varint,150,opt,name=wave_delay_seconds,json=waveDelaySeconds,proto3,oneof" json:"wave_delay_seconds,omitempty"`   // pause between two waves; absent: the agent's own
+	// Reasons of the Kubernetes events that are written, "all" for every one;
+	// empty: none.
+	EventReasons  []string `protobuf:"bytes,151,rep,name=event_reasons,json=eventReasons,proto3" json:"event_reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -156,6 +162,20 @@ func (x *Settings) GetCustomLabels() []string {
 func (x *Settings) GetSensitiveAnnotations() []string {
 	if x != nil {
 		return x.SensitiveAnnotations
+	}
+	return nil
+}
+
+func (x *Settings) GetWaveDelaySeconds() uint32 {
+	if x != nil && x.WaveDelaySeconds != nil {
+		return *x.WaveDelaySeconds
+	}
+	return 0
+}
+
+func (x *Settings) GetEventReasons() []string {
+	if x != nil {
+		return x.EventReasons
 	}
 	return nil
 }
@@ -606,7 +626,7 @@ var File_link_v1_settings_proto protoreflect.FileDescriptor
 
 const file_link_v1_settings_proto_rawDesc = "" +
 	"\n" +
-	"\x16link/v1/settings.proto\x12\alink.v1\"\xcf\x04\n" +
+	"\x16link/v1/settings.proto\x12\alink.v1\"\xc0\x05\n" +
 	"\bSettings\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12>\n" +
 	"\x0ecustomizations\x18\x02 \x03(\v2\x16.link.v1.CustomizationR\x0ecustomizations\x123\n" +
@@ -624,7 +644,10 @@ const file_link_v1_settings_proto_rawDesc = "" +
 	" ignore_resource_updates_disabled\x18\n" +
 	" \x01(\bR\x1dignoreResourceUpdatesDisabled\x12#\n" +
 	"\rcustom_labels\x18\v \x03(\tR\fcustomLabels\x123\n" +
-	"\x15sensitive_annotations\x18\f \x03(\tR\x14sensitiveAnnotations\"\x82\x03\n" +
+	"\x15sensitive_annotations\x18\f \x03(\tR\x14sensitiveAnnotations\x122\n" +
+	"\x12wave_delay_seconds\x18\x96\x01 \x01(\rH\x00R\x10waveDelaySeconds\x88\x01\x01\x12$\n" +
+	"\revent_reasons\x18\x97\x01 \x03(\tR\feventReasonsB\x15\n" +
+	"\x13_wave_delay_seconds\"\x82\x03\n" +
 	"\rCustomization\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1d\n" +
@@ -703,6 +726,7 @@ func file_link_v1_settings_proto_init() {
 	if File_link_v1_settings_proto != nil {
 		return
 	}
+	file_link_v1_settings_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
