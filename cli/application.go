@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-cd/capstan/cli/client"
-	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // defaultNamespace is that of applications that name none.
@@ -437,13 +436,7 @@ func (a *app) appRefresh() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.print(r.raw, r.table()); err != nil {
-				return err
-			}
-			if why := unusable(deref(r.after.Status)); why != "" {
-				return fault.New(fault.Conflict, "application %s: %s", name, why)
-			}
-			return nil
+			return a.print(r.raw, r.table())
 		})
 	c.Flags().BoolVar(&hard, "hard", false, "render even if nothing changed")
 	c.Flags().BoolVar(&async, "async", false, "do not wait")

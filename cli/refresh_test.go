@@ -13,6 +13,10 @@ import (
 // moved are the revision and the target from then on.
 func refreshing(t *testing.T, after int, revision, target, conditions string) *httptest.Server {
 	t.Helper()
+	annotations := "{}"
+	if target == "left alone" {
+		annotations = `{"argocd.argoproj.io/skip-reconcile":"true"}`
+	}
 	looks := 0 // requests come one after the other
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -25,8 +29,8 @@ func refreshing(t *testing.T, after int, revision, target, conditions string) *h
 		if after > 0 && looks > after {
 			at, rev, to, cond = at.Add(time.Second), revision, target, conditions
 		}
-		fmt.Fprintf(w, `{"metadata":{"name":"shop","namespace":"argocd"},"status":{"sync":{"status":"Synced","revision":%q},"conditions":[%s],
-			"capstan":{"generation":1,"resources":1,"automation":"Manual","target":%q,"refreshedAt":%q}}}`, rev, cond, to, at.UTC().Format(time.RFC3339Nano))
+		fmt.Fprintf(w, `{"metadata":{"name":"shop","namespace":"argocd","annotations":%s},"status":{"sync":{"status":"Synced","revision":%q},"conditions":[%s],
+			"capstan":{"generation":1,"resources":1,"automation":"Manual","target":%q,"refreshedAt":%q}}}`, annotations, rev, cond, to, at.UTC().Format(time.RFC3339Nano))
 	}))
 	t.Cleanup(h.Close)
 	return h
@@ -44,8 +48,9 @@ func TestRefreshSaysWhatItFound(t *testing.T) {
 		"CLI-03 a new revision":          {refreshing(t, 3, strings.Repeat("2", 40), "s-2", ""), nil, exitOK, "22222222  was 11111111 "},
 		"CLI-03 only the commit is new":  {refreshing(t, 3, strings.Repeat("2", 40), "s-1", ""), nil, exitOK, "was 11111111, same manifests"},
 		"CLI-03 hard, and others now":    {refreshing(t, 3, same, "s-2", ""), []string{"--hard"}, exitOK, "same revision, other manifests"},
-		"CLI-03 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exitFailed, "no such branch"},
+		"CLI-03 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exitOK, "ComparisonError: no such branch"},
 		"CLI-03 it never happens":        {refreshing(t, 0, "", "", ""), []string{"--timeout", "300ms"}, exitTimeout, "the refresh timed out after 300ms"},
+		"CLI-03 it is left alone":        {refreshing(t, 0, "", "left alone", ""), nil, exitOK, "leaves it alone"},
 		"CLI-03 nobody waits":            {refreshing(t, 0, "", "", ""), []string{"--async"}, exitOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

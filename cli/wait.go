@@ -351,7 +351,7 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 		return out, err
 	}
 	asked := time.Now()
-	for {
+	for wait := true; wait; wait = !skipped(out.after) {
 		out.after, out.raw, err = call[client.Application](api.GetApplication(ctx, namespace, name, nil))
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
@@ -364,7 +364,16 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 		case <-time.After(refreshLook):
 		}
 	}
+	return out, nil
 }
+
+// skipped says whether an application is left alone, so that no refresh of it
+// ever happens.
+func skipped(x client.Application) bool {
+	return deref(x.Metadata.Annotations)[skipReconcile] == "true"
+}
+
+const skipReconcile = "argocd.argoproj.io/skip-reconcile"
 
 func (refresh) refreshedAt(x client.Application) time.Time {
 	return deref(deref(deref(x.Status).Capstan).RefreshedAt)
@@ -377,7 +386,9 @@ func (r refresh) table() table {
 	was, now, found := revision(r.before), revision(r.after), "unchanged"
 	switch {
 	case unusable(deref(r.after.Status)) != "":
-		found = "an error"
+		found = unusable(deref(r.after.Status))
+	case skipped(r.after):
+		found = "nothing: the annotation " + skipReconcile + " leaves it alone"
 	case was == "":
 		found = "first revision"
 	case was != now && target(r.before) == target(r.after):

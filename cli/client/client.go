@@ -1839,8 +1839,8 @@ type ListApplicationsParams struct {
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
 	// the spec; of the status sync, health, the conditions, what the last
-	// operation is and how it went, and `status.capstan` without its
-	// snapshots. Absent: `full`.
+	// operation is and how it went, and `status.capstan` without snapshots and
+	// what its automation says already. Absent: `full`.
 	View  *ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty"`
 	Limit *int                        `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -2166,8 +2166,8 @@ type StreamChangesParams struct {
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
 	// the spec; of the status sync, health, the conditions, what the last
-	// operation is and how it went, and `status.capstan` without its
-	// snapshots. Absent: `full`.
+	// operation is and how it went, and `status.capstan` without snapshots and
+	// what its automation says already. Absent: `full`.
 	View        *StreamChangesParamsView `form:"view,omitempty" json:"view,omitempty"`
 	LastEventID *string                  `json:"Last-Event-ID,omitempty"`
 }

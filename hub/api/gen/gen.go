@@ -1817,8 +1817,8 @@ type ListApplicationsParams struct {
 	// name, namespace, labels and resourceVersion of the metadata; project,
 	// destination, and of each source repository, path, chart and revision of
 	// the spec; of the status sync, health, the conditions, what the last
-	// operation is and how it went, and `status.capstan` without its
-	// snapshots. Absent: `full`.
+	// operation is and how it went, and `status.capstan` without snapshots and
+	// what its automation says already. Absent: `full`.
 	View  ListApplicationsParamsView `form:"view,omitempty" json:"view,omitempty,omitzero"`
 	Limit int                        `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 

@@ -2185,8 +2185,8 @@ export interface components {
          *     name, namespace, labels and resourceVersion of the metadata; project,
          *     destination, and of each source repository, path, chart and revision of
          *     the spec; of the status sync, health, the conditions, what the last
-         *     operation is and how it went, and `status.capstan` without its
-         *     snapshots. Absent: `full`.
+         *     operation is and how it went, and `status.capstan` without snapshots and
+         *     what its automation says already. Absent: `full`.
          */
         View: "full" | "compact";
         /** @description The namespace of the application; `argocd` unless it says otherwise. */
@@ -3408,8 +3408,8 @@ export interface operations {
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
                  *     the spec; of the status sync, health, the conditions, what the last
-                 *     operation is and how it went, and `status.capstan` without its
-                 *     snapshots. Absent: `full`.
+                 *     operation is and how it went, and `status.capstan` without snapshots and
+                 *     what its automation says already. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
                 limit?: number;
@@ -3904,8 +3904,8 @@ export interface operations {
                  *     name, namespace, labels and resourceVersion of the metadata; project,
                  *     destination, and of each source repository, path, chart and revision of
                  *     the spec; of the status sync, health, the conditions, what the last
-                 *     operation is and how it went, and `status.capstan` without its
-                 *     snapshots. Absent: `full`.
+                 *     operation is and how it went, and `status.capstan` without snapshots and
+                 *     what its automation says already. Absent: `full`.
                  */
                 view?: components["parameters"]["View"];
             };

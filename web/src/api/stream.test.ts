@@ -50,7 +50,10 @@ test('a refused stream is opened again after the last event', () => {
   if (first) first.readyState = Source.CLOSED;
   first?.onerror();
   vi.advanceTimersByTime(1_000);
-  expect(Source.made.map((s) => s.url)).toEqual(['/api/v1/stream?cursor=5&view=compact', '/api/v1/stream?cursor=9&view=compact']);
+  expect(Source.made.map((s) => s.url)).toEqual([
+    '/api/v1/stream?cursor=5&view=compact',
+    '/api/v1/stream?cursor=9&view=compact',
+  ]);
   expect(states.at(0)).toBe(true);
   expect(states.at(-1)).toBe(false);
   stop();
@@ -79,7 +82,10 @@ test('UX-A11-6 five seconds of silence are no connection, though nobody has clos
   expect(states.at(-1)).toBe(false);
   expect(first?.closed).toBe(true);
   vi.advanceTimersByTime(1_000);
-  expect(Source.made.map((s) => s.url)).toEqual(['/api/v1/stream?cursor=5&view=compact', '/api/v1/stream?cursor=14&view=compact']);
+  expect(Source.made.map((s) => s.url)).toEqual([
+    '/api/v1/stream?cursor=5&view=compact',
+    '/api/v1/stream?cursor=14&view=compact',
+  ]);
   // The hub takes the connection and says nothing: it is tried again, and again.
   vi.advanceTimersByTime(12_000);
   expect(Source.made).toHaveLength(4);

@@ -72,11 +72,12 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
 
 /** The sources as they were, with their parameters. */
 function Parameters({ entry }: { entry: HistoryEntry }) {
-  if (!entry.source) return null;
+  const source = entry.sources ?? entry.source;
+  if (!source) return null;
   return (
     <details>
       <summary>Parameters</summary>
-      <Code block>{stringify(entry.source)}</Code>
+      <Code block>{stringify(source)}</Code>
     </details>
   );
 }
