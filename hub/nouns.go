@@ -53,6 +53,10 @@ type Credential struct {
 	BearerToken string `json:"bearerToken,omitempty"`
 	// SSHPrivateKey opens repositories over SSH (CRED-07).
 	SSHPrivateKey string `json:"sshPrivateKey,omitempty"`
+	// TLSClientCert and TLSClientKey, both PEM, are shown to a server over
+	// HTTPS that asks who connects (CRED-08).
+	TLSClientCert string `json:"tlsClientCert,omitempty"`
+	TLSClientKey  string `json:"tlsClientKey,omitempty"`
 }
 
 // String hides the secret from every formatter.

@@ -25,6 +25,9 @@ const (
 	SettingsMap = "argocd-cm"
 	ParamsMap   = "argocd-cmd-params-cm"
 	SecretMap   = "argocd-secret"
+	// CertificatesMap holds, by the name of a host, the authorities that
+	// certificates of its servers must come from (CRED-08).
+	CertificatesMap = "argocd-tls-certs-cm"
 )
 
 // Keys of SecretMap that say how events of Git hosts prove their sender to this

@@ -327,7 +327,9 @@ func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string
 // credential takes user name and password, or a token, or a private key; other
 // keys are named in warnings, never their values.
 func credential(v map[string]string) (*hub.Credential, []string) {
-	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password"), BearerToken: take(v, "bearerToken"), SSHPrivateKey: take(v, "sshPrivateKey")}
+	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password"), BearerToken: take(v, "bearerToken"), SSHPrivateKey: take(v, "sshPrivateKey"),
+		TLSClientCert: take(v, "tlsClientCertData"), TLSClientKey: take(v, "tlsClientCertKey")}
+	delete(v, "forceHttpBasicAuth") // it is always sent at once (CRED-05)
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		warnings = append(warnings, fmt.Sprintf("the key %s was not stored: this release does not serve it", short(key)))

@@ -121,12 +121,20 @@ func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) 
 		return cred, nil
 	}
 	overSSH := hub.IsSSH(url)
+	if cred.TLSClientCert+cred.TLSClientKey != "" {
+		if overSSH {
+			return nil, fault.With(fault.New(fault.Invalid, "a client certificate opens no repository over SSH"), "", "use its https:// URL")
+		}
+		if _, err := hub.ClientCertificate(cred.TLSClientCert, cred.TLSClientKey); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case cred.SSHPrivateKey == "" && overSSH && cred.Password+cred.BearerToken != "":
 		return nil, fault.With(fault.New(fault.Invalid, "a password or token opens no repository over SSH"), "", "give it an SSH private key, or use its https:// URL")
 	case cred.SSHPrivateKey == "":
 		return cred, nil
-	case !overSSH && cred.Password+cred.BearerToken == "":
+	case !overSSH && cred.Password+cred.BearerToken+cred.TLSClientCert == "":
 		return nil, fault.With(fault.New(fault.Invalid, "an SSH private key opens no repository over HTTP"), "", "use the repository's SSH URL, such as git@git.example.com:team/repository.git")
 	}
 	key, err := hub.NormalizeSSHKey(cred.SSHPrivateKey)

@@ -297,6 +297,16 @@ func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []
 	return keys, err
 }
 
+// Authorities gives what a tenant has stored for servers of a host.
+func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host string) (pem string, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		values, err := t.SettingValues(ctx, hub.CertificatesMap, []string{host})
+		pem = values[host]
+		return err
+	})
+	return pem, err
+}
+
 // deployer is dispatch as the catalogue sees it. The transactions that the
 // catalogue hands over are those of catalogStore, which are the store's.
 type deployer struct{}

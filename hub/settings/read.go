@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"crypto/x509"
 	"path"
 	"regexp"
 	"strconv"
@@ -328,6 +329,13 @@ var labelKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Z
 func (s *set) readInstallation(_ string, t text) error {
 	s.out.InstallationId = strings.TrimSpace(t.value)
 	return nil
+}
+
+func (s *set) readCertificates(_ string, t text) error {
+	if !s.strict || x509.NewCertPool().AppendCertsFromPEM([]byte(t.value)) {
+		return nil
+	}
+	return fault.With(fault.New(fault.Invalid, "it holds no certificate that can be read"), "", "set it to one or more certificates in PEM, under the name of the host without a port")
 }
 
 func (s *set) readKustomize(_ string, t text) error {

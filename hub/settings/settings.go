@@ -17,7 +17,7 @@ import (
 // A Known is a key, or a family of keys, that this release knows.
 type Known struct {
 	Map    string
-	Key    string // ends in a dot: the kind of object follows
+	Key    string // ends in a dot: the kind of object, or a version, follows; "*": any key of the map
 	About  string // one sentence for people
 	Sample string // a value that is fine
 	// Used says that something acts on it; otherwise it is checked and kept.
@@ -75,6 +75,10 @@ func Catalogue() []Known {
 			Map: hub.ParamsMap, Key: hub.HiddenDirectoriesKey, About: "Whether manifests are read from directories whose names begin with a dot, too.",
 			Sample: "true", Used: true, read: (*set).readSwitch,
 		},
+		{
+			Map: hub.CertificatesMap, Key: anyKey, About: "By the name of a Git server's host: the authorities, in PEM, that its certificate must come from.",
+			Sample: sampleCertificate, Used: true, read: (*set).readCertificates,
+		},
 	}, slices.Concat(webhooks(), timers(), sessions())...)
 }
 
@@ -114,13 +118,16 @@ const noUpdates = "an update of fields that are not ours changes no result and c
 
 const noImpersonation = "syncs and comparisons act as the account of the cluster's agent"
 
+// anyKey stands for all keys of a map: they are names of the tenant's own.
+const anyKey = "*"
+
 // Find gives what is known of a key.
 func Find(name, key string) (Known, bool) {
 	for _, k := range Catalogue() {
 		if k.Map != name {
 			continue
 		}
-		if k.Key == key || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
+		if k.Key == key || k.Key == anyKey || (strings.HasSuffix(k.Key, ".") && strings.HasPrefix(key, k.Key) && len(key) > len(k.Key)) {
 			return k, true
 		}
 	}

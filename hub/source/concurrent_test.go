@@ -133,6 +133,10 @@ type askedCredentials struct {
 	tenant hub.TenantID
 }
 
+func (c *askedCredentials) Authorities(context.Context, hub.TenantID, string) (string, error) {
+	return "", nil
+}
+
 func (c *askedCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) {
 	return nil, nil
 }

@@ -98,11 +98,18 @@ func (m *mirror) visit(ctx context.Context, repo hub.Repository, cred hub.Creden
 	if cred.Username == "" && cred.Password != "" {
 		cred.Username = repo.Username
 	}
-	if m.remote == nil || m.remote.insecure != repo.Insecure {
-		m.disconnect()
-		m.remote = newRemote(m.cfg, repo.Insecure, m.hostKeys)
-	}
 	v := &visit{mirror: m, repo: repo, cred: cred}
+	trust, err := m.trust(ctx, repo, cred)
+	if err != nil {
+		return nil, fmt.Errorf("read authorities: %w", err)
+	}
+	if m.remote == nil || m.remote.trust != trust {
+		m.disconnect()
+		if m.remote, err = newRemote(m.cfg, trust, m.hostKeys); err != nil {
+			m.remote = nil
+			return nil, v.failed(nil, 0, err)
+		}
+	}
 	if repo.Type != "" && repo.Type != "git" {
 		err := fault.New(fault.Invalid, "repositories of the type %q are not supported yet", repo.Type)
 		return nil, v.failed(nil, 0, fault.With(err, "", "use a Git repository"))

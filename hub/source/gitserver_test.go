@@ -216,6 +216,10 @@ func (noCredentials) Credential(context.Context, hub.TenantID, hub.RepositoryID)
 	return hub.Credential{}, nil
 }
 
+func (noCredentials) Authorities(context.Context, hub.TenantID, string) (string, error) {
+	return "", nil
+}
+
 func (noCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) { return nil, nil }
 
 func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,6 +131,20 @@ func (m *mirror) rest() {
 	m.mu.Lock()
 	clear(m.refused)
 	m.mu.Unlock()
+}
+
+// trust is whom the repository's server and this side take each other for.
+func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Credential) (trust, error) {
+	t := trust{insecure: repo.Insecure}
+	u, err := url.Parse(repo.URL)
+	if err != nil || !strings.EqualFold(u.Scheme, "https") {
+		return t, nil //nolint:nilerr // a session says what is wrong with the URL
+	}
+	t.cert, t.key = cred.TLSClientCert, cred.TLSClientKey
+	if !repo.Insecure {
+		t.authorities, err = m.creds.Authorities(ctx, m.tenant, strings.ToLower(u.Hostname()))
+	}
+	return t, err //nolint:wrapcheck // the caller does
 }
 
 // hostKeys gives the keys of SSH servers that the tenant has stored.

@@ -46,7 +46,7 @@ func (m *Mirrors) FetchPushed(
 		return nil, time.Time{}, err
 	}
 	defer mir.leave()
-	if mir.followable(repo, pushed, since) {
+	if mir.followable(repo, pushed, since) && mir.trusts(ctx, repo, cred) {
 		switch done, err := mir.follow(ctx, repo, cred, pushed); {
 		case ctx.Err() != nil:
 			return nil, time.Time{}, fmt.Errorf("fetch: %w", ctx.Err())
@@ -79,10 +79,17 @@ func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.T
 		return false
 	case now.Sub(pushed.At) > pushedFresh, now.Before(m.distrusted):
 		return false
-	case m.damaged.Load(), m.listing == [32]byte{}, m.remote == nil, m.remote.insecure != repo.Insecure, m.listedAt.Before(since):
+	case m.damaged.Load(), m.listing == [32]byte{}, m.remote == nil, m.remote.trust.insecure != repo.Insecure, m.listedAt.Before(since):
 		return false
 	}
 	return true
+}
+
+// trusts says whether the way to the repository is still the one that its
+// settings ask for. A look finds out otherwise.
+func (m *mirror) trusts(ctx context.Context, repo hub.Repository, cred hub.Credential) bool {
+	now, err := m.trust(ctx, repo, cred)
+	return err == nil && m.remote.trust == now
 }
 
 // A protocol is what a server can do in version 2 of Git's protocol.

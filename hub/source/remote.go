@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -24,28 +25,59 @@ import (
 // A remote is the way to one repository. It keeps its connections open between
 // exchanges, which saves a handshake per push.
 type remote struct {
-	insecure bool
+	trust    trust
 	http     *http.Transport
 	git      transport.Transport
 	dialer   *net.Dialer // of SSH
 	hostKeys hostKeysFunc
 }
 
+// A trust is whom the two ends of a connection take each other for. All of it
+// is PEM.
+type trust struct {
+	insecure    bool   // any server is taken
+	authorities string // of the server's certificate; empty: the hub's own
+	cert, key   string // shown to a server that asks; empty: none
+}
+
+// tls says the same to a TLS client.
+func (t trust) tls(cfg Config) (*tls.Config, error) {
+	out := &tls.Config{RootCAs: cfg.RootCAs, InsecureSkipVerify: t.insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // asked for, per repository, and visible
+	if t.authorities != "" {
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM([]byte(t.authorities)) {
+			return nil, fault.With(fault.New(fault.Invalid, "what "+hub.CertificatesMap+" holds for its host is no certificate"), "", "set it to certificates in PEM, or take the key away")
+		}
+	}
+	if t.cert+t.key != "" {
+		pair, err := hub.ClientCertificate(t.cert, t.key)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // classified
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}
+
 // newRemote makes the way for one repository, with connections of its own, so
 // that no credential and no TLS setting of another repository is ever near.
-func newRemote(cfg Config, insecure bool, hostKeys hostKeysFunc) *remote {
-	r := &remote{insecure: insecure, hostKeys: hostKeys, dialer: guard{cfg.AllowedNetworks}.dialer()}
+func newRemote(cfg Config, t trust, hostKeys hostKeysFunc) (*remote, error) {
+	secured, err := t.tls(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &remote{trust: t, hostKeys: hostKeys, dialer: guard{cfg.AllowedNetworks}.dialer()}
 	r.http = &http.Transport{
 		// No proxy from the environment: the guard must see the real address.
 		DialContext:         guard{cfg.AllowedNetworks}.dialer().DialContext,
-		TLSClientConfig:     &tls.Config{RootCAs: cfg.RootCAs, InsecureSkipVerify: insecure, MinVersion: tls.VersionTLS12}, //nolint:gosec // asked for, per repository, and visible
+		TLSClientConfig:     secured,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 2,
 		IdleConnTimeout:     90 * time.Second,
 	}
 	r.git = githttp.NewClient(&http.Client{Transport: watched{r.http}})
-	return r
+	return r, nil
 }
 
 // session starts one conversation about a repository. The spelling is what the
@@ -66,7 +98,7 @@ func (r *remote) session(repo hub.Repository, spelling string, cred hub.Credenti
 	default:
 		return nil, fault.With(fault.New(fault.Invalid, "repositories with the scheme %q are not supported", u.Scheme), "", "use the repository's https:// URL")
 	}
-	if cred.SSHPrivateKey != "" && cred.Password == "" && cred.BearerToken == "" {
+	if cred.SSHPrivateKey != "" && cred.Password == "" && cred.BearerToken == "" && cred.TLSClientCert == "" {
 		return nil, fault.With(fault.New(fault.Invalid, "an SSH key opens no repository over HTTP"), "", "use the repository's SSH URL, or give it a user name and a token")
 	}
 	host := u.Hostname()

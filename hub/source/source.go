@@ -118,6 +118,9 @@ type Credentials interface {
 	Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (hub.Credential, error)
 	// HostKeys gives the keys of SSH servers that the tenant has stored.
 	HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error)
+	// Authorities gives the certificates, in PEM, that the tenant has stored
+	// for servers of a host; empty: none, and the hub's own count.
+	Authorities(ctx context.Context, tenant hub.TenantID, host string) (string, error)
 }
 
 // Mirrors are all repositories of one replica. Any number of goroutines may

@@ -30,6 +30,10 @@ func (c *sshCredentials) Credential(context.Context, hub.TenantID, hub.Repositor
 	return c.cred, nil
 }
 
+func (c *sshCredentials) Authorities(context.Context, hub.TenantID, string) (string, error) {
+	return "", nil
+}
+
 func (c *sshCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

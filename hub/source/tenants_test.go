@@ -24,6 +24,10 @@ func (p *perTenant) Credential(_ context.Context, tenant hub.TenantID, _ hub.Rep
 	return hub.Credential{Username: "bob", Password: p.of[tenant]}, nil
 }
 
+func (p *perTenant) Authorities(context.Context, hub.TenantID, string) (string, error) {
+	return "", nil
+}
+
 func (p *perTenant) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) { return nil, nil }
 
 // Two tenants name one URL, even under one id; what one may read gives the

@@ -37,6 +37,10 @@ func (c orderCredentials) Credential(context.Context, hub.TenantID, hub.Reposito
 	return hub.Credential{}, nil
 }
 
+func (c orderCredentials) Authorities(context.Context, hub.TenantID, string) (string, error) {
+	return "", nil
+}
+
 func (c orderCredentials) HostKeys(context.Context, hub.TenantID) ([]hub.HostKey, error) {
 	return hub.ParseKnownHosts(c.order.KnownHosts)
 }

@@ -230,7 +230,7 @@ func TestBuildOptions(t *testing.T) {
 		"KUST-08 a label":  {map[string]string{all: "--enable-managedby-label"}, nil, with(nil), nil, `"app.kubernetes.io/managed-by":"kustomize-`},
 		"KUST-08 an order": {map[string]string{all: "--reorder legacy"}, nil, with(nil), nil, `"web"`},
 		"SEC-A7 KUST-08 options that start programs": {map[string]string{all: "--enable-alpha-plugins --enable-exec"}, nil, with(nil), []string{"argocd-cm, key kustomize.buildOptions", "--enable-alpha-plugins", "sandbox"}, ""},
-		"KUST-08 an option that is not known":                 {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.4.1", `"--sort"`}, ""},
+		"KUST-08 an option that is not known":        {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.4.1", `"--sort"`}, ""},
 		"SEC-A7 charts, also where they are switched on": {
 			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"}), []string{"helmCharts are not served yet"}, "",
 		},
