@@ -216,10 +216,11 @@ func (l Log) level() slog.Level {
 	return level
 }
 
-// Webhook says which push events of Git hosts count. Each tenant sets a secret
-// of its own in its settings, webhook.github.secret of argocd-secret.
+// Webhook says which push events of Git hosts count. Each tenant sets secrets
+// of its own in its settings, webhook.github.secret and the like of
+// argocd-secret.
 type Webhook struct {
-	// GitHubSecretFile holds the secret for the first tenant of the
+	// GitHubSecretFile holds the secret of GitHub's events for the first tenant of the
 	// installation, as long as that has none of its own.
 	GitHubSecretFile string `json:"githubSecretFile"`
 	// AllowUnsigned takes events without checking a signature, for tenants that

@@ -92,7 +92,7 @@ func (s *Service) throttled(ctx context.Context, keys []throttleKey, now time.Ti
 }
 
 // errClosed is the one answer to sign-ins that fail while an account is closed
-// to addresses that it does not know: it tells nobody whether his is one.
+// to addresses that it does not know: it tells nobody whether theirs is one.
 func errClosed() error {
 	return fault.With(fault.New(fault.Exceeded, "the user name or the password is wrong, or there were too many failed sign-ins with this name"), "",
 		"check both and sign in from where you did before, or wait five minutes")
