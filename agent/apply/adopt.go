@@ -113,8 +113,10 @@ func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from
 		ops = append(ops, map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": entries})
 		from = strings.Join(taken, " and ")
 	}
+	kept := a.e.custom().Marks == marksAnnotation || a.e.custom().Marks == marksBoth
 	for _, name := range [...]string{manifest.LastApplied, tracking.ArgoAnnotation, tracking.ArgoInstallation} {
-		if _, there := manifest.RawAnnotation(live, name); there {
+		rewritten := kept && (name == tracking.ArgoAnnotation || name == tracking.ArgoInstallation && a.installation() != "")
+		if _, there := manifest.RawAnnotation(live, name); there && !rewritten {
 			ops = append(ops, map[string]any{"op": "remove", "path": "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")})
 		}
 	}

@@ -115,6 +115,7 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	s.body, s.options = body, a.options(body)
 	a.mu.Lock()
 	body.SetNamespace(x.key.Namespace) // without a tracking id: that it is missing makes no difference (TRK-08)
+	a.labelled(body, x.key)
 	s.ignore = a.ignore
 	if x.record != nil {
 		s.applied, s.had, s.merged = x.record.Owned.Digest, true, x.record.Merged
@@ -249,6 +250,8 @@ func untracked(object map[string]any) map[string]any {
 	if _, ok := all[trackingAnnotation]; ok {
 		delete(all, trackingAnnotation)
 		delete(all, tracking.Installation)
+		delete(all, tracking.ArgoAnnotation)
+		delete(all, tracking.ArgoInstallation)
 		o.SetAnnotations(all)
 	}
 	return o.Object

@@ -14,6 +14,7 @@ type Custom struct {
 	InstallationID string               // written to each object; what carries another one is left alone
 	InstanceLabel  string               // by which Argo CD may name its applications; empty: the usual one
 	Hidden         []string             // annotations of Secrets that are masked like their values
+	Marks          string               // of Argo CD, that are written beside ours: annotation, annotation+label or label; empty: none
 	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
 }
 

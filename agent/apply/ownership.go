@@ -46,8 +46,11 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	if inHub(manifest.KeyOf(o)) {
 		return nil // the hub itself knows whose it is
 	}
-	tenant := a.e.custom().Tenant
+	tenant, ours := a.e.custom().Tenant, false
 	for _, m := range tracking.Of(o, a.e.custom().InstanceLabel) {
+		if ours && a.mirrors(o, m) {
+			continue
+		}
 		if m.Tenant == tenant || tenant == "" {
 			m.Tenant = ""
 		}
@@ -57,6 +60,7 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 		if m.System != tracking.Own || m.App != a.name() || (m.Installation != "" && m.Installation != a.installation()) {
 			return &m
 		}
+		ours = true
 	}
 	return nil
 }
@@ -81,6 +85,9 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 // marked says whether a live object names tenant and installation as an apply
 // would now. The caller holds mu.
 func (x *object) marked() bool {
+	if x.record != nil && x.record.Marks != x.app.marksNow(x.key) {
+		return false
+	}
 	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
 }
 

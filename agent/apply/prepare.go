@@ -37,19 +37,23 @@ func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 	if id := a.installation(); id != "" {
 		annotate(o, tracking.Installation, id)
 	}
+	a.mark(o, key)
 }
 
 // annotate sets one annotation, whatever shape the others have.
-func annotate(o *manifest.Object, name, value string) {
+func annotate(o *manifest.Object, name, value string) { put(o, "annotations", name, value) }
+
+// put sets one entry of labels or annotations, whatever shape the others have.
+func put(o *manifest.Object, section, name, value string) {
 	meta, ok := o.Object["metadata"].(map[string]any)
 	if !ok {
 		meta = map[string]any{}
 		o.Object["metadata"] = meta
 	}
-	all, ok := meta["annotations"].(map[string]any)
+	all, ok := meta[section].(map[string]any)
 	if !ok {
 		all = map[string]any{}
-		meta["annotations"] = all
+		meta[section] = all
 	}
 	all[name] = value
 }

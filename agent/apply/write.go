@@ -80,6 +80,7 @@ type sending struct {
 	merged  bool // it was not written by a server-side apply
 	note    string
 	problem error  // found before anything was sent
+	marks   string // of Argo CD that it is written with
 	mark    string // of whoever still holds the object, if that is the problem
 }
 
@@ -92,6 +93,7 @@ func (a *app) sending(x *object, d *desired, body *manifest.Object, w writing) *
 	}
 	s := &sending{app: a, key: x.key, digest: d.digest, body: body, ignore: a.ignore, options: w.options}
 	a.prepare(body, x.key)
+	s.marks = a.marksNow(x.key)
 	if x.record != nil {
 		s.applied, s.had = x.record.Owned.Digest, true
 		s.merged = x.record.Merged
@@ -428,7 +430,7 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 	}
 	r := inventory.Record{
 		App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: owned, Merged: s.merged,
-		Options: optionsOf(s.body),
+		Options: optionsOf(s.body), Marks: s.marks,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -36,6 +36,6 @@ func (a *agent) customize() {
 	a.custom.Store(&apply.Custom{
 		Tenant: a.tenant(),
 		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
-		Hidden: now.SensitiveAnnotations(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),
+		Hidden: now.SensitiveAnnotations(), Marks: now.Marks(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),
 	})
 }

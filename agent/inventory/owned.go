@@ -24,6 +24,7 @@ type Record struct {
 	Hook    string       `json:"h,omitempty"` // id of the operation that made this hook; empty: an ordinary object
 	Options []string     `json:"p,omitempty"` // the object's own sync options, such as "Prune=false"
 	Merged  bool         `json:"m,omitempty"` // written by a merge against Applied instead of a server-side apply
+	Marks   string       `json:"k,omitempty"` // of Argo CD that the object was written with; empty: none
 	From    string       `json:"f,omitempty"` // application, as tracking ids name it, that has released the object and whose content is live; empty: App has written it
 }
 

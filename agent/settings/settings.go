@@ -210,6 +210,15 @@ const (
 	TrackByLabel      = "label"
 )
 
+// Marks are those of Argo CD that objects get beside our own, for tools that
+// read them; empty: none, because nobody has asked for any.
+func (v *Value) Marks() string {
+	if v.raw.GetTrackingMethod() == "" {
+		return ""
+	}
+	return v.TrackingMethod()
+}
+
 // TrackingMethod is how objects are marked as an application's.
 func (v *Value) TrackingMethod() string {
 	if m := v.raw.GetTrackingMethod(); slices.Contains([]string{TrackByBoth, TrackByLabel}, m) {

@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 		for key, says := range map[string]string{
 			"resource.exclusions": "", "installationID": "", "resource.customizations.ignoreDifferences.all": "",
 			"resource.compareoptions":                     "changes nothing: status",
-			"application.resourceTrackingMethod":          "changes nothing: objects are marked by annotation",
+			"application.resourceTrackingMethod":          "",
 			"resource.customizations.knownTypeFields.a_B": "changes nothing: values are compared",
 			"resource.customizations.health.a_B":          "",
 			"resource.customizations.useOpenLibs.a_B":     "",

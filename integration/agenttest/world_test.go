@@ -51,6 +51,8 @@ type world struct {
 	account   *rest.Config
 	connect   *rest.Config // how it reaches the cluster; nil: as an admin
 	marker    *application // by which it is known that the agent has seen what there is
+	settings  string       // id of the row of settings
+	version   uint64       // of the settings
 }
 
 // newWorld starts an agent and waits until it is attached.
