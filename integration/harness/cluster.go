@@ -10,12 +10,18 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	clientapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 const (
 	clusterStart = 5 * time.Minute // a limit for what hangs; mostly four seconds
 	// stopGrace is for parts that have something to flush.
 	stopGrace = 5 * time.Second
+	// detachGrace is for a cluster of someone else to forget the agent.
+	detachGrace = 30 * time.Second
 	// adminGroup may do everything in every cluster.
 	adminGroup = "system:masters"
 	// Admin is the user that a cluster's own Kubeconfig names, and under
@@ -27,8 +33,9 @@ const (
 // has etcd and an API server with RBAC and an audit log; that is enough for
 // applies, watches and permissions, and ready in about four seconds.
 type ClusterOptions struct {
-	// Controllers adds kube-controller-manager: Deployments, Jobs, garbage
-	// collection, namespaces that end, service accounts.
+	// Controllers adds those of kube-controller-manager that are listed in
+	// integration/localcluster/controllers: Deployments, Jobs, garbage
+	// collection, namespaces that end, service accounts and more.
 	Controllers bool
 	// Nodes adds kube-scheduler and one large fake node whose pods run at
 	// once (kwok.yaml says how to make them fail). It implies Controllers.
@@ -48,13 +55,14 @@ type Cluster struct {
 	Name string
 
 	options   ClusterOptions
-	binaries  Binaries
+	binary    string // all parts in one
 	dir       *scratch
 	authority *authority
 	socket    string // of etcd, as an address
 	port      int    // of the API server
 	kubelet   int    // of the fake kubelets
 	clients   *clients
+	given     *clientapi.Cluster // of AttachCluster; nil: the cluster is our own
 
 	etcd, api, controllers, scheduler, kwok *process
 }
@@ -66,7 +74,7 @@ func StartCluster(ctx context.Context, name string, o ClusterOptions) (*Cluster,
 		o.Progress = os.Stderr
 	}
 	o.Controllers = o.Controllers || o.Nodes
-	binaries, err := BuildBinaries(ctx, o.Progress)
+	binary, err := build.ControlPlane(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +82,7 @@ func StartCluster(ctx context.Context, name string, o ClusterOptions) (*Cluster,
 	if err != nil {
 		return nil, fmt.Errorf("prepare cluster %q: %w", name, err)
 	}
-	c := &Cluster{Name: name, options: o, binaries: binaries, dir: dir}
+	c := &Cluster{Name: name, options: o, binary: binary, dir: dir}
 	ctx, cancel := context.WithTimeout(ctx, clusterStart)
 	defer cancel()
 	if err := c.boot(ctx); err != nil {
@@ -107,15 +115,18 @@ func (c *Cluster) boot(ctx context.Context) error {
 	if err := c.api.ready(ctx, c.clients.hasDefaultNamespace, c.etcd); err != nil {
 		return err
 	}
-	if c.options.Controllers {
-		if err := c.startControllers(ctx); err != nil {
+	if !c.options.Controllers {
+		return nil
+	}
+	if err := c.startControllers(); err != nil {
+		return err
+	}
+	if c.options.Nodes { // while the controllers start
+		if err := c.startNodes(ctx); err != nil {
 			return err
 		}
 	}
-	if c.options.Nodes {
-		return c.startNodes(ctx)
-	}
-	return nil
+	return c.controllers.ready(ctx, c.clients.hasDefaultAccount)
 }
 
 // startEtcd starts the database on a socket that only we can reach. The API
@@ -135,7 +146,7 @@ func (c *Cluster) startEtcd() error {
 	if !c.options.Durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
-	c.etcd, err = c.spawn("etcd", c.binaries.ControlPlane, args...)
+	c.etcd, err = c.spawn("etcd", args...)
 	return err
 }
 
@@ -178,7 +189,7 @@ func (c *Cluster) runAPI(ctx context.Context) error {
 		"--profiling=false", "--shutdown-delay-duration=0s",
 	}
 	var err error
-	if c.api, err = c.spawn("kube-apiserver", c.binaries.ControlPlane, args...); err != nil {
+	if c.api, err = c.spawn("kube-apiserver", args...); err != nil {
 		return err
 	}
 	ready, err := readiness(c.RESTConfig())
@@ -197,25 +208,19 @@ func (c *Cluster) disabledAdmission() []string {
 	return off
 }
 
-// startControllers starts the controllers and waits until they work.
-func (c *Cluster) startControllers(ctx context.Context) error {
-	var err error
-	c.controllers, err = c.spawn("kube-controller-manager", c.binaries.ControlPlane,
-		"--kubeconfig="+c.file("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--secure-port=0",
+// startControllers starts the controllers.
+func (c *Cluster) startControllers() (err error) {
+	c.controllers, err = c.spawn("kube-controller-manager",
+		"--kubeconfig="+c.file("kube-controller-manager.kubeconfig"),
 		"--service-account-private-key-file="+c.file("accounts.key"), "--root-ca-file="+c.file("ca.crt"),
-		"--controllers=*,-node-lifecycle-controller", // the fake node renews no lease
-		"--kube-api-qps=400", "--kube-api-burst=800", "--profiling=false",
 	)
-	if err != nil {
-		return err
-	}
-	return c.controllers.ready(ctx, c.clients.hasDefaultAccount)
+	return err
 }
 
 // startNodes starts the scheduler and the fake kubelets, and makes the node.
 func (c *Cluster) startNodes(ctx context.Context) error {
 	var err error
-	c.scheduler, err = c.spawn("kube-scheduler", c.binaries.ControlPlane,
+	c.scheduler, err = c.spawn("kube-scheduler",
 		"--kubeconfig="+c.file("kube-scheduler.kubeconfig"), "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=400", "--kube-api-burst=800", "--profiling=false",
 	)
@@ -241,7 +246,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err := c.writeKwokConfig(); err != nil {
 		return fmt.Errorf("write its settings: %w", err)
 	}
-	c.kwok, err = c.spawn("kwok", c.binaries.Kwok, "--config="+c.file("kwok.yaml"), "--kubeconfig="+c.file("kwok.kubeconfig"))
+	c.kwok, err = c.spawn("kwok", "--config="+c.file("kwok.yaml"), "--kubeconfig="+c.file("kwok.kubeconfig"))
 	if err != nil {
 		return err
 	}
@@ -267,6 +272,11 @@ func (c *Cluster) Stop() error {
 		return nil
 	}
 	var errs []error
+	if c.Attached() {
+		ctx, cancel := context.WithTimeout(context.Background(), detachGrace)
+		defer cancel()
+		errs = append(errs, c.detach(ctx))
+	}
 	for _, p := range []*process{c.kwok, c.scheduler, c.controllers, c.api} {
 		if p != nil { // they keep nothing, so nothing is lost
 			errs = append(errs, p.stop(syscall.SIGKILL, stopGrace))
@@ -288,9 +298,9 @@ func (c *Cluster) Stop() error {
 }
 
 // spawn starts one part, with its log beside the others.
-func (c *Cluster) spawn(name, path string, args ...string) (*process, error) {
+func (c *Cluster) spawn(name string, args ...string) (*process, error) {
 	return start(command{
-		name: name, path: path, argv0: name, args: args, dir: c.dir.path, log: c.LogFile(name),
+		name: name, path: c.binary, argv0: name, args: args, dir: c.dir.path, log: c.LogFile(name),
 		env: []string{"KWOK_WORKDIR=" + c.file("kwok"), "GOMEMLIMIT=", "GOTRACEBACK="}, orphan: syscall.SIGKILL,
 	})
 }
@@ -299,9 +309,19 @@ func (c *Cluster) spawn(name, path string, args ...string) (*process, error) {
 func (c *Cluster) LogFile(part string) string { return c.file(part + ".log") }
 
 // URL is where the API server listens.
-func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.port) }
+func (c *Cluster) URL() string {
+	if c.given != nil {
+		return c.given.Server
+	}
+	return fmt.Sprintf("https://127.0.0.1:%d", c.port)
+}
 
 // CA is the certificate of the authority that signed the API server's, in PEM.
-func (c *Cluster) CA() []byte { return c.authority.pem }
+func (c *Cluster) CA() []byte {
+	if c.given != nil {
+		return c.given.CertificateAuthorityData
+	}
+	return c.authority.pem
+}
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir.path, name) }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 // The roles of a database, as the hub expects them.
@@ -343,23 +345,18 @@ func (p *Postgres) data() string { return filepath.Join(p.dir.path, "data") }
 // or the newest that Debian has installed outside of it.
 func postgresBinaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		if real, err := filepath.EvalSymlinks(path); err == nil && executable(filepath.Join(filepath.Dir(real), "postgres")) {
+		if real, err := filepath.EvalSymlinks(path); err == nil && build.Executable(filepath.Join(filepath.Dir(real), "postgres")) {
 			return filepath.Dir(real), nil
 		}
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	slices.SortFunc(found, func(a, b string) int { return majorOf(b) - majorOf(a) })
 	for _, dir := range found {
-		if executable(filepath.Join(dir, "initdb")) && executable(filepath.Join(dir, "postgres")) {
+		if build.Executable(filepath.Join(dir, "initdb")) && build.Executable(filepath.Join(dir, "postgres")) {
 			return dir, nil
 		}
 	}
 	return "", errors.New("the programs of a Postgres server (initdb, postgres) are neither in the PATH nor in /usr/lib/postgresql: install them, on Debian with: apt-get install postgresql")
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // majorOf reads the version from /usr/lib/postgresql/15/bin.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 // AgentRights are the account and the rights of the agent's own chart, in a
@@ -69,7 +71,7 @@ subjects:
 
 // chartRules reads rules of the agent's chart.
 func chartRules(names ...string) (string, error) {
-	root, err := SourceRoot()
+	root, err := build.SourceRoot()
 	if err != nil {
 		return "", err
 	}

@@ -6,8 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 const (
@@ -58,7 +59,7 @@ func newScratch(kind, dir string) (*scratch, error) {
 			return nil, fmt.Errorf("open folder %q to others: %w", tmp, err)
 		}
 	}
-	lock, err := tryLock(filepath.Join(s.path, "lock"))
+	lock, err := build.TryLock(filepath.Join(s.path, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("folder %q is in use by another process: %w", s.path, err)
 	}
@@ -112,24 +113,11 @@ func sweep(dir string) {
 		if _, err := os.Stat(filepath.Join(path, "lock")); err != nil {
 			continue // not one of ours
 		}
-		lock, err := tryLock(filepath.Join(path, "lock"))
+		lock, err := build.TryLock(filepath.Join(path, "lock"))
 		if err != nil {
 			continue // its maker lives
 		}
 		_ = os.RemoveAll(path)
 		_ = lock.Close()
 	}
-}
-
-// tryLock takes the lock of a file, or fails at once if someone holds it.
-func tryLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %q: %w", path, err)
-	}
-	return f, nil
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 func TestSweepRemovesOnlyWhatNobodyHolds(t *testing.T) {
@@ -36,7 +38,7 @@ func TestSweepRemovesOnlyWhatNobodyHolds(t *testing.T) {
 	if err := os.Chtimes(fresh, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := tryLock(filepath.Join(held, "lock"))
+	lock, err := build.TryLock(filepath.Join(held, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,9 +126,6 @@ func (c *Cluster) writeKubeconfigs() error {
 	return nil
 }
 
-// Kubeconfig is the file of a user who may do everything.
-func (c *Cluster) Kubeconfig() string { return c.file("admin.kubeconfig") }
-
 // KubeconfigFor writes a kubeconfig file of its own for a user and groups,
 // proved by a client certificate, and returns its name. The user may do what
 // RBAC says, which at first is nothing.
@@ -152,7 +149,7 @@ func (c *Cluster) kubeconfig(file string, as *clientapi.AuthInfo) (string, error
 func (c *Cluster) kubeconfigTo(server, file string, as *clientapi.AuthInfo) (string, error) {
 	path := filepath.Join(c.dir.path, file+".kubeconfig")
 	config := clientapi.NewConfig()
-	config.Clusters[c.Name] = &clientapi.Cluster{Server: server, CertificateAuthorityData: c.authority.pem}
+	config.Clusters[c.Name] = c.reach(server)
 	config.AuthInfos["user"] = as
 	config.Contexts[c.Name] = &clientapi.Context{Cluster: c.Name, AuthInfo: "user"}
 	config.CurrentContext = c.Name

@@ -1,6 +1,6 @@
 // Command prepare builds what the tests, the demo and the generated code need
 // from source, once, into the user's cache. "prepare cluster" makes the
-// programs of a local Kubernetes cluster, "prepare tools" the code
+// program of a local Kubernetes cluster, "prepare tools" the code
 // generators; what it prints on standard output is where they are. The
 // Makefile calls it.
 package main
@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/capstan-cd/capstan/integration/harness"
+	"github.com/capstan-cd/capstan/integration/build"
 )
 
 func main() {
@@ -30,13 +30,13 @@ func prepare(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "cluster":
-		made, err := harness.BuildBinaries(ctx, os.Stderr)
+		made, err := build.ControlPlane(ctx, os.Stderr)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s\n%s\n", made.ControlPlane, made.Kwok)
+		fmt.Println(made)
 	case "tools":
-		folder, err := harness.BuildTools(ctx, os.Stderr)
+		folder, err := build.Tools(ctx, os.Stderr)
 		if err != nil {
 			return err
 		}

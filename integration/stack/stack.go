@@ -20,7 +20,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
@@ -28,11 +30,12 @@ import (
 
 // Options say what is started.
 type Options struct {
-	Bin      string   // folder with capstan-hub, capstan-agent and capstan
-	Dir      string   // everything is kept here
-	Clusters []string // names; each gets a control plane and an agent
-	Nodes    bool     // with fake nodes, so that Deployments become available
-	Durable  bool     // Postgres waits for the disk
+	Bin      string            // folder with capstan-hub, capstan-agent and capstan
+	Dir      string            // everything is kept here
+	Clusters []string          // names; each gets a control plane and an agent
+	Existing map[string]string // kubeconfig files of those of Clusters that are there already
+	Nodes    bool              // with fake nodes, so that Deployments become available
+	Durable  bool              // Postgres waits for the disk
 	Say      func(format string, args ...any)
 	Postgres map[string]string // settings of the server
 	Settings map[string]any    // merged into the hub's configuration
@@ -60,8 +63,13 @@ type Stack struct {
 	SQL     *harness.SQLWire           // between hub and Postgres
 
 	options Options
+	mu      sync.Mutex // guards stops
 	stops   []func() error
 }
+
+// ConfigDir holds the configuration of the admin's command line: it is what
+// XDG_CONFIG_HOME has to be for bin/capstan to be signed in.
+func (s *Stack) ConfigDir() string { return s.file("cli") }
 
 // Password is that of the user admin.
 func (s *Stack) Password() string { return s.API.password }
@@ -71,38 +79,87 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
+	var saying sync.Mutex
+	say := o.Say
+	o.Say = func(format string, args ...any) {
+		saying.Lock()
+		defer saying.Unlock()
+		say(format, args...)
+	}
 	s := &Stack{options: o, Clusters: map[string]*harness.Cluster{}, Agents: map[string]*harness.Agent{}, Ledgers: map[string]*harness.Ledger{}}
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"Postgres", s.startPostgres},
-		{"the clusters", s.startClusters},
-		{"the hub", s.startHub},
-		{"the Git server", s.startGit},
-		{"the first account", s.signIn},
-		{"the agents", s.startAgents},
-	} {
-		begin := time.Now()
-		if err := step.do(ctx); err != nil {
-			return nil, errors.Join(fmt.Errorf("start %s: %w", step.what, err), s.Stop())
-		}
-		o.Say("%-18s ready after %.1f s", step.what, time.Since(begin).Seconds())
+	// The clusters, the hub and the Git server need nothing of each other.
+	err := together(ctx,
+		s.steps(step{"Postgres", s.startPostgres}, step{"the hub", s.startHub}, step{"the first account", s.signIn}),
+		s.steps(step{"the clusters", s.startClusters}),
+		s.steps(step{"the Git server", s.startGit}),
+	)
+	if err == nil {
+		err = s.steps(step{"the agents", s.startAgents})(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// A step starts one part.
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
+// steps does one after the other and says how long each takes.
+func (s *Stack) steps(all ...step) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, x := range all {
+			begin := time.Now()
+			if err := x.do(ctx); err != nil {
+				return fmt.Errorf("start %s: %w", x.what, err)
+			}
+			s.options.Say("%-18s ready after %.1f s", x.what, time.Since(begin).Seconds())
+		}
+		return nil
+	}
+}
+
+// together does all at once and returns when all have ended. The first that
+// fails ends the others, and is the one that is told.
+func together(ctx context.Context, all ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	var first error
+	var once sync.Once
+	for _, do := range all {
+		running.Go(func() {
+			if err := do(ctx); err != nil {
+				once.Do(func() { first = err })
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	return first
 }
 
 // Stop ends everything, last one first.
 func (s *Stack) Stop() error {
 	var errs []error
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		errs = append(errs, s.stops[i]())
-	}
+	s.mu.Lock()
+	stops := s.stops
 	s.stops = nil
+	s.mu.Unlock()
+	for _, stop := range slices.Backward(stops) {
+		errs = append(errs, stop())
+	}
 	return errors.Join(errs...)
 }
 
-func (s *Stack) later(stop func() error) { s.stops = append(s.stops, stop) }
+func (s *Stack) later(stop func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stops = append(s.stops, stop)
+}
 
 func (s *Stack) file(parts ...string) string {
 	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
@@ -119,15 +176,30 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 }
 
 func (s *Stack) startClusters(ctx context.Context) error {
-	for _, name := range s.options.Clusters {
-		c, err := harness.StartCluster(ctx, name, harness.ClusterOptions{Controllers: true, Nodes: s.options.Nodes})
-		if err != nil {
+	started := make([]*harness.Cluster, len(s.options.Clusters))
+	var starts []func(context.Context) error
+	for i, name := range s.options.Clusters {
+		starts = append(starts, func(ctx context.Context) (err error) {
+			if started[i], err = s.startCluster(ctx, name); err == nil {
+				s.later(started[i].Stop)
+			}
 			return err
-		}
-		s.Clusters[name] = c
-		s.later(c.Stop)
+		})
+	}
+	if err := together(ctx, starts...); err != nil {
+		return err
+	}
+	for i, name := range s.options.Clusters {
+		s.Clusters[name] = started[i]
 	}
 	return nil
+}
+
+func (s *Stack) startCluster(ctx context.Context, name string) (*harness.Cluster, error) {
+	if file := s.options.Existing[name]; file != "" {
+		return harness.AttachCluster(ctx, name, file)
+	}
+	return harness.StartCluster(ctx, name, harness.ClusterOptions{Controllers: true, Nodes: s.options.Nodes})
 }
 
 func (s *Stack) startHub(ctx context.Context) error {

@@ -1,7 +1,8 @@
-// Command controlplane is etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler in one binary. The name it is started under (or its first
-// argument) chooses which of them it is. It serves the demo, the integration
-// tests and the benchmarks, on loopback only, and is never shipped.
+// Command controlplane is a whole local Kubernetes in one binary: etcd,
+// kube-apiserver, the controllers that are needed, kube-scheduler and KWOK,
+// which plays the nodes. The name it is started under (or its first argument)
+// chooses which of them it is. It serves the demo, the integration tests and
+// the benchmarks, on loopback only, and is never shipped.
 package main
 
 import (
@@ -12,34 +13,40 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
-	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/capstan-cd/capstan/integration/localcluster/controllers"
 )
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	if len(os.Args) > 1 && commands[name] == nil && name != "etcd" {
+	if len(os.Args) > 1 && parts[name] == nil {
 		name = os.Args[1]
 		os.Args = append([]string{name}, os.Args[2:]...)
 	}
-	if name == "etcd" {
-		etcdmain.Main(os.Args)
-		return
-	}
-	build := commands[name]
-	if build == nil {
-		fmt.Fprintln(os.Stderr, "controlplane: start it as etcd, kube-apiserver, kube-controller-manager or kube-scheduler")
+	run := parts[name]
+	if run == nil {
+		fmt.Fprintln(os.Stderr, "controlplane: start it as etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kwok")
 		os.Exit(2)
 	}
-	os.Exit(cli.Run(build()))
+	os.Exit(run())
 }
 
-var commands = map[string]func() *cobra.Command{
-	"kube-apiserver":          apiserver.NewAPIServerCommand,
-	"kube-controller-manager": controllers.NewControllerManagerCommand,
-	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+// parts run one part of Kubernetes each and give their exit code.
+var parts = map[string]func() int{
+	"etcd": func() int {
+		etcdmain.Main(os.Args)
+		return 0
+	},
+	"kube-apiserver":          command(apiserver.NewAPIServerCommand),
+	"kube-controller-manager": command(controllers.NewCommand),
+	"kube-scheduler":          command(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+	"kwok":                    nodes,
+}
+
+func command(build func() *cobra.Command) func() int {
+	return func() int { return cli.Run(build()) }
 }

@@ -1,4 +1,4 @@
-package harness
+package build
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -87,54 +86,11 @@ func TestOnlyOneProcessBuilds(t *testing.T) {
 	again()
 }
 
-func TestPortsAreGivenOnce(t *testing.T) {
-	t.Parallel()
-	given := map[int]bool{}
-	for range 300 {
-		port, err := FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if given[port] {
-			t.Fatalf("port %d was given twice", port)
-		}
-		given[port] = true
-		if ours, err := reserve(port); err != nil || ours && runtime.GOOS == "linux" {
-			t.Fatalf("port %d can be reserved again (error %v)", port, err)
-		}
-	}
-}
-
-func TestSocketFoldersHaveShortNames(t *testing.T) {
-	t.Parallel()
-	long := filepath.Join(t.TempDir(), strings.Repeat("long-name-", 12))
-	s, err := newScratch("test", long)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder, err := s.socketFolder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(folder) > maxSocketFolder {
-		t.Errorf("%q is too long for a socket", folder)
-	}
-	if err := s.close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%q is still there: %v", folder, err)
-	}
-	if _, err := os.Stat(long); err != nil {
-		t.Errorf("the folder of the caller's choice is gone: %v", err)
-	}
-}
-
 func TestClusterKnowsItsVersion(t *testing.T) {
 	t.Parallel()
 	const v = "k8s.io/component-base/version."
-	want := "-s -w -X " + v + "gitVersion=v1.35.4 -X " + v + "gitMajor=1 -X " + v + "gitMinor=35 -X " + v + "gitTreeState=clean"
-	if got := linkFlags("v1.35.4"); got != want {
+	want := "-s -w -X " + v + "gitVersion=v1.37.2 -X " + v + "gitMajor=1 -X " + v + "gitMinor=37 -X " + v + "gitTreeState=clean"
+	if got := linkFlags("v1.37.2"); got != want {
 		t.Errorf("flags %q, want %q", got, want)
 	}
 	if got := linkFlags(""); got != "-s -w" {

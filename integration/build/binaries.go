@@ -1,4 +1,7 @@
-package harness
+// Package build makes, once, the programs that the tests, the demo and the
+// generated code need, and keeps them outside of the source tree. It imports
+// the standard library only, so that what starts a build is there at once.
+package build
 
 import (
 	"bytes"
@@ -26,13 +29,6 @@ const (
 	progressEvery = 10 * time.Second
 )
 
-// Binaries are the programs of a local cluster. They are built from source
-// once per version and kept outside the source tree.
-type Binaries struct {
-	ControlPlane string // etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one
-	Kwok         string // plays nodes and kubelets
-}
-
 // A recipe says how one binary is made.
 type recipe struct {
 	name string
@@ -50,26 +46,32 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "capstan"), nil
 }
 
-// BuildBinaries returns the programs of a local cluster, and builds those
-// that are not in the cache: some minutes the first time, which it reports to
-// progress line by line. Two processes may call it at once; one builds, the
-// other waits.
-func BuildBinaries(ctx context.Context, progress io.Writer) (Binaries, error) {
+// ControlPlane returns the program that is a whole local Kubernetes, and
+// builds it unless it is in the cache: some minutes the first time, which it
+// reports to progress line by line. Two processes may call it at once; one
+// builds, the other waits.
+func ControlPlane(ctx context.Context, progress io.Writer) (string, error) {
+	r, cache, err := controlPlane()
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, cache, r, progress)
+}
+
+// ControlPlanePath is where ControlPlane puts its program, and whether it is
+// there already.
+func ControlPlanePath() (path string, there bool, err error) {
+	r, cache, err := controlPlane()
+	if err != nil {
+		return "", false, err
+	}
+	path, err = r.path(cache)
+	return path, err == nil && Executable(path), err
+}
+
+func controlPlane() (r recipe, cache string, err error) {
 	root, cache, err := places("localcluster")
-	if err != nil {
-		return Binaries{}, err
-	}
-	tree := filepath.Join(root, "integration", "localcluster")
-	var b Binaries
-	b.ControlPlane, err = build(ctx, cache, recipe{name: "controlplane", dir: tree, pkg: "./cmd/controlplane"}, progress)
-	if err != nil {
-		return Binaries{}, err
-	}
-	b.Kwok, err = build(ctx, cache, recipe{name: "kwok", dir: filepath.Join(tree, "kwok"), pkg: "sigs.k8s.io/kwok/cmd/kwok"}, progress)
-	if err != nil {
-		return Binaries{}, err
-	}
-	return b, nil
+	return recipe{name: "controlplane", dir: filepath.Join(root, "integration", "localcluster"), pkg: "./cmd/controlplane"}, cache, err
 }
 
 // generators write the code that is generated, at the versions that
@@ -81,9 +83,9 @@ var generators = map[string]string{
 	"protoc-gen-go-grpc": "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
 }
 
-// BuildTools returns a folder with the code generators under their usual
+// Tools returns a folder with the code generators under their usual
 // names, and builds those that are not in the cache.
-func BuildTools(ctx context.Context, progress io.Writer) (string, error) {
+func Tools(ctx context.Context, progress io.Writer) (string, error) {
 	root, cache, err := places("tools")
 	if err != nil {
 		return "", err
@@ -154,14 +156,22 @@ func SourceRoot() (string, error) {
 	}
 }
 
-// build makes one binary unless the cache has it.
-func build(ctx context.Context, cache string, r recipe, progress io.Writer) (string, error) {
+// path is where the binary of these sources is kept.
+func (r recipe) path(cache string) (string, error) {
 	key, err := sourceHash(r.dir)
 	if err != nil {
 		return "", fmt.Errorf("read the sources of %s: %w", r.name, err)
 	}
-	path := filepath.Join(cache, r.name+"-"+key)
-	if executable(path) {
+	return filepath.Join(cache, r.name+"-"+key), nil
+}
+
+// build makes one binary unless the cache has it.
+func build(ctx context.Context, cache string, r recipe, progress io.Writer) (string, error) {
+	path, err := r.path(cache)
+	if err != nil {
+		return "", err
+	}
+	if Executable(path) {
 		return path, nil
 	}
 	unlock, err := waitForLock(ctx, path+".lock", func() {
@@ -171,7 +181,7 @@ func build(ctx context.Context, cache string, r recipe, progress io.Writer) (str
 		return "", err
 	}
 	defer unlock()
-	if executable(path) { // made while we waited
+	if Executable(path) { // made while we waited
 		return path, nil
 	}
 	if err := compile(ctx, path, r, progress); err != nil {
@@ -197,9 +207,9 @@ func compile(ctx context.Context, path string, r recipe, progress io.Writer) err
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags="+linkFlags(version), "-o", temporary, r.pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags="+linkFlags(version), "-o", temporary, r.pkg)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = environment()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
 	out := &counter{progress: progress, name: r.name, total: total, begun: begun, said: begun}
@@ -214,12 +224,16 @@ func compile(ctx context.Context, path string, r recipe, progress io.Writer) err
 	return nil
 }
 
+// environment makes the Go tool compile as "make build" does: what the product
+// and a local cluster share is then compiled once and found in Go's cache.
+func environment() []string { return append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") }
+
 // countPackages also downloads the sources, which is where a machine without
 // a network says so.
 func countPackages(ctx context.Context, r recipe) (int, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", r.pkg)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = environment()
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -295,7 +309,7 @@ func sourceHash(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, linkFlags(version))
+	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, "trimpath static", linkFlags(version))
 	for _, path := range files {
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
@@ -314,7 +328,7 @@ func sourceHash(dir string) (string, error) {
 	return version + hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// versionOf is the version of a module's main requirement, such as "v1.35.4",
+// versionOf is the version of a module's main requirement, such as "v1.37.2",
 // or nothing.
 func versionOf(dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
@@ -323,7 +337,7 @@ func versionOf(dir string) (string, error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) >= 2 && (fields[0] == "k8s.io/kubernetes" || fields[0] == "sigs.k8s.io/kwok") {
+		if len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" {
 			return fields[1], nil
 		}
 	}
@@ -345,7 +359,7 @@ func linkFlags(version string) string {
 // has to wait.
 func waitForLock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for first := true; ; first = false {
-		f, err := tryLock(path)
+		f, err := TryLock(path)
 		if err == nil {
 			return func() { _ = f.Close() }, nil
 		}
@@ -361,4 +375,23 @@ func waitForLock(ctx context.Context, path string, waiting func()) (unlock func(
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// TryLock takes the lock of a file, or fails at once if someone holds it.
+func TryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %q: %w", path, err)
+	}
+	return f, nil
+}
+
+// Executable says whether there is a program at path.
+func Executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
