@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -49,7 +50,7 @@ func TestHubChart(t *testing.T) {
 		}
 	})
 	t.Run("the configuration is one that the hub takes", func(t *testing.T) {
-		r := hub("config: {sources: {allowPrivate: [10.0.0.0/8]}, log: {level: debug}}\nwebhook: {existingSecret: hooks}\ndatabase: {maxConns: 20}")
+		r := hub("config: {sources: {allowPrivate: [10.0.0.0/8]}, log: {level: debug}, database: {idleTimeout: 30s}}\nwebhook: {existingSecret: hooks}\ndatabase: {maxConns: 20}")
 		cfg := configuration(t, r, "ConfigMap/capstan-capstan-hub")
 		switch {
 		case cfg.Listen.HTTP != "0.0.0.0:8080", cfg.Listen.Link != "0.0.0.0:8443", cfg.Listen.Metrics != "0.0.0.0:9090":
@@ -58,7 +59,7 @@ func TestHubChart(t *testing.T) {
 			t.Errorf("addresses %q %v", cfg.PublicURL, cfg.AgentHosts)
 		case cfg.Log != daemon.Log{Format: "json", Level: "debug"}, cfg.Sources.AllowPrivate[0] != "10.0.0.0/8":
 			t.Errorf("merged %+v %+v", cfg.Log, cfg.Sources)
-		case cfg.Database.MaxConns != 20, cfg.Webhook.GitHubSecretFile != "/etc/capstan/webhook/github":
+		case cfg.Database.MaxConns != 20, time.Duration(cfg.Database.IdleTimeout) != 30*time.Second, cfg.Webhook.GitHubSecretFile != "/etc/capstan/webhook/github":
 			t.Errorf("database %+v, webhook %+v", cfg.Database, cfg.Webhook)
 		case cfg.AgentChart.Image != "registry.example.com/capstan-agent":
 			t.Errorf("the command to install an agent names the image %q", cfg.AgentChart.Image)
