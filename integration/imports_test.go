@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"shared/tunnel":        {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
 	"shared/trace":         {"shared/fault", "shared/logkey", "shared/version"},
 	"shared/telemetry":     {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
-	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health"},
+	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health", "shared/suggest"},
 	"shared/bundled":       {},
 	"shared/rule":          {"shared/bundled", "shared/fault", "shared/health", "shared/lua", "shared/manifest"},
 	"shared/action":        {"shared/bundled", "shared/fault", "shared/lua"},

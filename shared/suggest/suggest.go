@@ -23,7 +23,7 @@ func Nearest(word string, candidates []string) string {
 	}
 	best, least := "", min(max(1, len(low)/3), maxDistance)+1
 	for _, c := range candidates {
-		if d := distance(low, strings.ToLower(c)); d < least {
+		if d := Distance(low, strings.ToLower(c)); d < least {
 			best, least = c, d
 		}
 	}
@@ -44,9 +44,9 @@ const (
 	maxWord     = 100 // bytes; a longer word is no misspelled name
 )
 
-// distance counts the letters to insert, delete, replace or swap with their
+// Distance counts the letters to insert, delete, replace or swap with their
 // neighbour to make b of a.
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/suggest"
 )
 
 // A Selector is one resource of a selective sync (SYNC-03).
@@ -89,27 +90,10 @@ func (s Selector) distance(k manifest.Key) int {
 	return out
 }
 
-// edits counts the letters to insert, delete or exchange between two words.
+// edits counts the letters to correct between two words; "*" is any word.
 func edits(a, b string) int {
 	if a == "*" {
 		return 0
 	}
-	x, y := []rune(a), []rune(b)
-	row := make([]int, len(y)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range x {
-		before := row[0]
-		row[0] = i + 1
-		for j := range y {
-			cost := before
-			if x[i] != y[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, before+1, row[j]+1)
-		}
-	}
-	return row[len(y)]
+	return suggest.Distance(a, b)
 }
