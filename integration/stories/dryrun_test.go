@@ -105,9 +105,10 @@ func TestDryRunChangesNothing(t *testing.T) {
 	})
 	before := standingOf(t, conn, name)
 	for title, args := range map[string][]string{
-		"SYNC-04 ROLL-01 a dry run of all leaves a rollback as it is": {"app", "sync", name, "--dry-run", "--prune"},
-		"SYNC-04 SYNC-03 one of a single object too":                  {"app", "sync", name, "--dry-run", "--resource", ":ConfigMap:a"},
-		"SYNC-04 SYNC-06 one of another revision too":                 {"app", "sync", name, "--dry-run", "--prune", "--revision", second},
+		"SYNC-04 a dry run of all leaves a rollback as it is": {"app", "sync", name, "--dry-run", "--prune"},
+		"SYNC-04 SYNC-03 one of a single object too":          {"app", "sync", name, "--dry-run", "--resource", ":ConfigMap:a"},
+		"SYNC-04 SYNC-06 one of another revision too":         {"app", "sync", name, "--dry-run", "--prune", "--revision", second},
+		"SYNC-04 ROLL-01 one of another rollback too":         {"app", "rollback", name, "2", "--dry-run"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			cli(t, args...)
@@ -120,7 +121,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Run("SYNC-04 ROLL-03 a sync that is none goes on from there", func(t *testing.T) {
+	t.Run("and it goes on from there when it is resumed", func(t *testing.T) {
 		cli(t, "app", "resume", name)
 		live(t, name, "a", value("two"))
 		settled(t, name)

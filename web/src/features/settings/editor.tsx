@@ -41,9 +41,9 @@ export function Editor({ row, version, close }: { row: Row; version: number; clo
         <Said change={change} />
         {row.family && (
           <TextInput
-            label="Kind"
-            description="group_Kind, or Kind alone for the core group"
-            placeholder="cert-manager.io_Certificate"
+            label={row.rest.label}
+            description={row.rest.description}
+            placeholder={row.rest.example}
             required
             value={kind}
             onChange={(e) => setKind(e.currentTarget.value)}

@@ -27,6 +27,20 @@ test('known keys come first, families stay open for more, and unknown keys follo
   ]);
 });
 
+test('a map whose keys are names of hosts is a family, and versions of Kustomize are one', () => {
+  const more: KnownSetting[] = [
+    { map: 'argocd-tls-certs-cm', key: '*', about: 'Authorities.', sample: 'x', used: true },
+    { map: 'argocd-cm', key: 'kustomize.buildOptions.', about: 'Options.', sample: 'x', used: true },
+  ];
+  const items = [set('argocd-tls-certs-cm', 'git.example.com'), set('argocd-cm', 'kustomize.buildOptions.v5.4.1')];
+  expect(rows(items, more).map((r) => [r.key, r.family, r.rest.short])).toEqual([
+    ['git.example.com', false, 'host'],
+    ['', true, 'host'],
+    ['kustomize.buildOptions.v5.4.1', false, 'version'],
+    ['kustomize.buildOptions.', true, 'version'],
+  ]);
+});
+
 test('a key of the same name in another map is another key', () => {
   expect(rows([set('argocd-secret', 'resource.exclusions', { secret: true })], known).length).toBe(3);
 });

@@ -9,13 +9,51 @@ export interface Row {
   used: boolean;
   /** What is stored; absent where nothing is. */
   setting?: Setting;
-  /** The key is only the beginning of keys: a kind follows. */
+  /** The key is only the beginning of keys: what `rest` says follows. */
   family: boolean;
+  rest: Rest;
 }
+
+/** What a person writes behind the beginning of a key. */
+export interface Rest {
+  label: string;
+  short: string;
+  description: string;
+  example: string;
+}
+
+const kinds: Rest = {
+  label: 'Kind',
+  short: 'group_Kind',
+  description: 'group_Kind, or Kind alone for the core group',
+  example: 'cert-manager.io_Certificate',
+};
+const versions: Rest = {
+  label: 'Version',
+  short: 'version',
+  description: 'As sources name it in kustomize.version',
+  example: 'v5.4.1',
+};
+const hosts: Rest = {
+  label: 'Host',
+  short: 'host',
+  description: 'The name of the server, without a port',
+  example: 'git.example.com',
+};
+
+/** The key that stands for all keys of a map. */
+const anyKey = '*';
+
+const restOf = (key: string): Rest => {
+  if (key === anyKey) return hosts;
+  return key.startsWith('kustomize.') ? versions : kinds;
+};
 
 const named = (known: KnownSetting, map: string, key: string) =>
   known.map === map &&
-  (known.key === key || (known.key.endsWith('.') && key.startsWith(known.key) && key.length > known.key.length));
+  (known.key === key ||
+    known.key === anyKey ||
+    (known.key.endsWith('.') && key.startsWith(known.key) && key.length > known.key.length));
 
 /** Puts together what is set and what can be: known keys first, in the hub's order. */
 export function rows(items: readonly Setting[], known: readonly KnownSetting[]): Row[] {
@@ -23,17 +61,17 @@ export function rows(items: readonly Setting[], known: readonly KnownSetting[]):
   const placed = new Set<Setting>();
   for (const k of known) {
     const set = items.filter((s) => named(k, s.map, s.key));
-    const base = { about: k.about, sample: k.sample, used: k.used };
+    const base = { about: k.about, sample: k.sample, used: k.used, rest: restOf(k.key) };
     for (const s of set) {
       placed.add(s);
       out.push({ ...base, map: s.map, key: s.key, setting: s, family: false });
     }
-    const family = k.key.endsWith('.');
-    if (family || set.length === 0) out.push({ ...base, map: k.map, key: k.key, family });
+    const family = k.key === anyKey || k.key.endsWith('.');
+    if (family || set.length === 0) out.push({ ...base, map: k.map, key: k.key === anyKey ? '' : k.key, family });
   }
   for (const s of items) {
     if (!placed.has(s))
-      out.push({ map: s.map, key: s.key, about: '', sample: '', used: s.used, setting: s, family: false });
+      out.push({ map: s.map, key: s.key, about: '', sample: '', used: s.used, setting: s, family: false, rest: kinds });
   }
   return out;
 }

@@ -78,7 +78,7 @@ function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => 
       <Table.Td>
         <Text size="sm" fw={600} style={{ overflowWrap: 'anywhere' }}>
           {row.key}
-          {row.family && <i>group_Kind</i>}
+          {row.family && <i>{row.rest.short}</i>}
         </Text>
         <Text size="xs" c="dimmed">
           {row.map}
@@ -97,7 +97,7 @@ function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => 
           </Badge>
         ) : (
           <Text size="xs" c="dimmed">
-            {row.family ? 'One per kind' : 'Default'}
+            {row.family ? `One per ${row.rest.label.toLowerCase()}` : 'Default'}
           </Text>
         )}
       </Table.Td>
@@ -110,7 +110,7 @@ function Line({ row, allowed, open }: { row: Row; allowed: boolean; open: () => 
           variant="light"
           disabled={!allowed}
           title={allowed ? undefined : 'You have no right to update settings.'}
-          aria-label={`${setting ? 'Edit' : 'Set'} ${row.key}`}
+          aria-label={`${setting ? 'Edit' : 'Set'} ${row.key || row.map}`}
           onClick={open}
         >
           {setting ? 'Edit' : 'Set'}
