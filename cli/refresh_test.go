@@ -44,14 +44,14 @@ func TestRefreshSaysWhatItFound(t *testing.T) {
 		code int
 		says string
 	}{
-		"CLI-03 nothing new":             {refreshing(t, 3, same, "s-1", ""), nil, exitOK, "11111111  unchanged"},
-		"CLI-03 a new revision":          {refreshing(t, 3, strings.Repeat("2", 40), "s-2", ""), nil, exitOK, "22222222  was 11111111 "},
-		"CLI-03 only the commit is new":  {refreshing(t, 3, strings.Repeat("2", 40), "s-1", ""), nil, exitOK, "was 11111111, same manifests"},
-		"CLI-03 hard, and others now":    {refreshing(t, 3, same, "s-2", ""), []string{"--hard"}, exitOK, "same revision, other manifests"},
-		"CLI-03 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exitOK, "ComparisonError: no such branch"},
-		"CLI-03 it never happens":        {refreshing(t, 0, "", "", ""), []string{"--timeout", "300ms"}, exitTimeout, "the refresh timed out after 300ms"},
-		"CLI-03 it is left alone":        {refreshing(t, 0, "", "left alone", ""), nil, exitOK, "leaves it alone"},
-		"CLI-03 nobody waits":            {refreshing(t, 0, "", "", ""), []string{"--async"}, exitOK, ""},
+		"APP-22 nothing new":             {refreshing(t, 3, same, "s-1", ""), nil, exitOK, "11111111  unchanged"},
+		"APP-22 a new revision":          {refreshing(t, 3, strings.Repeat("2", 40), "s-2", ""), nil, exitOK, "22222222  was 11111111 "},
+		"APP-22 only the commit is new":  {refreshing(t, 3, strings.Repeat("2", 40), "s-1", ""), nil, exitOK, "was 11111111, same manifests"},
+		"APP-22 hard, and others now":    {refreshing(t, 3, same, "s-2", ""), []string{"--hard"}, exitOK, "same revision, other manifests"},
+		"APP-22 what cannot be rendered": {refreshing(t, 3, same, "s-1", `{"type":"ComparisonError","message":"no such branch"}`), nil, exitOK, "ComparisonError: no such branch"},
+		"APP-22 it never happens":        {refreshing(t, 0, "", "", ""), []string{"--timeout", "300ms"}, exitTimeout, "the refresh timed out after 300ms"},
+		"APP-22 it is left alone":        {refreshing(t, 0, "", "left alone", ""), nil, exitOK, "leaves it alone"},
+		"APP-22 nobody waits":            {refreshing(t, 0, "", "", ""), []string{"--async"}, exitOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
 // last is the newest entry of the history.
@@ -106,6 +108,44 @@ func TestHistoryOfSeveralSources(t *testing.T) {
 		op := w.rollback(1)
 		if from := op.Options.From; from == nil || from.Source != nil || len(from.Sources) != 2 || from.Sources[0].Path != "a" {
 			t.Errorf("from %+v", op.Options.From)
+		}
+	})
+}
+
+// Whoever asks for a refresh waits for its time.
+func TestLookThatFindsNothingNew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, manual)
+	w.render("r1", "a")
+	super := storetest.Connect(t, w.urls.Superuser)
+	// Open transactions elsewhere hold back what the feed gives out, so its table is read.
+	newest := func() (change string) {
+		t.Helper()
+		if err := super.QueryRow(t.Context(), `SELECT coalesce(max(xid::text::bigint), 0)::text FROM change WHERE kind = 'application' AND ref = $1`, string(w.app.ID)).Scan(&change); err != nil {
+			t.Fatal(err)
+		}
+		return change
+	}
+	look := func(revision string, at time.Time) (event bool) {
+		t.Helper()
+		before := newest()
+		if err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: revision, Revisions: []string{revision}, RefreshedAt: at}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.reload().Status.RefreshedAt; got == nil || !got.Equal(at) {
+			t.Errorf("refreshed at %v, want %v", got, at)
+		}
+		return newest() != before
+	}
+	at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	t.Run("APP-22 moves the time of the refresh, and is no event", func(t *testing.T) {
+		if look("r1", at) {
+			t.Error("it is an event")
+		}
+	})
+	t.Run("APP-22 a new commit with the same manifests is an event", func(t *testing.T) {
+		if !look("r2", at.Add(time.Second)) {
+			t.Error("it is no event")
 		}
 	})
 }
