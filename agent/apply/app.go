@@ -68,6 +68,7 @@ type app struct {
 	nsLive    nsLive            // the namespace, as far as nsMeta concerns it
 	ensured   *nsMeta           // what was written to the namespace last; nil: nothing was
 	told      *linkv1.AppReport // newest report; nil: none yet
+	shown     [2]string         // sync and health of the newest report; empty: none yet
 	toldAt    time.Time
 	telling   bool          // a report is planned
 	comparing bool          // a comparison is planned

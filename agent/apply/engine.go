@@ -88,6 +88,7 @@ type Config struct {
 
 	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
+	Happened func(Happening)               // told what Kubernetes events may tell; must not block; nil: nobody is
 	Custom   func() Custom                 // what else the tenant's settings say; nil: nothing
 
 	Meter    Meter                // counts what is done to objects; nil: nobody does

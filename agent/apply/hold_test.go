@@ -69,6 +69,24 @@ func TestHealthOfApplications(t *testing.T) {
 	})
 }
 
+func TestHooksCountForNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("HOOK-14 a hook that is unwell, or differs, counts neither for health nor for sync", func(t *testing.T) {
+		t.Parallel()
+		for _, state := range []string{health.Degraded, health.Progressing, health.Missing, health.Unknown} {
+			a, _ := healthApp()
+			before := &linkv1.AppReport{}
+			a.fold(before)
+			child(a, "batch", "Job", "hook", state, "why").hook = "op"
+			after := &linkv1.AppReport{}
+			a.fold(after)
+			if before.GetHealth() != after.GetHealth() || before.GetSync() != after.GetSync() || after.GetHealthCause() != "" {
+				t.Errorf("%s: %s and %s (%s), without the hook %s and %s", state, after.GetSync(), after.GetHealth(), after.GetHealthCause(), before.GetSync(), before.GetHealth())
+			}
+		}
+	})
+}
+
 func TestHold(t *testing.T) {
 	t.Parallel()
 	set := func(a *app, x *object, state, message string) {

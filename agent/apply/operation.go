@@ -38,6 +38,7 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		a.end(ctx, o, nil, result(o, errored(why), started))
 		return
 	}
+	a.tellBegun(o)
 	own, cancel := context.WithDeadlineCause(ctx, a.limit(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
@@ -221,6 +222,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
 	a.e.Meter.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
 	a.e.Reports.Operation(out)
+	a.tellEnded(o, out)
 }
 
 // aftermath judges the application once an operation is over.

@@ -71,6 +71,7 @@ func (a *app) sum(now time.Time) {
 	}
 	r.ComparedUnixNano = now.UnixNano()
 	a.told = r
+	a.tellChange(r)
 	a.e.Reports.App(r)
 	a.tellHealthy(r)
 }

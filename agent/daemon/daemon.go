@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/hubside"
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/agent/kubeevent"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
 	"github.com/capstan-cd/capstan/agent/report"
@@ -161,6 +162,7 @@ type agent struct {
 	settings *settings.Current
 	rules    *rule.Rules
 	actions  *act.Server
+	events   *kubeevent.Recorder
 	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
 }
 
@@ -175,6 +177,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.tree.Label(a.settings.Get().CustomLabels())
 	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
+	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
 	a.hub = hubside.New(a.control, run.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
@@ -182,6 +185,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
 		Custom:   func() apply.Custom { return *a.custom.Load() },
+		Happened: func(h apply.Happening) { a.events.Record(kubeevent.Event(h)) },
 	})
 	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
 	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
@@ -194,12 +198,22 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	return a
 }
 
+// eventReasons are those of the Kubernetes events that are written. An agent
+// that only observes writes none.
+func (a *agent) eventReasons() []string {
+	if a.Mode == ModeObserve {
+		return nil
+	}
+	return a.settings.Get().EventReasons()
+}
+
 // parts are what runs, in the order in which it starts.
 func (a *agent) parts() []run.Part {
 	return []run.Part{
 		{Name: "inventory", Run: a.store.Run},
 		{Name: "secret", Run: a.secret.Run},
 		{Name: "lease", Run: a.lease.Run},
+		{Name: "events", Run: a.events.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.told.meter.Watching(a.engine)) }},

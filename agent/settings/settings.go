@@ -245,6 +245,10 @@ func (v *Value) WaveDelay(otherwise time.Duration) time.Duration {
 	return time.Duration(v.raw.GetWaveDelaySeconds()) * time.Second
 }
 
+// EventReasons are those of the Kubernetes events that are written, "all" for
+// every one; empty: none.
+func (v *Value) EventReasons() []string { return v.raw.GetEventReasons() }
+
 // InstallationID tells installations apart that share a cluster; empty: none.
 func (v *Value) InstallationID() string { return v.raw.GetInstallationId() }
 

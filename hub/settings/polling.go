@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,6 +90,26 @@ func (s *set) readWaveDelay(_ string, t text) error {
 	return nil
 }
 
+// eventReasons are those of Argo CD, of which OperationStarted,
+// OperationCompleted and ResourceUpdated are written.
+func eventReasons() []string {
+	return []string{"all", "none", "StatusRefreshed", "ResourceCreated", "ResourceUpdated", "ResourceDeleted", "ResourceActionRan", "OperationStarted", "OperationCompleted"}
+}
+
+func (s *set) readEvents(_ string, t text) error {
+	reasons := t.commas()
+	for _, r := range reasons {
+		if err := (node{}).among(r, eventReasons()...); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(reasons, "none") {
+		reasons = nil
+	}
+	s.out.EventReasons = reasons
+	return nil
+}
+
 // timers are the keys about looking and telling.
 func timers() []Known {
 	return []Known{
@@ -96,6 +117,7 @@ func timers() []Known {
 		{Map: hub.SettingsMap, Key: pollJitter, About: "What is added to timeout.reconciliation at random, at most.", Sample: "60s", Used: true, read: (*set).readDuration},
 		{Map: hub.SettingsMap, Key: "timeout.hard.reconciliation", About: "How often everything is rendered anew. It changes nothing: " + noHard + ".", Sample: "0s", Instead: noHard, read: (*set).readDuration},
 		{Map: paramsMap, Key: "controller.sync.wave.delay.seconds", About: "Pause between two waves of a sync, in seconds, at most 60; the option WaveDelay of an application wins. Without it: none, or what the agent was started with.", Sample: "2", Used: true, read: (*set).readWaveDelay},
+		{Map: paramsMap, Key: "controller.enable.k8s.event", About: "Reasons of the Kubernetes events that agents write into the namespaces of applications, separated by commas: OperationStarted, OperationCompleted, ResourceUpdated, or all. Without it: none.", Sample: "OperationCompleted", Used: true, read: (*set).readEvents},
 		{Map: paramsMap, Key: "controller.repo.error.grace.period.seconds", About: "How long a repository may be away until its applications say so. It changes nothing: " + noGrace + ".", Sample: "180", Instead: noGrace, read: (*set).readSeconds},
 		{Map: paramsMap, Key: "controller.resource.health.persist", About: "Whether the health of objects is kept in the Application. It changes nothing: " + noPersist + ".", Sample: "false", Instead: noPersist, read: (*set).readSwitch},
 	}

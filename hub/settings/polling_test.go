@@ -79,19 +79,50 @@ func TestWaveDelaySetting(t *testing.T) {
 			if c.refused {
 				return
 			}
-			compiled, err := settings.Compile([]hub.Setting{{Map: hub.ParamsMap, Key: key, Value: c.value}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := compiled.Body(3, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got linkv1.Settings
-			if err := proto.Unmarshal(raw, &got); err != nil {
-				t.Fatal(err)
-			}
-			expect(t, &got, `version: 3 `+c.want)
+			expect(t, param(t, key, c.value), `version: 3 `+c.want)
 		})
 	}
+}
+
+func TestEventSetting(t *testing.T) {
+	t.Parallel()
+	const key = "controller.enable.k8s.event"
+	for name, c := range map[string]struct {
+		value, want string
+		refused     bool
+	}{
+		"API-20 all":                {"all", `event_reasons: "all"`, false},
+		"API-20 some":               {"OperationStarted, OperationCompleted", `event_reasons: "OperationStarted" event_reasons: "OperationCompleted"`, false},
+		"API-20 none":               {"none", ``, false},
+		"API-20 a reason of nobody": {"OperationStrated", ``, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := settings.Check(hub.ParamsMap, key, c.value)
+			if (err != nil) != c.refused {
+				t.Fatalf("error %v", err)
+			}
+			if !c.refused {
+				expect(t, param(t, key, c.value), `version: 3 `+c.want)
+			}
+		})
+	}
+}
+
+// param compiles one key of argocd-cmd-params-cm.
+func param(t *testing.T, key, value string) *linkv1.Settings {
+	t.Helper()
+	compiled, err := settings.Compile([]hub.Setting{{Map: hub.ParamsMap, Key: key, Value: value}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := compiled.Body(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got linkv1.Settings
+	if err := proto.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	return &got
 }

@@ -34,7 +34,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("namespace has labels %v and annotations %v", ns.GetLabels(), ns.GetAnnotations())
 		}
 	})
-	t.Run("ENG-16 PROJ-10(part) what the project does not permit is not applied", func(t *testing.T) {
+	t.Run("ENG-16 PROJ-10 what the project does not permit is not applied", func(t *testing.T) {
 		a := w.application()
 		a.policy.Limits = &linkv1.Limits{Namespaces: []string{w.namespace}, NamespacedDeny: []*linkv1.KindRule{{Kind: "Secret"}}}
 		op := w.ended(a.begin("---\napiVersion: v1\nkind: Secret\nmetadata: {name: denied, namespace: NS}\nstringData: {password: hunter2}\n", nil), "Failed")

@@ -292,6 +292,25 @@ logLevel: debug
 			t.Error("rights are made though others make them")
 		}
 	})
+	t.Run("API-20 the right to write events is given only where it is asked for", func(t *testing.T) {
+		const bounded = "rbac: {manageRoles: false, rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}\n"
+		for id, o := range agent(bounded) {
+			if text := says(o.Object); strings.Contains(id, "Role") && strings.Contains(text, "- events") {
+				t.Errorf("without being asked: %s\n%s", id, text)
+			}
+		}
+		r := agent(bounded + "events: {enabled: true}")
+		for _, id := range []string{"Role/capstan", "ClusterRole/ops:capstan"} {
+			if got := says(r.at(t, id, "rules")); !strings.Contains(got, "- events") {
+				t.Errorf("%s grants\n%s", id, got)
+			}
+		}
+		for id, o := range agent("mode: observe\nevents: {enabled: true}") {
+			if text := says(o.Object); strings.Contains(id, "Role") && strings.Contains(text, "- events") {
+				t.Errorf("an agent that only observes: %s\n%s", id, text)
+			}
+		}
+	})
 	for name, bad := range map[string]struct {
 		text  string
 		words []string

@@ -53,6 +53,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.rbac.manageRoles (not $observes) }}
 {{ .Files.Get "files/roles.yaml" }}
 {{- end }}
+{{- if and .Values.events.enabled (not $observes) }}
+{{ .Files.Get "files/events.yaml" }}
+{{- end }}
 {{- end }}
 
 {{- define "agent.guard" -}}
