@@ -71,6 +71,7 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	@found=$$(find . -name '*.go' -not -path './web/node_modules/*' -not -path './.git/*' -print0 | xargs -0 gofmt -l); \
 	if [ -n "$$found" ]; then printf 'not formatted (gofmt -w mends it):\n%s\n' "$$found" >&2; exit 1; fi
 	$(GO) vet ./...
+	@linter=$$($(GO) run ./integration/prepare linter); $$linter run --allow-parallel-runners ./...
 	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine)' ./integration
 	@$(MAKE) lint-titles
 	@$(MAKE) generate-check

@@ -29,7 +29,7 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	viewer := filepath.Join(dir, "viewer")
-	if err := os.WriteFile(viewer, []byte("#!/bin/sh\necho seen by $1\ncat \"$2\" \"$3\"\nexit 1\n"), 0o700); err != nil { //nolint:gosec // a program has to be executable
+	if err := os.WriteFile(viewer, []byte("#!/bin/sh\necho seen by $1\ncat \"$2\" \"$3\"\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {

@@ -164,7 +164,7 @@ func TestNormalizeSSHKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weak, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // refused below
+	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}

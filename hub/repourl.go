@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"net"
 	"net/netip"
 	"net/url"
 	"path"
@@ -178,11 +177,11 @@ func repoHost(u *url.URL) (string, error) {
 	if u.Port() == "" {
 		return host, nil
 	}
-	n, err := net.LookupPort("tcp", u.Port())
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	if err != nil || n == 0 {
 		return "", repoURLFault("its port is not a number from 1 to 65535")
 	}
-	port := strconv.Itoa(n)
+	port := strconv.FormatUint(n, 10)
 	if port == defaultRepoPort(repoScheme(u.Scheme)) {
 		return host, nil
 	}

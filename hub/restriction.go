@@ -71,11 +71,11 @@ func (u Unenforced) Refusal(project string) error {
 func (s *ProjectSpec) UnmarshalJSON(raw []byte) error {
 	type plain ProjectSpec
 	if err := json.Unmarshal(raw, (*plain)(s)); err != nil {
-		return err //nolint:wrapcheck // as without this method
+		return err
 	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return err //nolint:wrapcheck // as without this method
+		return err
 	}
 	s.Unknown = nil
 	for name, value := range all {

@@ -40,7 +40,7 @@ const (
 	WebhookBitbucketServer = "webhook.bitbucketserver.secret"
 	WebhookGogs            = "webhook.gogs.secret"
 	WebhookAzureUser       = "webhook.azuredevops.username"
-	WebhookAzurePassword   = "webhook.azuredevops.password" //nolint:gosec // the name of a key
+	WebhookAzurePassword   = "webhook.azuredevops.password"
 )
 
 // SettingsRow is what rows with settings carry in place of an application.

@@ -17,7 +17,7 @@ const (
 )
 
 // truths are the sync options that are true or false.
-var truths = []string{ //nolint:gochecknoglobals // a table, never changed
+var truths = []string{
 	"Validate", "SkipDryRunOnMissingResource", "ApplyOutOfSyncOnly", "PruneLast", "Replace", "Force", "ServerSideApply",
 	"ClientSideApplyMigration", "FailOnSharedResource", "RespectIgnoreDifferences", "CreateNamespace", "Adopt", "capstan.dev/wait",
 }

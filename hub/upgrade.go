@@ -53,7 +53,7 @@ const (
 )
 
 // imageReference is a path, a tag, a digest, or both.
-var imageReference = regexp.MustCompile(`^([a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`) //nolint:gochecknoglobals // never changed
+var imageReference = regexp.MustCompile(`^([a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
 // CheckUpgrade refuses an order that cannot be meant.
 func CheckUpgrade(image string, deadline time.Duration) error {

@@ -455,7 +455,7 @@ func (a *app) release(x *object, to candidate) bool {
 	}
 	s.Object = next
 	if _, err := e.Inventory.Transfer(a.id, r); err != nil {
-		e.Log.Error("change of ownership not recorded", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err) //nolint:sloglint // no context reaches here
+		e.Log.Error("change of ownership not recorded", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 	}
 	to.app.arrived = append(to.app.arrived, r)
 	for _, b := range s.waiting {
@@ -464,7 +464,7 @@ func (a *app) release(x *object, to candidate) bool {
 		}
 	}
 	e.mu.Unlock()
-	e.Log.Info("object released to another application", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Name, to.app.title()) //nolint:sloglint // no context reaches here
+	e.Log.Info("object released to another application", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Name, to.app.title())
 	x.record, x.doomed = nil, false
 	a.closeStone(x.key)
 	a.drop(x)

@@ -281,7 +281,7 @@ func pause(try int, err error) time.Duration {
 		return min(time.Duration(seconds)*time.Second, 30*time.Second)
 	}
 	d := min(firstPause<<min(try-1, 10), mostPause)
-	return d/2 + rand.N(d/2) //nolint:gosec // jitter needs no secrecy
+	return d/2 + rand.N(d/2)
 }
 
 // transient says whether the same request may succeed a little later.

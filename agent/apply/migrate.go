@@ -51,7 +51,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		}
 		text, err := csaupgrade.UpgradeManagedFieldsPatch(out, sets.New(manager), a.e.Manager)
 		if err != nil || text == nil {
-			return out, nil //nolint:nilerr // its entries cannot be read, so nothing can be taken over
+			return out, nil
 		}
 		_, err = a.e.kube.patch(ctx, patch{place: s.place, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {

@@ -138,7 +138,7 @@ const (
 )
 
 // label is what a name of a namespace looks like.
-var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) //nolint:gochecknoglobals // never changed
+var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // guard reads the rules that the hub cannot change.
 func (c Config) guard() (apply.Guard, error) {

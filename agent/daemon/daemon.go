@@ -288,7 +288,7 @@ func (a *agent) tellIdentity(ctx context.Context, before, id link.Identity, toke
 			text += "; the join token is not used"
 		}
 	}
-	a.Log.InfoContext(ctx, text, logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName)
+	a.Log.InfoContext(ctx, text, logkey.Agent, id.AgentID, logkey.Cluster, id.ClusterName) //nolint:sloglint // one of three texts, with the name of a Secret
 }
 
 // offset is the hub's time minus ours, as far as a session has told.
@@ -328,7 +328,7 @@ func (a *agent) revoked() []*linkv1.Revoked {
 func (a *agent) delivered(operation string) {
 	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
-		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err) //nolint:sloglint // no context reaches here
+		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err)
 	}
 }
 

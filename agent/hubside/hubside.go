@@ -239,7 +239,7 @@ func (f *follow) once(ctx context.Context) error {
 	}
 	stream, err := linkv1.NewHubObjectsClient(conn).Follow(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // a fault, as the link gives it
+		return err
 	}
 	news := make(chan *linkv1.HubNews)
 	ended := make(chan error, 1)
@@ -315,7 +315,7 @@ func (f *follow) ask(ctx context.Context, stream grpc.BidiStreamingClient[linkv1
 		}
 		f.sink.Broken(ctx, r.kind(), "", fault.New(fault.Missing, "the hub serves %s/%s %s, and no %s", r.Key.Group, served, r.Key.Kind, r.Version))
 	}
-	return stream.Send(w) //nolint:wrapcheck // a fault, as the link gives it
+	return stream.Send(w)
 }
 
 func (f *follow) take(ctx context.Context, n *linkv1.HubNews) error {

@@ -231,7 +231,7 @@ func (st *stage) forgetBuckets(of []uint32) {
 	st.cursor = Cursor{}
 	drop := map[uint16]bool{}
 	for _, b := range of {
-		drop[uint16(b)] = true //nolint:gosec // a bucket has 16 bits
+		drop[uint16(b)] = true
 	}
 	if held := st.s.settings; held != nil && drop[buckets.Of(held.id)] {
 		st.forgetSettings()

@@ -193,7 +193,7 @@ func (s *Store) operations(want func(*Operation) bool) []Operation {
 	}
 	slices.SortFunc(out, func(a, b Operation) int {
 		if a.Seq != b.Seq {
-			return int(int64(a.Seq) - int64(b.Seq)) //nolint:gosec // row numbers are far below 2^63
+			return int(int64(a.Seq) - int64(b.Seq))
 		}
 		return strings.Compare(a.ID, b.ID)
 	})

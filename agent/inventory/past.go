@@ -113,7 +113,7 @@ func (s *Store) Sums(first []uint32) *linkv1.Sums {
 	}
 	out := &linkv1.Sums{}
 	for _, b := range first {
-		index, values := sums.Second(uint8(b)) //nolint:gosec // a bucket of the first level has 8 bits
+		index, values := sums.Second(uint8(b))
 		out.Second = append(out.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})
 	}
 	return out

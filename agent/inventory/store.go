@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
@@ -97,7 +98,7 @@ func Open(dir string) (*Store, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType,
 	})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, fault.New(fault.Conflict, "the state directory %q is in use by another agent process", dir)
 	}
 	if err != nil {

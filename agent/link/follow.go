@@ -23,7 +23,7 @@ func (c *Client) streamWait() run.Backoff {
 
 func (c *Client) streamFailed(ctx context.Context, what string) func(error, time.Duration) {
 	return func(err error, wait time.Duration) {
-		c.cfg.Log.WarnContext(ctx, what, logkey.Error, err, logkey.Wait, wait)
+		c.cfg.Log.WarnContext(ctx, what, logkey.Error, err, logkey.Wait, wait) //nolint:sloglint // a constant of the caller
 	}
 }
 

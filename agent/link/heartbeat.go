@@ -62,7 +62,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
 			Number: b.next(now), SentUnixNano: now.UnixNano(),
-			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, Leader: load.Leader, LagMs: uint32(min(load.Lag.Milliseconds(), 1<<31)), //nolint:gosec // bounded
+			ReportBacklog: load.Backlog, AppliedSeq: load.Seq, Leader: load.Leader, LagMs: uint32(min(load.Lag.Milliseconds(), 1<<31)),
 			Incomplete:    load.Incomplete,
 			RoundTripNano: c.State().RoundTrip.Nanoseconds(),
 		})

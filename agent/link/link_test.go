@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -133,7 +132,7 @@ func TestOutboxCredit(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	t.Parallel()
-	c := &Client{cfg: Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+	c := &Client{cfg: Config{Log: slog.New(slog.DiscardHandler)}}
 	small := report(1, 1000)
 	if c.fit(t.Context(), small) != small {
 		t.Error("a small report was changed")

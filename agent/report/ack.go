@@ -58,7 +58,7 @@ func (o *Outbox) deliveredBefore(t time.Time) bool {
 
 // remember keeps what an acknowledgement of the report will mean.
 func (o *Outbox) remember(r *linkv1.ReportUp) {
-	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting} //nolint:gosec // a size is never negative
+	s := sent{seq: r.GetSeq(), size: uint64(proto.Size(r)), since: o.waiting}
 	if s.since.IsZero() {
 		s.since = o.last
 	}

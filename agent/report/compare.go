@@ -56,7 +56,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 	case len(c.GetFirst()) > 0:
 		if !o.cmp.asked { // the check at the end of a snapshot found more
 			if o.cmp.times++; o.cmp.times >= mostTimes {
-				o.log.Warn("hub and agent still differ after a snapshot; the next one goes on", "buckets", len(c.GetFirst())) //nolint:sloglint // no context reaches here
+				o.log.Warn("hub and agent still differ after a snapshot; the next one goes on", "buckets", len(c.GetFirst()))
 				return
 			}
 			o.cmp.asked = true
@@ -71,7 +71,7 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 func (o *Outbox) differ(of []uint32) {
 	wanted := make(map[uint16]bool, len(of))
 	for _, b := range of {
-		wanted[uint16(b)] = true //nolint:gosec // a bucket has 16 bits
+		wanted[uint16(b)] = true
 	}
 	o.cmp.buckets, o.sweeping = of, true
 	o.queue = o.queue[:0]
@@ -110,7 +110,7 @@ func (o *Outbox) tell(r *linkv1.ReportUp) {
 	sums := o.sums()
 	r.Snapshot, r.Sums = o.snapshot, &linkv1.Sums{}
 	for _, b := range o.cmp.answer {
-		index, values := sums.Second(uint8(b)) //nolint:gosec // a bucket of the first level has 8 bits
+		index, values := sums.Second(uint8(b))
 		r.Sums.Second = append(r.Sums.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})
 	}
 	o.cmp.answer = nil

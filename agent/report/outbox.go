@@ -123,7 +123,7 @@ func (o *Outbox) Resnapshot() {
 func (o *Outbox) Backlog() uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return uint32(len(o.dirty) + len(o.queue)) //nolint:gosec // far below 2^32
+	return uint32(len(o.dirty) + len(o.queue))
 }
 
 // Lag is the age of the oldest change that the hub has not stored yet.
@@ -208,7 +208,7 @@ func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		// Only text that is no UTF-8 comes here; the rest must still flow.
-		o.log.Error("report value not encoded", logkey.Application, v.app, logkey.Error, err) //nolint:sloglint // no context reaches here
+		o.log.Error("report value not encoded", logkey.Application, v.app, logkey.Error, err)
 		return
 	}
 	o.mu.Lock()
@@ -464,7 +464,7 @@ func (o *Outbox) add(r *linkv1.ReportUp, key string) int {
 	}
 	v.known, v.sent = v.raw, v.leaf
 	if err := decodeInto(r, v); err != nil {
-		o.log.Error("report value not decoded", logkey.Application, v.app, logkey.Error, err) //nolint:sloglint // no context reaches here
+		o.log.Error("report value not decoded", logkey.Application, v.app, logkey.Error, err)
 	}
 	return len(v.raw)
 }

@@ -63,7 +63,6 @@ const (
 	mostDeadline  = time.Hour
 )
 
-//nolint:gochecknoglobals // never changed
 var (
 	uuid      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)

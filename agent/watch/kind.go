@@ -160,7 +160,7 @@ func (k *kind) once(ctx context.Context) error {
 
 // period is how long a watch goes on, in whole seconds.
 func period() time.Duration {
-	return time.Duration(float64(minWatch) * (1 + rand.Float64())).Truncate(time.Second) //nolint:gosec // jitter needs no secrecy
+	return time.Duration(float64(minWatch) * (1 + rand.Float64())).Truncate(time.Second)
 }
 
 // open lists if that is needed and opens a watch, when it is this kind's turn.

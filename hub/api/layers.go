@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -61,7 +62,7 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				if v == http.ErrAbortHandler {
+				if abort, is := v.(error); is && errors.Is(abort, http.ErrAbortHandler) {
 					panic(v)
 				}
 				if s.Meter != nil {
@@ -220,7 +221,7 @@ func (s *Server) bounded(next echo.HandlerFunc) echo.HandlerFunc {
 
 // setCookie hands a session to a browser.
 func (s *Server) setCookie(secret string, age int) string {
-	k := http.Cookie{
+	k := http.Cookie{ //nolint:gosec // Secure wherever the hub is reached by https
 		Name: s.cookieName(), Value: secret, Path: "/", MaxAge: age,
 		HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
 	}

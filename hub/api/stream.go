@@ -141,7 +141,7 @@ var errOver = errors.New("the caller may no longer listen")
 // caller still may listen (SEC-D8), and shows that it is alive.
 func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, reader.Cursor())); err != nil {
-		return nil //nolint:nilerr // the client has gone
+		return nil
 	}
 	said := time.Now()
 	for ctx.Err() == nil {
@@ -169,7 +169,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 			continue
 		}
 		if err := l.write(ctx, text); err != nil {
-			return nil //nolint:nilerr // the client has gone
+			return nil
 		}
 		said = time.Now()
 	}

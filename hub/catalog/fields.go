@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -25,7 +26,7 @@ func decode(raw json.RawMessage, into any) error {
 	if err == nil {
 		return nil
 	}
-	if t, ok := err.(*json.UnmarshalTypeError); ok {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		where := "spec"
 		if t.Field != "" {
 			where += "." + t.Field

@@ -84,7 +84,7 @@ func (w *writer) resettle(ctx context.Context, changed hub.Cluster, was ...strin
 func (w *writer) settle(ctx context.Context, a hub.Application, all []hub.Cluster) error {
 	spec, err := hub.DecodeSpec(a.Spec)
 	if err != nil || a.DeletingAt != nil {
-		return nil //nolint:nilerr // such an application is refused at every write; it stays where it is
+		return nil
 	}
 	var now hub.ClusterID
 	if on := stay(spec.Destination, all, a.Cluster); on != nil {

@@ -136,7 +136,7 @@ func (w *writer) keepsApplications(ctx context.Context, old, changed hub.Project
 	}
 	before, err := enforceable(old)
 	if err != nil {
-		return nil //nolint:nilerr // what is stored permits nothing, so nothing becomes invalid
+		return nil
 	}
 	after, err := enforceable(changed)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *writer) invalidated(v View, before, after hub.Project) error {
 	}
 	spec, err := hub.DecodeSpec(v.Spec)
 	if err != nil {
-		return nil //nolint:nilerr // it was not permitted before
+		return nil
 	}
 	r := hub.Refresh{Application: v.Application, Cluster: v.On, Project: &before}
 	if w.catalog.Permits(r, spec) != nil {

@@ -49,7 +49,7 @@ type requested struct {
 // guards the sources (SEC-D4).
 func readRequested(raw json.RawMessage) (*hub.SyncRequest, error) {
 	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" {
-		return nil, nil //nolint:nilnil // nothing is asked for
+		return nil, nil
 	}
 	var r requested
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -57,7 +57,7 @@ func readRequested(raw json.RawMessage) (*hub.SyncRequest, error) {
 	}
 	switch {
 	case r.ID != "":
-		return nil, nil //nolint:nilnil // it was read, and comes back
+		return nil, nil
 	case r.Sync == nil:
 		return nil, fault.With(fault.New(fault.Invalid, "its field operation asks for nothing"), "", "set operation.sync, or leave operation out")
 	case len(r.Sync.Manifests) > 0:

@@ -495,7 +495,7 @@ func wantedLook(ctx context.Context, t *store.Tenant, otherwise time.Time) (time
 	if !ok {
 		return otherwise, nil
 	}
-	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil //nolint:gosec // jitter
+	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil
 }
 
 func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {

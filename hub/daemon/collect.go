@@ -75,7 +75,7 @@ func (p *parts) inParts(ctx context.Context, part func() (more bool, err error))
 			return err
 		}
 		if err := run.Sleep(ctx, p.clock, p.clock.Now().Sub(begun)); err != nil {
-			return err //nolint:wrapcheck // only the end of ctx
+			return err
 		}
 	}
 }

@@ -56,7 +56,7 @@ func roomPercent(held, most uint64) int {
 		return workPercent
 	}
 	percent := min(most, 100*workRoom/held)
-	return max(workPercent, int(percent)/workStep*workStep) //nolint:gosec // at most that
+	return max(workPercent, int(percent)/workStep*workStep)
 }
 
 // A thrift sets the collector of the process.

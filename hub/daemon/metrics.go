@@ -187,7 +187,7 @@ type face struct {
 
 // Caught counts a defect in a handler.
 func (f face) Caught(ctx context.Context, where string, value any) {
-	f.monitor.Caught(ctx, where, value)
+	_ = f.monitor.Caught(ctx, where, value)
 }
 
 // caughtUnary turns a defect in a call into one failed call.

@@ -112,9 +112,9 @@ func TestProxyProtocol(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- split.Run(ctx) }()
-		web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) })} //nolint:gosec // a test server
+		web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) })}
 		go func() { _ = web.Serve(split.HTTP()) }()
-		c := tls.Client(send(t, l, "127.0.0.9", second("198.51.100.7", 4711)), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test server
+		c := tls.Client(send(t, l, "127.0.0.9", second("198.51.100.7", 4711)), &tls.Config{InsecureSkipVerify: true})
 		if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-//nolint:gochecknoglobals // a value that no test changes
 var jane = hub.Initiator{Username: "jane"}
 
 func (w *world) sync(req hub.SyncRequest) (op hub.Operation, err error) {

@@ -188,7 +188,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
 	g.Go(func(ctx context.Context) error { d.watch(ctx); return nil })
-	return g.Wait() //nolint:wrapcheck // nil, or a defect that says where it was
+	return g.Wait()
 }
 
 func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.Context, hub.WorkItem) error) {

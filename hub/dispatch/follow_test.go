@@ -426,7 +426,7 @@ func TestUnequalRoot(t *testing.T) {
 		a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
 		b := a.take()
 		a.ack(b.Seq, []byte("wrong"))
-		if b = a.take(); a.resets != 2 || len(a.apps) != 0 {
+		if a.take(); a.resets != 2 || len(a.apps) != 0 {
 			t.Errorf("%d resets, %d states", a.resets, len(a.apps))
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"testing"
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 func testConn(t *testing.T, p tunnel.Peer, lane tunnel.Lane, epoch string) *conn {
 	t.Helper()
 	here, there := net.Pipe()
-	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: run.System{}})
+	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.DiscardHandler), Clock: run.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}

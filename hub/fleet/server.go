@@ -97,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 func (s *Server) warn(ctx context.Context, what string) func(error) {
-	return func(err error) { s.cfg.Log.WarnContext(ctx, what, logkey.Error, err) }
+	return func(err error) { s.cfg.Log.WarnContext(ctx, what, logkey.Error, err) } //nolint:sloglint // a constant of the caller
 }
 
 // Conn is a client to the services of a cluster's agent; false if the agent

@@ -159,7 +159,7 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return err //nolint:wrapcheck // one of our own, or the stream's
+	return err
 }
 
 // A follower is one stream.
@@ -181,7 +181,7 @@ func (f *follower) receive(ctx context.Context) error {
 	for {
 		w, err := f.stream.Recv()
 		if err != nil {
-			return err //nolint:wrapcheck // the stream's end
+			return err
 		}
 		select {
 		case f.wants <- w:
@@ -211,7 +211,7 @@ func (f *follower) read(ctx context.Context, reader Reader) error {
 	for {
 		changes, err := reader.Next(ctx)
 		if err != nil {
-			return err //nolint:wrapcheck // it is looked at above
+			return err
 		}
 		if slices.ContainsFunc(changes, func(c hub.Change) bool { return c.Kind == "application" || c.Kind == "project" }) {
 			f.hint()
@@ -285,7 +285,7 @@ func (f *follower) look(ctx context.Context, complete bool) error {
 			}
 			if size > 0 && size+len(o.Object) > replySize {
 				if err := f.stream.Send(news); err != nil {
-					return err //nolint:wrapcheck // the stream's end
+					return err
 				}
 				news, size = &linkv1.HubNews{Serial: f.serial}, 0
 			}
@@ -304,5 +304,5 @@ func (f *follower) look(ctx context.Context, complete bool) error {
 	if !complete && len(news.Objects)+len(news.Gone) == 0 {
 		return nil
 	}
-	return f.stream.Send(news) //nolint:wrapcheck // the stream's end
+	return f.stream.Send(news)
 }

@@ -30,7 +30,7 @@ func (g *grant) credit() uint64 {
 	if g.lag <= prompt {
 		return mostCredit
 	}
-	return max(leastCredit, mostCredit*uint64(prompt)/uint64(g.lag)) //nolint:gosec // lag is above prompt here
+	return max(leastCredit, mostCredit*uint64(prompt)/uint64(g.lag))
 }
 
 // on puts what is granted into an answer. Snapshots get half, and nothing
@@ -48,7 +48,7 @@ func sums(in *linkv1.Sums) *hub.Sums {
 	}
 	out := &hub.Sums{First: in.GetFirst(), Second: map[uint8]hub.BucketSums{}}
 	for _, s := range in.GetSecond() {
-		out.Second[uint8(s.GetBucket())] = hub.BucketSums{Index: s.GetIndex(), Sums: s.GetSums()} //nolint:gosec // a bucket of the first level has 8 bits
+		out.Second[uint8(s.GetBucket())] = hub.BucketSums{Index: s.GetIndex(), Sums: s.GetSums()}
 	}
 	return out
 }

@@ -8,6 +8,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -70,7 +71,7 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 			s.hints.Wait(ctx, tenant)
 		}
 		up, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -118,7 +119,7 @@ func observation(cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observation, e
 	if up.Sweep != nil {
 		o.Sweep, o.Bounded = int64(up.Sweep.Snapshot), up.Sweep.Bounded
 		for _, b := range up.Sweep.Buckets {
-			o.Buckets = append(o.Buckets, uint16(b)) //nolint:gosec // a bucket has 16 bits; another number names none of ours
+			o.Buckets = append(o.Buckets, uint16(b))
 		}
 	}
 	o.Sums = sums(up.Sums)

@@ -84,7 +84,7 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 // itself classified is an answer; what became of the connection is not, though
 // it has a kind too.
 func lost(err error) bool {
-	switch status.Code(err) { //nolint:exhaustive // the others are answers
+	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
 	case codes.Unknown: // nothing of gRPC

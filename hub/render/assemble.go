@@ -144,11 +144,11 @@ func unprintable(c rune) bool { return !unicode.IsPrint(c) }
 func finish(o *manifest.Object) (Object, error) {
 	hooks, err := manifest.Hooks(o)
 	if err != nil {
-		return Object{}, err //nolint:wrapcheck // names the object
+		return Object{}, err
 	}
 	text, err := manifest.Canonical(o)
 	if err != nil {
-		return Object{}, err //nolint:wrapcheck // names the object
+		return Object{}, err
 	}
 	key := manifest.KeyOf(o)
 	if key.Name == "" {

@@ -51,7 +51,7 @@ func (r *run) take(frame Frame) error {
 // not the source's fault.
 func hidden(err error) error {
 	if e, ok := fault.As(err); ok {
-		return fmt.Errorf("%s", e.Cause) //nolint:err113 // only for the log
+		return fmt.Errorf("%s", e.Cause)
 	}
 	return err
 }

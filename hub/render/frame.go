@@ -130,7 +130,7 @@ func (r wireReader) Read(p []byte) (int, error) {
 		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
-		return n, err //nolint:wrapcheck // io.EOF must stay what it is
+		return n, err
 	}
 }
 
@@ -163,8 +163,8 @@ func (w *Wire) Send(kind FrameKind, head any, bodies ...[]byte) error {
 		size += len(b)
 	}
 	w.out = append(w.out[:0], byte(kind))
-	w.out = binary.BigEndian.AppendUint32(w.out, uint32(len(text))) //nolint:gosec // bounded by the limits of a render
-	w.out = binary.BigEndian.AppendUint32(w.out, uint32(size))      //nolint:gosec // bounded by the limits of a render
+	w.out = binary.BigEndian.AppendUint32(w.out, uint32(len(text)))
+	w.out = binary.BigEndian.AppendUint32(w.out, uint32(size))
 	w.out = append(w.out, text...)
 	for _, b := range bodies {
 		if len(w.out)+len(b) > 256<<10 {

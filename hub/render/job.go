@@ -108,7 +108,7 @@ func (f Files) Setting(ctx context.Context, key string) (string, error) {
 
 func (f Files) ask(ctx context.Context, q Question) (Answer, error) {
 	q.Source = f.Source
-	return f.Access.Ask(ctx, q) //nolint:wrapcheck // classified by the one who answers
+	return f.Access.Ask(ctx, q)
 }
 
 // Within gives the name in the tree that a path written in a spec or in a

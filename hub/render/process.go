@@ -59,7 +59,7 @@ func start(ctx context.Context, cfg Config, quit <-chan struct{}, tenant hub.Ten
 		return nil, fmt.Errorf("start renderer: %w", err)
 	}
 	p := &process{tenant: tenant, quit: quit, stderr: &tail{}, wire: NewWire(os.NewFile(uintptr(pair[0]), "renderer"))}
-	p.cmd = exec.Command(cfg.Executable, append(cfg.Arguments[:len(cfg.Arguments):len(cfg.Arguments)], //nolint:gosec,noctx // our own binary; ended by Close
+	p.cmd = exec.Command(cfg.Executable, append(cfg.Arguments[:len(cfg.Arguments):len(cfg.Arguments)], //nolint:noctx // our own binary; ended by Close
 		"--memory="+strconv.FormatInt(cfg.Limits.Memory, 10), "--sandbox="+cfg.Sandbox)...)
 	p.cmd.Env = []string{}
 	p.cmd.Dir = "/"

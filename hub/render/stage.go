@@ -3,6 +3,7 @@ package render
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -427,7 +428,7 @@ func (j *job) request(tenant hub.TenantID, trees []hub.Tree) Request {
 
 func (r *round) fail(j *job, condition string, err error) {
 	f := j.refresh
-	if err == errNotFetched {
+	if errors.Is(err, errNotFetched) {
 		return
 	}
 	if fault.KindOf(err) == fault.Internal {

@@ -22,7 +22,7 @@ type Counters struct {
 	Failed   int64 // refreshes that ended with a condition
 }
 
-var counting sync.Mutex
+var counting sync.Mutex //nolint:gochecknoglobals // guards counters of all stages of a process
 
 func (s *Stage) count(f func(*Counters)) {
 	counting.Lock()

@@ -64,7 +64,7 @@ func (t *answeredTree) Stat(name string) (fs.FileInfo, error) {
 	if (err == nil || errors.Is(err, fs.ErrNotExist)) && len(t.stats) < mostAnswers {
 		t.stats[name] = stat{info, err}
 	}
-	return info, err //nolint:wrapcheck // the tree's own
+	return info, err
 }
 
 // Input is that of the tree.
@@ -77,5 +77,5 @@ func (t *answeredTree) Input(kind hub.InputKind, name string) (hub.Input, error)
 	if err == nil && len(t.inputs) < mostAnswers {
 		t.inputs[q] = in
 	}
-	return in, err //nolint:wrapcheck // the tree's own
+	return in, err
 }

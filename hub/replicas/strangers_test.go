@@ -42,7 +42,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dial := func(certificate func() (*tls.Certificate, error)) error {
-		cfg := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // the server is what is tried
+		cfg := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 		if certificate != nil {
 			c, err := certificate()
 			if err != nil {

@@ -45,7 +45,7 @@ func Compile(all []hub.Setting) (*Compiled, error) {
 // of the names given. Equal settings give equal bytes.
 func (c *Compiled) Body(version int64, names []string) ([]byte, error) {
 	out := proto.CloneOf(c.set.out)
-	out.Version = uint64(version) //nolint:gosec // versions count from 0
+	out.Version = uint64(version)
 	out.Exclusions = here(c.set.exclusions, names)
 	out.Inclusions = here(c.set.inclusions, names)
 	if len(out.GetInclusions()) == 0 && len(c.set.inclusions) > 0 {

@@ -365,10 +365,10 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 	if err != nil {
 		return errors.Join(err, protocolError(err))
 	}
-	defer res.Close() //nolint:errcheck // only read
+	defer res.Close()
 	pack := packOf(res, req.Capabilities)
 	s, err := spoolPack(pack, v.odb.dir, v.cfg.MaxBytes)
-	defer s.close() //nolint:errcheck // a file left behind is removed by the next sweep
+	defer s.close()
 	if err != nil {
 		return errors.Join(err, protocolError(err))
 	}

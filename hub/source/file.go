@@ -135,14 +135,14 @@ func (f *file) Read(p []byte) (int, error) {
 	if err := f.load("read"); err != nil {
 		return 0, err
 	}
-	return f.data.Read(p) //nolint:wrapcheck // io.EOF must stay as it is
+	return f.data.Read(p)
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.load("read"); err != nil {
 		return 0, err
 	}
-	return f.data.ReadAt(p, off) //nolint:wrapcheck // as above
+	return f.data.ReadAt(p, off)
 }
 
 func (f *file) Seek(offset int64, whence int) (int64, error) {

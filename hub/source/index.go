@@ -260,11 +260,11 @@ func fillIndex(f io.Writer, entries []idxEntry, pack [20]byte) ([]byte, error) {
 	}
 	if !small {
 		_, err := f.Write(hash.Sum(nil))
-		return nil, err //nolint:wrapcheck // the caller does
+		return nil, err
 	}
 	memory.Write(hash.Sum(nil))
 	_, err := f.Write(memory.Bytes())
-	return memory.Bytes(), err //nolint:wrapcheck // as above
+	return memory.Bytes(), err
 }
 
 // encodeIndex writes the tables. A bufio.Writer keeps its first error for
@@ -281,7 +281,7 @@ func encodeIndex(w *bufio.Writer, entries []idxEntry) error {
 		for n < len(entries) && int(entries[n].hash[0]) == first {
 			n++
 		}
-		put32(uint32(n)) //nolint:gosec // the number of objects is limited far below
+		put32(uint32(n))
 	}
 	for _, e := range entries {
 		_, _ = w.Write(e.hash[:])
@@ -292,14 +292,14 @@ func encodeIndex(w *bufio.Writer, entries []idxEntry) error {
 	var long []int64
 	for _, e := range entries {
 		if e.offset < 1<<31 {
-			put32(uint32(e.offset)) //nolint:gosec // just checked
+			put32(uint32(e.offset))
 			continue
 		}
-		put32(1<<31 | uint32(len(long))) //nolint:gosec // as above
+		put32(1<<31 | uint32(len(long)))
 		long = append(long, e.offset)
 	}
 	for _, o := range long {
-		binary.BigEndian.PutUint64(b[:], uint64(o)) //nolint:gosec // offsets are not negative
+		binary.BigEndian.PutUint64(b[:], uint64(o))
 		_, _ = w.Write(b[:])
 	}
 	if len(entries) > 1<<30 {

@@ -229,7 +229,7 @@ func (x *indexer) scan(scan *packfile.Scanner) (int64, error) {
 		return 0, fmt.Errorf("header: %w", err)
 	}
 	o := packed{offset: h.Offset, base: -1, child: -1, sibling: -1, kind: h.Type}
-	self := int32(len(x.objects)) //nolint:gosec // the number of objects is limited
+	self := int32(len(x.objects))
 	hasher := plumbing.NewHasher(h.Type, h.Length)
 	to := &pacedWriter{x.ctx, hasher}
 	switch h.Type {
@@ -239,7 +239,7 @@ func (x *indexer) scan(scan *packfile.Scanner) (int64, error) {
 		if !found {
 			return 0, fmt.Errorf("delta without a base: %w", packfile.ErrMalformedPackFile)
 		}
-		o.base, o.sibling = int32(base), x.objects[base].child //nolint:gosec // as above
+		o.base, o.sibling = int32(base), x.objects[base].child
 		x.objects[base].child = self
 		to.w = io.Discard
 	case plumbing.REFDeltaObject:
@@ -275,7 +275,7 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return w.w.Write(p) //nolint:wrapcheck // a hasher or a discarder
+	return w.w.Write(p)
 }
 
 // resolve names all deltas, base before delta.
@@ -283,12 +283,12 @@ func (x *indexer) resolve() error {
 	for i := range x.objects {
 		if o := &x.objects[i]; !o.kind.IsDelta() {
 			x.done++
-			x.adopt(int32(i)) //nolint:gosec // as above
+			x.adopt(int32(i))
 		}
 	}
 	for i := range x.objects {
 		if o := &x.objects[i]; !o.kind.IsDelta() && o.child >= 0 {
-			if err := x.descend(int32(i)); err != nil { //nolint:gosec // as above
+			if err := x.descend(int32(i)); err != nil {
 				return err
 			}
 		}

@@ -89,7 +89,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	l.giveBack(ctx)
-	return err //nolint:wrapcheck // nil, or the error of a part that has a text of its own
+	return err
 }
 
 // giveBack ends the leases of what was claimed and not begun.
@@ -106,7 +106,7 @@ func (l *Loop) giveBack(ctx context.Context) {
 func (l *Loop) leave(ctx context.Context, item hub.WorkItem, due time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return l.work.Later(ctx, item, due) //nolint:wrapcheck // callers say what for
+	return l.work.Later(ctx, item, due)
 }
 
 // claim fills the queue.
@@ -114,7 +114,7 @@ func (l *Loop) claim(ctx context.Context) error {
 	failed := func(err error, wait time.Duration) {
 		l.log.ErrorContext(ctx, "fetch work cannot be claimed", logkey.Error, err, logkey.Wait, wait)
 	}
-	return run.Loop(ctx, l.clock, run.Backoff{}, failed, func(ctx context.Context) error { //nolint:wrapcheck // always nil
+	return run.Loop(ctx, l.clock, run.Backoff{}, failed, func(ctx context.Context) error {
 		room, err := l.queue.room(ctx)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) e
 		}
 	}
 	if len(over) > 0 && len(over) == claimed {
-		return run.Sleep(ctx, l.clock, overShare/2) //nolint:wrapcheck // only the end of ctx
+		return run.Sleep(ctx, l.clock, overShare/2)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (l *Loop) worker(ctx context.Context) error {
 		run.Rest(ctx) // until there is something to fetch
 		item, err := l.queue.next(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // only the end of ctx
+			return nil
 		}
 		run.Beat(ctx)
 		err = run.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, item) })
@@ -194,7 +194,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return l.failed(ctx, item, err)
 	}
 	l.count(repo.ID, false)
-	next := listed.Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64())) //nolint:gosec // jitter
+	next := listed.Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64()))
 	if err := l.work.Fetched(ctx, item, refs, next); err != nil {
 		return fmt.Errorf("store refs: %w", err)
 	}
@@ -217,14 +217,14 @@ func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {
 	if err := l.mirrors.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
 		l.log.WarnContext(ctx, "mirror not removed", logkey.Repository, item.Key, logkey.Error, err)
 	}
-	return l.work.Done(ctx, item) //nolint:wrapcheck // worker logs it
+	return l.work.Done(ctx, item)
 }
 
 // failed records a failure. The waits grow, with jitter, from First to Most.
 func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	n := l.count(hub.RepositoryID(item.Key), true)
 	wait := min(l.cfg.First<<min(n-1, 20), l.cfg.Most)
-	wait = run.Spread(wait, 0.2, rand.Float64()) //nolint:gosec // jitter
+	wait = run.Spread(wait, 0.2, rand.Float64())
 	level := slog.LevelInfo
 	switch {
 	case fault.KindOf(err) == fault.Internal:

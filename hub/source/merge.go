@@ -93,7 +93,7 @@ func (o *odb) writeMerged(ctx context.Context, packs []*heldPack) (*pack, error)
 // removed removes a file that may be gone already.
 func removed(name string) error {
 	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
-		return err //nolint:wrapcheck // the text names the file
+		return err
 	}
 	return nil
 }

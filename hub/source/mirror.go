@@ -138,18 +138,18 @@ func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Creden
 	t := trust{insecure: repo.Insecure}
 	u, err := url.Parse(repo.URL)
 	if err != nil || !strings.EqualFold(u.Scheme, "https") {
-		return t, nil //nolint:nilerr // a session says what is wrong with the URL
+		return t, nil
 	}
 	t.cert, t.key = cred.TLSClientCert, cred.TLSClientKey
 	if !repo.Insecure {
 		t.authorities, err = m.creds.Authorities(ctx, m.tenant, strings.ToLower(u.Hostname()))
 	}
-	return t, err //nolint:wrapcheck // the caller does
+	return t, err
 }
 
 // hostKeys gives the keys of SSH servers that the tenant has stored.
 func (m *mirror) hostKeys(ctx context.Context) ([]hub.HostKey, error) {
-	return m.creds.HostKeys(ctx, m.tenant) //nolint:wrapcheck // the caller does
+	return m.creds.HostKeys(ctx, m.tenant)
 }
 
 func (m *mirror) disconnect() {
@@ -205,7 +205,7 @@ func (m *mirror) load() ([]tip, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open refs: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	var tips []tip
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {

@@ -130,7 +130,7 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 		stands, s, err = v.askBoth(ctx, want, pushed.Ref, haves)
 	}
 	if s != nil {
-		defer s.close() //nolint:errcheck // a file left behind is removed by the next sweep
+		defer s.close()
 	}
 	if err != nil {
 		return false, err
@@ -202,7 +202,7 @@ func (v *visit) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close()
 	p := protocol{url: at, known: v.clock.Now()}
 	sha1 := true
 	lines := packets{r: body}
@@ -252,7 +252,7 @@ func (v *visit) where(ctx context.Context, ref string) (found plumbing.Hash, err
 	if err != nil {
 		return found, err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close()
 	lines := packets{r: body}
 	for lines.next() {
 		if hash, name, _ := strings.Cut(lines.text, " "); name == ref && plumbing.IsHash(hash) {
@@ -279,7 +279,7 @@ func (v *visit) ask(ctx context.Context, want, ref string, haves []plumbing.Hash
 	if err != nil {
 		return stands, nil, err
 	}
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close()
 	section := ""
 	lines := packets{r: body}
 	for lines.next() {

@@ -38,7 +38,7 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	for ctx.Err() == nil && !ready() {
 		q.changed.Wait()
 	}
-	return ctx.Err() //nolint:wrapcheck // only tells the end
+	return ctx.Err()
 }
 
 // room waits for workers with nothing to do and says how many there are.

@@ -52,7 +52,7 @@ func (t trust) tls(cfg Config) (*tls.Config, error) {
 	if t.cert+t.key != "" {
 		pair, err := hub.ClientCertificate(t.cert, t.key)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // classified
+			return nil, err
 		}
 		out.Certificates = []tls.Certificate{pair}
 	}

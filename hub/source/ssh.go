@@ -159,7 +159,7 @@ func (t sshTarget) auth() ([]ssh.AuthMethod, error) {
 	}
 	signer, err := hub.SSHSigner(t.key)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a sentence for people
+		return nil, err
 	}
 	return []ssh.AuthMethod{ssh.PublicKeys(signer)}, nil
 }

@@ -162,7 +162,7 @@ type sshAnswer struct {
 	release func()
 }
 
-func (a *sshAnswer) Read(p []byte) (int, error) { return a.run.out.Read(p) } //nolint:wrapcheck // io.EOF must stay as it is
+func (a *sshAnswer) Read(p []byte) (int, error) { return a.run.out.Read(p) }
 
 func (a *sshAnswer) Close() error {
 	a.release()

@@ -37,7 +37,7 @@ func stamped(key string, stamp []byte) (bucket int32, leaf int64) {
 	if len(stamp) == 0 {
 		return int32(buckets.Of(key)), unstamped
 	}
-	return int32(buckets.Of(key)), int64(buckets.Leaf(key, stamp)) //nolint:gosec // the bits are kept, whatever the sign
+	return int32(buckets.Of(key)), int64(buckets.Leaf(key, stamp))
 }
 
 // queueStamps notes which report on an application the hub has.
@@ -68,7 +68,7 @@ func (t *Tenant) compare(ctx context.Context, cluster hub.ClusterID, asked *hub.
 		var bucket int32
 		var sum int64
 		if err = row.Scan(&bucket, &sum); err == nil && sum != 0 {
-			held[uint16(bucket)] = uint64(sum) //nolint:gosec // as stamped put them
+			held[uint16(bucket)] = uint64(sum)
 		}
 		return none, err
 	}, selectSums, t.id, cluster)

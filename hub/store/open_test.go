@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -22,7 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()

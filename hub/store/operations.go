@@ -88,7 +88,7 @@ func (w *wording) read(n *nullOperation, op *hub.Operation) error {
 		w.options, w.meansOptions = nil, hub.OperationOptions{}
 		if n.options != nil {
 			if err := json.Unmarshal(n.options, &w.meansOptions); err != nil {
-				return err //nolint:wrapcheck // the caller names the operation
+				return err
 			}
 		}
 		o := &w.meansOptions
@@ -99,7 +99,7 @@ func (w *wording) read(n *nullOperation, op *hub.Operation) error {
 		w.initiator, w.meansInitiator = nil, hub.Initiator{}
 		if n.initiator != nil {
 			if err := json.Unmarshal(n.initiator, &w.meansInitiator); err != nil {
-				return err //nolint:wrapcheck // the caller names the operation
+				return err
 			}
 		}
 		w.initiator = n.initiator
@@ -108,7 +108,7 @@ func (w *wording) read(n *nullOperation, op *hub.Operation) error {
 	if n.results == nil {
 		return nil
 	}
-	return json.Unmarshal(n.results, &op.Results) //nolint:wrapcheck // the caller names the operation
+	return json.Unmarshal(n.results, &op.Results)
 }
 
 func (n *nullOperation) operation(w *wording) (*hub.Operation, error) {

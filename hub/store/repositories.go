@@ -140,7 +140,7 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 func (t *Tenant) putCredential(ctx context.Context, statement string, row hub.RepositoryID, c hub.Credential) error {
 	var sealed []byte
 	if c != (hub.Credential{}) {
-		plain, err := json.Marshal(c)
+		plain, err := json.Marshal(c) //nolint:gosec // it is sealed before it is stored
 		if err != nil {
 			return fmt.Errorf("encode credential: %w", err)
 		}

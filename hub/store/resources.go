@@ -41,7 +41,7 @@ func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
 // listText writes a list as JSON; nil if it is empty.
 func listText(list []string) (*string, error) {
 	if len(list) == 0 {
-		return nil, nil //nolint:nilnil // NULL
+		return nil, nil
 	}
 	text, err := jsonText(list)
 	return &text, err

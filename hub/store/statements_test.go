@@ -21,7 +21,7 @@ import (
 func statements(t *testing.T) map[string]string {
 	t.Helper()
 	fset := token.NewFileSet()
-	packages, err := parser.ParseDir(fset, ".", nil, parser.SkipObjectResolution)
+	packages, err := parser.ParseDir(fset, ".", nil, parser.SkipObjectResolution) //nolint:staticcheck // build tags do not matter here
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (s *Stage) Run(ctx context.Context) error {
 			g.Go(func(ctx context.Context) error { s.one(ctx, item); return nil })
 		}
 		if err := g.Wait(); err != nil {
-			return err //nolint:wrapcheck // a defect that says where it was
+			return err
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *Stage) ask(ctx context.Context, cluster hub.Cluster, u hub.Upgrade) (hu
 		return u, err
 	}
 	reply, err := linkv1.NewUpgradesClient(conn).Upgrade(ctx, &linkv1.UpgradeRequest{
-		Id: u.ID, Image: u.Image, OrderedUnixNano: u.OrderedAt.UnixNano(), BeginBeforeUnix: u.ExpiresAt.Unix(), DeadlineSeconds: uint32(u.Deadline.Seconds()), //nolint:gosec // checked when it was ordered
+		Id: u.ID, Image: u.Image, OrderedUnixNano: u.OrderedAt.UnixNano(), BeginBeforeUnix: u.ExpiresAt.Unix(), DeadlineSeconds: uint32(u.Deadline.Seconds()),
 	})
 	if err != nil {
 		return s.refused(u, err)

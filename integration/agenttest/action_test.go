@@ -15,7 +15,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-//nolint:gochecknoglobals // names, never changed
 var (
 	cronJobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 	rollouts = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}

@@ -18,7 +18,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-var kubeEvents = schema.GroupVersionResource{Version: "v1", Resource: "events"} //nolint:gochecknoglobals // a name, never changed
+var kubeEvents = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 // events gives what was written about an application: reason, type, count and
 // message of each.

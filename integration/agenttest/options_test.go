@@ -313,7 +313,6 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-//nolint:gochecknoglobals // a name, never changed
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // annotatedCRD defines a kind; its description may be made very long.

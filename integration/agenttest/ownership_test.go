@@ -145,7 +145,6 @@ func (w *world) define(yaml, name string) {
 	})
 }
 
-//nolint:gochecknoglobals // a name, never changed
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 func definition(plural string) string {

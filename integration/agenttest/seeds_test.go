@@ -31,7 +31,7 @@ const realSeeds = 25
 const leastKills = 8
 
 // steps are the places of the agent at which it is killed.
-var steps = []string{ //nolint:gochecknoglobals // a table, never changed
+var steps = []string{
 	failpoint.AgentPlanAfter, failpoint.AgentSendBefore, failpoint.AgentSendAfter, failpoint.AgentRecordAfter, failpoint.AgentDeleteBefore,
 	failpoint.AgentDeleteAfter, failpoint.AgentHookBefore, failpoint.AgentHookAfter, failpoint.AgentHookRemoved, failpoint.AgentLedgerBefore,
 	failpoint.AgentLedgerAfter, failpoint.AgentResultBefore, failpoint.AgentResultAfter, failpoint.WaveStepBefore, failpoint.WaveStepAfter,

@@ -13,7 +13,6 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-//nolint:gochecknoglobals // names, never changed
 var (
 	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}

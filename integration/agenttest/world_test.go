@@ -29,7 +29,7 @@ import (
 )
 
 // shared is the one cluster of the package; each test has a namespace of its own.
-var shared *harness.Cluster //nolint:gochecknoglobals // handed over by TestMain
+var shared *harness.Cluster
 
 func TestMain(m *testing.M) {
 	os.Exit(harness.MainWithCluster(m, harness.ClusterOptions{Controllers: true}, func(c *harness.Cluster) { shared = c }))
@@ -321,7 +321,6 @@ func (w *world) apply(yaml string) {
 	}
 }
 
-//nolint:gochecknoglobals // names, never changed
 var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -413,7 +412,6 @@ func configMap(name, color string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: NS}\ndata: {color: %q}\n", name, color)
 }
 
-//nolint:gochecknoglobals // empty, never changed
 var (
 	metav1Get   = metav1.GetOptions{}
 	metav1Patch = metav1.PatchOptions{}

@@ -174,7 +174,7 @@ func TestWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range ns.GetManagedFields() {
-			if e.Manager == "capstan-ns" && e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), "f:team") {
+			if e.Manager == "capstan-ns" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), "f:team") {
 				return
 			}
 		}

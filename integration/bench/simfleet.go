@@ -35,7 +35,7 @@ type fleet struct {
 
 	url      func() string // of the hub's metrics
 	agents   []*sim
-	life     context.Context //nolint:containedctx // that of all agents
+	life     context.Context
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 	warnings atomic.Int64
@@ -199,15 +199,6 @@ func (f *fleet) wrong() error {
 		}
 	}
 	return nil
-}
-
-// last is when the last of all agents answered its newest barrier.
-func (f *fleet) last() time.Time {
-	var at int64
-	for _, a := range f.agents {
-		at = max(at, a.at.Load())
-	}
-	return time.Unix(0, at)
 }
 
 func (f *fleet) close(ctx context.Context) {

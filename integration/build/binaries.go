@@ -111,6 +111,20 @@ func Tools(ctx context.Context, progress io.Writer) (string, error) {
 	return folder, nil
 }
 
+// Linter returns the path of golangci-lint, and builds it unless the cache
+// has it. Its version is that of integration/tools/golangci/go.mod; it has a
+// module of its own because it shares few versions with the code generators.
+func Linter(ctx context.Context, progress io.Writer) (string, error) {
+	root, cache, err := places("tools")
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, cache, recipe{
+		name: "golangci-lint", dir: filepath.Join(root, "integration", "tools", "golangci"),
+		pkg: "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
+	}, progress)
+}
+
 // link makes path stand for target, whoever else does so at the same time.
 func link(target, path string) error {
 	if at, err := os.Readlink(path); err == nil && at == target {

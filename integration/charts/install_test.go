@@ -23,14 +23,13 @@ import (
 )
 
 // shared is the cluster of this package, with nodes on which pods run.
-var shared *harness.Cluster //nolint:gochecknoglobals // handed over by TestMain
+var shared *harness.Cluster
 
 func TestMain(m *testing.M) {
 	_ = os.Setenv("POD_IP", "192.0.2.7") // as in the hub's container, which reads its configuration
 	os.Exit(harness.MainWithCluster(m, harness.ClusterOptions{Nodes: true}, func(c *harness.Cluster) { shared = c }))
 }
 
-//nolint:gochecknoglobals // names, never changed
 var (
 	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

@@ -26,7 +26,6 @@ const clusterName = "in-cluster"
 
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
 func TestMain(m *testing.M) { os.Exit(suite.Main(m, "faults", 170*time.Minute, begin)) }

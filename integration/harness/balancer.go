@@ -24,7 +24,7 @@ const balancerCheck = 100 * time.Millisecond
 type Balancer struct {
 	Address string // host:port
 
-	ctx    context.Context //nolint:containedctx // the balancer's life
+	ctx    context.Context
 	cancel context.CancelFunc
 	ln     net.Listener
 	wait   sync.WaitGroup

@@ -222,7 +222,7 @@ func FreePort() (int, error) {
 		return 0, err
 	}
 	for range portAttempts * portAttempts {
-		port := lowestPort + rand.IntN(low-lowestPort) //nolint:gosec // any free one will do
+		port := lowestPort + rand.IntN(low-lowestPort)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue

@@ -83,7 +83,7 @@ type child struct {
 
 func startChild(b *testing.B) *child {
 	b.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHubProcess$") //nolint:gosec // this very binary
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHubProcess$")
 	cmd.Env = append(os.Environ(), hubProcess+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -32,7 +32,7 @@ func muxFrame(kind byte, flags uint16, stream, length uint32) []byte {
 func rawLink(t *testing.T, r *replica, cert *tls.Certificate) *tls.Conn {
 	t.Helper()
 	c, err := tls.Dial("tcp", r.addr, &tls.Config{
-		InsecureSkipVerify: true, NextProtos: []string{tunnel.ControlProtocol}, //nolint:gosec // a test server
+		InsecureSkipVerify: true, NextProtos: []string{tunnel.ControlProtocol},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil },
 	})
 	if err != nil {

@@ -43,7 +43,6 @@ type services struct {
 	blobs       map[string][]byte
 	unsupported map[string][]uint64 // rows that agents named
 	lanes       []string            // that fetches came in on
-	garble      func(*linkv1.Row)
 }
 
 func newServices() *services {
@@ -232,7 +231,6 @@ type world struct {
 	log  *logs
 	hub  run.Clock
 	cfg  func(*fleet.Config)
-	addr string
 	host string // that hubs listen at; empty: 127.0.0.1
 }
 

@@ -26,7 +26,7 @@ func main() {
 
 func prepare(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("say what to prepare: cluster or tools")
+		return fmt.Errorf("say what to prepare: cluster, tools or linter")
 	}
 	switch args[0] {
 	case "cluster":
@@ -41,8 +41,14 @@ func prepare(ctx context.Context, args []string) error {
 			return err
 		}
 		fmt.Println(folder)
+	case "linter":
+		made, err := build.Linter(ctx, os.Stderr)
+		if err != nil {
+			return err
+		}
+		fmt.Println(made)
 	default:
-		return fmt.Errorf("%q cannot be prepared: say cluster or tools", args[0])
+		return fmt.Errorf("%q cannot be prepared: say cluster, tools or linter", args[0])
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func applyTo(ctx context.Context, a *stack.API, manifest string) error {
 	return err
 }
 
-var frozenRuns atomic.Int32 //nolint:gochecknoglobals // for names
+var frozenRuns atomic.Int32
 
 func TestFrozen(t *testing.T) {
 	const apps = 4 // some of their repositories belong to the replica that sleeps

@@ -48,7 +48,7 @@ func TestOutOfFiles(t *testing.T) {
 		return bytes.Count(log[before:], []byte(text))
 	}
 	few := usual
-	few.Cur = uint64(files()) //nolint:gosec // small
+	few.Cur = uint64(files())
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
 		t.Fatal(err)
 	}

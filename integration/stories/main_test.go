@@ -24,7 +24,6 @@ var (
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
 func TestMain(m *testing.M) { os.Exit(suite.Main(m, "stories", 55*time.Minute, begin)) }

@@ -76,7 +76,7 @@ func (s Sums) First() []byte {
 func (s Sums) Second(first uint8) (index, sums []byte) {
 	for b := range s {
 		if uint8(b>>8) == first {
-			index = append(index, uint8(b)) //nolint:gosec // the low byte is meant
+			index = append(index, uint8(b))
 		}
 	}
 	slices.Sort(index)
@@ -114,8 +114,8 @@ func (s Sums) DiffSecond(first uint8, index, sums []byte) ([]uint16, error) {
 	}
 	var out []uint16
 	for low := range Width {
-		b := uint16(first)<<8 | uint16(low) //nolint:gosec // below 256
-		if s[b] != theirs[uint8(low)] {     //nolint:gosec // below 256
+		b := uint16(first)<<8 | uint16(low)
+		if s[b] != theirs[uint8(low)] {
 			out = append(out, b)
 		}
 	}

@@ -26,7 +26,7 @@ func Next(prev []byte, seq uint64, kind int32, appID string, body []byte) []byte
 	head := make([]byte, 0, len(prev)+16+len(appID))
 	head = append(head, prev...)
 	head = binary.BigEndian.AppendUint64(head, seq)
-	head = binary.BigEndian.AppendUint32(head, uint32(kind)) //nolint:gosec // the bits of the kind, whatever its sign
+	head = binary.BigEndian.AppendUint32(head, uint32(kind))
 	head = binary.BigEndian.AppendUint32(head, uint32(len(appID)))
 	head = append(head, appID...)
 	h := sha256.New()

@@ -69,7 +69,7 @@ func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 	}
 }
 
-var errSteps = errors.New("too many steps") //nolint:gochecknoglobals // a sentinel
+var errSteps = errors.New("too many steps")
 
 // A stepContext ends after a number of looks at it. The interpreter looks once
 // for each instruction. Only one goroutine uses it.

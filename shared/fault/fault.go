@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 	if e.Object != "" {
 		s = e.Object + ": " + s
 	}
-	if _, printed := e.Err.(hidden); e.Err != nil && !printed {
+	if _, printed := e.Err.(hidden); e.Err != nil && !printed { //nolint:errorlint // of this error itself, not of what it wraps
 		s += ": " + e.Err.Error()
 	}
 	return s

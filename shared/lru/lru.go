@@ -100,5 +100,5 @@ func (c *Cache[K, V]) remove(e *list.Element) {
 }
 
 func held[K comparable, V any](e *list.Element) *entry[K, V] {
-	return e.Value.(*entry[K, V]) //nolint:forcetypeassert // only Put fills the list
+	return e.Value.(*entry[K, V])
 }

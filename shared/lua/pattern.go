@@ -31,8 +31,6 @@ func (e errPattern) Error() string { return string(e) }
 
 // match gives the end of a match of the pattern from p on that begins at s; -1
 // if there is none.
-//
-//nolint:cyclop,gocognit // one case for each form of item
 func (m *matcher) match(s, p int) (int, error) {
 	if m.calls++; m.calls > maxCalls {
 		return 0, errPattern("pattern too complex")

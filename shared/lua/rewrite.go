@@ -59,7 +59,6 @@ func (w *rewriter) block(in []ast.Stmt) []ast.Stmt {
 	return in
 }
 
-//nolint:cyclop // one case for each form of statement
 func (w *rewriter) statement(s ast.Stmt) ast.Stmt {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
@@ -109,7 +108,6 @@ func (w *rewriter) all(in []ast.Expr) {
 	}
 }
 
-//nolint:cyclop // one case for each form of expression
 func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	defer w.up()
 	if !w.down() {

@@ -96,7 +96,7 @@ func (r *running) set(l *glua.LState) int {
 	case *glua.LNilType:
 		l.RaiseError("the key of a table must not be nil")
 	case glua.LNumber:
-		if k != k { //nolint:gocritic // only NaN differs from itself
+		if k != k {
 			l.RaiseError("the key of a table must be a number that is one")
 		}
 	}

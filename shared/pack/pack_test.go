@@ -14,7 +14,7 @@ import (
 )
 
 func noise(seed uint64, n int) []byte {
-	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+	r := rand.New(rand.NewPCG(seed, 1))
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(r.Uint32())

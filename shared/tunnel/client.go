@@ -44,7 +44,6 @@ func (s *Session) dialOptions() []grpc.DialOption {
 		grpc.WithDisableRetry(),
 		grpc.WithReadBufferSize(0), // a stream has its own
 		grpc.WithWriteBufferSize(s.lane.WriteBuffer),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(s.lane.CallWindow),
 		grpc.WithStaticConnWindowSize(s.lane.ConnWindow),
 		grpc.WithMaxHeaderListSize(maxHeaderList),

@@ -37,7 +37,7 @@ func (g *gate) Read(b []byte) (int, error) {
 func (g *gate) inspect(b []byte) error {
 	for len(b) > 0 {
 		if g.body > 0 {
-			skip := min(uint32(len(b)), g.body) //nolint:gosec // a read is smaller than 4 GiB
+			skip := min(uint32(len(b)), g.body)
 			g.body -= skip
 			b = b[skip:]
 			continue

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 
 var errTestOver = errors.New("the test is over")
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // certificate makes a self-signed certificate with a new key.
 func certificate(t testing.TB, uris ...string) *tls.Certificate {
@@ -144,7 +143,7 @@ func system() run.Clock { return run.System{} }
 // rawLink is a connection whose handshake chose the link, and nothing more.
 func rawLink(t testing.TB, p port) *tls.Conn {
 	t.Helper()
-	c, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{tunnel.ControlProtocol}}) //nolint:gosec // a test server
+	c, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{tunnel.ControlProtocol}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -332,7 +332,7 @@ func (m *leanMux) body(s *leanStream, length uint32) error {
 		if _, err := io.ReadFull(m.conn, piece); err != nil {
 			return err
 		}
-		length -= uint32(len(piece)) //nolint:gosec // at most a chunk
+		length -= uint32(len(piece))
 		if s != nil {
 			s.hold(piece)
 		}
@@ -349,7 +349,7 @@ func errStalled(lane Lane, err error) error {
 }
 
 // frames has buffers for one frame each.
-var frames sync.Pool
+var frames sync.Pool //nolint:gochecknoglobals // a pool serves all sessions of a process
 
 func frameBuffer() *[]byte {
 	if b, ok := frames.Get().(*[]byte); ok {

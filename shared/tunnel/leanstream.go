@@ -43,7 +43,7 @@ func (s *leanStream) flags() uint16 {
 // telling: half a window.
 func (s *leanStream) extend() uint32 {
 	window := max(s.m.lane.Window, minWindow)
-	room := window - min(window, uint32(len(s.data)-s.at)) //nolint:gosec // no more than a window
+	room := window - min(window, uint32(len(s.data)-s.at))
 	if extra := room - min(room, s.recv); extra >= window/2 {
 		s.recv += extra
 		return extra
@@ -172,7 +172,7 @@ func (s *leanStream) Write(b []byte) (sent int, err error) {
 			return sent, err
 		}
 		part := b[sent : sent+n]
-		if err := s.m.send(typeData, f, s.id, uint32(n), part); err != nil { //nolint:gosec // at most a chunk
+		if err := s.m.send(typeData, f, s.id, uint32(n), part); err != nil {
 			return sent, err
 		}
 		sent += n

@@ -57,7 +57,6 @@ func NewServer(cfg ServerConfig) *Server {
 		// gRPC needs none; what it gathers before a write is shared by all.
 		grpc.ReadBufferSize(0),
 		grpc.WriteBufferSize(cfg.Lane.WriteBuffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(cfg.Lane.CallWindow),
 		grpc.StaticConnWindowSize(cfg.Lane.ConnWindow),
 		grpc.ConnectionTimeout(greeting),

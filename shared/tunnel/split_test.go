@@ -38,7 +38,7 @@ func TestSplit(t *testing.T) {
 
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run("a web client speaks "+name+" on the port of the link", func(t *testing.T) {
-			tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: h2} //nolint:gosec // a test server
+			tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: h2}
 			defer tr.CloseIdleConnections()
 			res, err := (&http.Client{Transport: tr}).Get("https://" + p.addr + "/")
 			if err != nil {
@@ -129,7 +129,7 @@ func TestSplitLimits(t *testing.T) {
 	})
 	t.Run("without HTTP only agents are served", func(t *testing.T) {
 		p := splitPort(t, func(c *tunnel.SplitConfig) { c.HTTP = nil })
-		c, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test server
+		c, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true})
 		if err == nil {
 			_ = c.Close()
 			t.Error("a web client was served")
@@ -155,7 +155,7 @@ func TestDialErrors(t *testing.T) {
 
 	// This one proves the right key and speaks nothing newer than TLS 1.2.
 	old := listen(t)
-	answer(t, tls.NewListener(old, &tls.Config{ //nolint:gosec // on purpose
+	answer(t, tls.NewListener(old, &tls.Config{
 		Certificates: []tls.Certificate{*p.cert}, MaxVersion: tls.VersionTLS12, NextProtos: []string{tunnel.ControlProtocol},
 	}))
 	// This one proves the right key and knows no link.

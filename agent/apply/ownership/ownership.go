@@ -37,7 +37,7 @@ const (
 )
 
 // transitions has every move that there is. What it does not have is refused.
-var transitions = map[State]map[Event]State{ //nolint:gochecknoglobals // a table, never changed
+var transitions = map[State]map[Event]State{
 	Free:     {Acquire: Owned},
 	Owned:    {Acquire: Owned, Adopt: Adopted, Applied: Owned, Delete: Deleting, Retain: Owned, Release: Free},
 	Adopted:  {Acquire: Adopted, Adopt: Adopted, Applied: Owned, Delete: Deleting, Retain: Adopted, Release: Free},

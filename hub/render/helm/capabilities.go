@@ -73,7 +73,7 @@ func (c *capabilities) suits(ch *chart.Chart, dir string) error {
 	}
 	if !chartutil.IsCompatibleRange(ch.Metadata.KubeVersion, have) {
 		return fault.With(fault.New(fault.Invalid, "the chart wants Kubernetes %s, and the destination has %s", ch.Metadata.KubeVersion, have),
-			path.Join(dir, "Chart.yaml"), "") //nolint:wrapcheck // classified
+			path.Join(dir, "Chart.yaml"), "")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (v *kubeVersion) get() (*chartutil.KubeVersion, error) {
 	if text == "" {
 		var err error
 		if text, err = v.files.Fact(v.ctx, render.FactKubeVersion); err != nil {
-			return nil, err //nolint:wrapcheck // classified
+			return nil, err
 		}
 		where = "the cluster's version"
 	}
@@ -100,7 +100,7 @@ func (v *kubeVersion) get() (*chartutil.KubeVersion, error) {
 	}
 	parsed, err := chartutil.ParseKubeVersion(text)
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "%s %q is not a Kubernetes version", where, text) //nolint:wrapcheck // classified
+		return nil, fault.Wrap(fault.Invalid, err, "%s %q is not a Kubernetes version", where, text)
 	}
 	return parsed, nil
 }
@@ -155,7 +155,7 @@ func (v *apiVersions) Has(name string) (bool, error) {
 	}
 	answer, err := v.files.Fact(v.ctx, render.FactAPIVersion+name)
 	if err != nil {
-		return false, err //nolint:wrapcheck // classified
+		return false, err
 	}
 	if answer == "" {
 		return chartutil.DefaultVersionSet.Has(name), nil
@@ -169,7 +169,7 @@ func (v *apiVersions) all() (chartutil.VersionSet, error) {
 	}
 	text, err := v.files.Fact(v.ctx, render.FactAPIVersions)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	if text == "" {
 		return chartutil.DefaultVersionSet, nil

@@ -177,7 +177,7 @@ func (f *lazyFiles) read(names ...string) (fileMap, error) {
 	}
 	stats, err := f.files.Stat(f.ctx, full...)
 	if err != nil {
-		return out, err //nolint:wrapcheck // classified
+		return out, err
 	}
 	var have, there []string
 	for i, s := range stats {
@@ -187,7 +187,7 @@ func (f *lazyFiles) read(names ...string) (fileMap, error) {
 	}
 	found, err := f.files.Read(f.ctx, have...)
 	if err != nil {
-		return out, err //nolint:wrapcheck // classified
+		return out, err
 	}
 	for i, file := range found {
 		if file.Found {

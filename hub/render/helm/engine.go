@@ -135,7 +135,7 @@ func (e *evaluator) execute(t *template.Template, name string, sees any) (string
 	}
 	w := &counted{owner: e}
 	if err := t.ExecuteTemplate(w, name, sees); err != nil {
-		return "", err //nolint:wrapcheck // explained where it ends
+		return "", err
 	}
 	// text/template writes this for what is not there, even with missingkey=zero.
 	return strings.ReplaceAll(w.String(), "<no value>", ""), nil
@@ -158,7 +158,7 @@ const largestPart = 1 << 20
 // Write counts and keeps.
 func (w *counted) Write(p []byte) (int, error) {
 	if w.owner.left -= int64(len(p)); w.owner.left < 0 {
-		return 0, fault.New(fault.Exceeded, "the templates write more than %d bytes", w.owner.job.Limits.OutputBytes) //nolint:wrapcheck // classified
+		return 0, fault.New(fault.Exceeded, "the templates write more than %d bytes", w.owner.job.Limits.OutputBytes)
 	}
 	last := len(w.parts) - 1
 	if last < 0 || cap(w.parts[last])-len(w.parts[last]) < len(p) {
@@ -191,23 +191,23 @@ func (e *evaluator) bind(t *template.Template, open map[string]int) {
 
 func (e *evaluator) include(t *template.Template, open map[string]int, name string, sees any) (string, error) {
 	if open[name] > maxInclude {
-		return "", fault.New(fault.Exceeded, "the template %q includes itself more than %d deep", name, maxInclude) //nolint:wrapcheck // classified
+		return "", fault.New(fault.Exceeded, "the template %q includes itself more than %d deep", name, maxInclude)
 	}
 	if e.depth++; e.depth > 4*maxInclude {
-		return "", fault.New(fault.Exceeded, "templates include each other more than %d deep", 4*maxInclude) //nolint:wrapcheck // classified
+		return "", fault.New(fault.Exceeded, "templates include each other more than %d deep", 4*maxInclude)
 	}
 	open[name]++
 	defer func() { open[name]--; e.depth-- }()
 	w := &counted{owner: e}
 	err := t.ExecuteTemplate(w, name, sees)
-	return w.String(), err //nolint:wrapcheck // explained where it ends
+	return w.String(), err
 }
 
 // tpl executes text as a template that knows, and may add to, the definitions
 // around it, without changing them for others.
 func (e *evaluator) tpl(around *template.Template, open map[string]int, text string, sees any) (string, error) {
 	if e.depth++; e.depth > maxInclude {
-		return "", fault.New(fault.Exceeded, "tpl is nested more than %d deep", maxInclude) //nolint:wrapcheck // classified
+		return "", fault.New(fault.Exceeded, "tpl is nested more than %d deep", maxInclude)
 	}
 	defer func() { e.depth-- }()
 	own, err := around.Clone()
@@ -261,5 +261,5 @@ func (e *evaluator) explain(unit string, err error) error {
 	if line != "" {
 		file += ", line " + line
 	}
-	return fault.With(fault.Wrap(kind, nil, "%s", cause), file, "") //nolint:wrapcheck // classified
+	return fault.With(fault.Wrap(kind, nil, "%s", cause), file, "")
 }

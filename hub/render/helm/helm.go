@@ -75,7 +75,7 @@ func scope(job render.Job, settings hub.HelmSource, ch *chart.Chart, given map[s
 	release := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	values, err := chartutil.ToRenderValuesWithSchemaValidation(ch, given, release, nil, true)
 	if err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be put together: %s", strings.TrimSpace(err.Error())), job.Dir, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be put together: %s", strings.TrimSpace(err.Error())), job.Dir, "")
 	}
 	if own, ok := values["Values"].(chartutil.Values); ok && !settings.SkipSchemaValidation {
 		if err := checkValues(job.Dir, ch, own); err != nil {
@@ -111,7 +111,7 @@ func objects(job render.Job, settings hub.HelmSource, ch *chart.Chart, texts []t
 		}
 		parsed, err := manifest.ParseDocuments(t.file, docs, limits)
 		if err != nil {
-			return out, fault.With(err, "", "helm template shows the text that the chart makes") //nolint:wrapcheck // names file and line
+			return out, fault.With(err, "", "helm template shows the text that the chart makes")
 		}
 		for _, o := range parsed {
 			if settings.SkipTests && isTest(o) {
@@ -171,7 +171,7 @@ func plainJSON(raw []byte) (map[string]any, error) {
 	}
 	var out map[string]any
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "it is not a map") //nolint:wrapcheck // classified
+		return nil, fault.Wrap(fault.Invalid, err, "it is not a map")
 	}
 	return out, nil
 }

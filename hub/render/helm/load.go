@@ -52,15 +52,15 @@ func (l *loading) chart(dir string) (*loaded, error) {
 	}
 	found, err := l.job.Files.Read(l.ctx, names...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	if !found[0].Found {
-		return nil, fault.With(fault.New(fault.Invalid, "there is no Chart.yaml"), dir, "correct the source's path, or remove the helm settings") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.New(fault.Invalid, "there is no Chart.yaml"), dir, "correct the source's path, or remove the helm settings")
 	}
 	c := &loaded{dir: dir, rules: ignore.Empty()}
 	if found[1].Found {
 		if c.rules, err = ignore.Parse(bytes.NewReader(found[1].Data)); err != nil {
-			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the file cannot be read: %s", err), names[1], "") //nolint:wrapcheck // classified
+			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the file cannot be read: %s", err), names[1], "")
 		}
 	}
 	c.rules.AddDefaults()
@@ -85,7 +85,7 @@ func (l *loading) chart(dir string) (*loaded, error) {
 		files = append(files, more...)
 	}
 	if c.Chart, err = loader.LoadFiles(files); err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the chart cannot be loaded: %s", err), path.Join(dir, "Chart.yaml"), "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the chart cannot be loaded: %s", err), path.Join(dir, "Chart.yaml"), "")
 	}
 	return c, nil
 }
@@ -98,7 +98,7 @@ func buffered(name string, data []byte) *loader.BufferedFile {
 func (l *loading) below(c *loaded, sub string) ([]*loader.BufferedFile, error) {
 	_, entries, err := l.job.Files.List(l.ctx, path.Join(c.dir, sub), render.Question{Recurse: true, Hidden: true, Links: true})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
@@ -136,12 +136,12 @@ func (l *loading) read(dir string, names []string) ([]*loader.BufferedFile, erro
 	}
 	found, err := l.job.Files.Read(l.ctx, full...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	out := make([]*loader.BufferedFile, len(found))
 	for i, f := range found {
 		if !f.Found {
-			return nil, fault.With(fault.New(fault.Invalid, "the symbolic link leads nowhere"), full[i], "") //nolint:wrapcheck // classified
+			return nil, fault.With(fault.New(fault.Invalid, "the symbolic link leads nowhere"), full[i], "")
 		}
 		out[i] = buffered(names[i], f.Data)
 	}
@@ -152,7 +152,7 @@ func (l *loading) read(dir string, names []string) ([]*loader.BufferedFile, erro
 func (c *loaded) names(ctx context.Context, files render.Files) ([]string, error) {
 	_, entries, err := files.List(ctx, c.dir, render.Question{Recurse: true, Hidden: true, Links: true})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	var out []string
 	for _, e := range entries {
@@ -214,13 +214,13 @@ func onlyKnownUses(files []*loader.BufferedFile) bool {
 // chart if an enabled one is still missing.
 func (l *loading) complete(root *loaded, given map[string]any) (*chart.Chart, error) {
 	if strings.EqualFold(root.Metadata.Type, "library") {
-		return nil, fault.With(fault.New(fault.Invalid, "the chart %s is a library and makes no objects", root.Name()), root.dir, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.New(fault.Invalid, "the chart %s is a library and makes no objects", root.Name()), root.dir, "")
 	}
 	if err := l.dependencies(root.Chart, root.dir, nil); err != nil {
 		return nil, err
 	}
 	if err := chartutil.ProcessDependenciesWithMerge(root.Chart, given); err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the dependencies cannot be worked out: %s", err), root.dir, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the dependencies cannot be worked out: %s", err), root.dir, "")
 	}
 	return root.Chart, absent(root.Chart, root.dir)
 }
@@ -229,7 +229,7 @@ func (l *loading) complete(root *loaded, given map[string]any) (*chart.Chart, er
 // how this chart was reached.
 func (l *loading) dependencies(c *chart.Chart, dir string, path []string) error {
 	if len(path) > maxNesting {
-		return fault.With(fault.New(fault.Exceeded, "charts depend on each other more than %d deep", maxNesting), dir, "") //nolint:wrapcheck // classified
+		return fault.With(fault.New(fault.Exceeded, "charts depend on each other more than %d deep", maxNesting), dir, "")
 	}
 	for _, dep := range c.Metadata.Dependencies {
 		if dep == nil || has(c, dep.Name) {
@@ -265,11 +265,11 @@ func (l *loading) local(c *chart.Chart, dep *chart.Dependency, dir, written stri
 	at := fmt.Sprintf("%s, dependency %s", path.Join(dir, "Chart.yaml"), dep.Name)
 	where, err := render.Within(dir, written)
 	if err != nil {
-		return nil, fault.With(err, at, "") //nolint:wrapcheck // classified
+		return nil, fault.With(err, at, "")
 	}
 	for _, r := range append(reached, dir) {
 		if r == where {
-			return nil, fault.With(fault.New(fault.Invalid, "the charts depend on each other in a circle"), at, "") //nolint:wrapcheck // classified
+			return nil, fault.With(fault.New(fault.Invalid, "the charts depend on each other in a circle"), at, "")
 		}
 	}
 	sub, err := l.chart(where)
@@ -287,10 +287,10 @@ func (l *loading) local(c *chart.Chart, dep *chart.Dependency, dir, written stri
 		}
 	}
 	if sub.Name() != dep.Name {
-		return nil, fault.With(fault.New(fault.Invalid, "%s holds the chart %q", where, sub.Name()), at, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.New(fault.Invalid, "%s holds the chart %q", where, sub.Name()), at, "")
 	}
 	if dep.Version != "" && !chartutil.IsCompatibleRange(dep.Version, sub.Metadata.Version) {
-		return nil, fault.With(fault.New(fault.Invalid, "%s holds version %s, and %s is asked for", where, sub.Metadata.Version, dep.Version), at, "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.New(fault.Invalid, "%s holds version %s, and %s is asked for", where, sub.Metadata.Version, dep.Version), at, "")
 	}
 	return sub.Chart, l.dependencies(sub.Chart, where, append(reached[:len(reached):len(reached)], dir))
 }
@@ -326,7 +326,7 @@ func absent(c *chart.Chart, dir string) error {
 			continue
 		}
 		return fault.With(fault.New(fault.Invalid, "the chart %s needs the chart %s, which is not in its charts directory: chart repositories are not served yet", c.Name(), wants),
-			path.Join(dir, "Chart.yaml"), "run helm dependency build and commit the charts directory") //nolint:wrapcheck // classified
+			path.Join(dir, "Chart.yaml"), "run helm dependency build and commit the charts directory")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func checkSchema(text []byte, values map[string]any, loader *ownLoader) (err err
 		return fmt.Errorf("the schema cannot be read: %w", err)
 	}
 	if err := compiled.Validate(values); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "jsonschema validation failed with '"+name+"#'\n")) //nolint:err113 // words for people
+		return errors.New(strings.TrimPrefix(err.Error(), "jsonschema validation failed with '"+name+"#'\n"))
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func helmSplit(text string) []string {
 }
 
 // rendered are texts that templates make.
-var rendered = map[string]string{ //nolint:gochecknoglobals // a table of tests
+var rendered = map[string]string{
 	"two documents":                    "a: 1\n---\nb: 2\n",
 	"a separator at the start":         "---\na: 1\n---\nb: 2\n---\n",
 	"white space around separators":    "\n\n  \n---   \n\na: 1\n \t \n---\n\n\n b: 2\n\n",

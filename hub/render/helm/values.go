@@ -27,7 +27,7 @@ func collect(ctx context.Context, job render.Job, s hub.HelmSource) (map[string]
 	for _, f := range files {
 		more, err := chartutil.ReadValues(f.data)
 		if err != nil {
-			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), f.name, "") //nolint:wrapcheck // classified
+			return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), f.name, "")
 		}
 		out = merge(out, more)
 	}
@@ -45,11 +45,11 @@ func collect(ctx context.Context, job render.Job, s hub.HelmSource) (map[string]
 func inlineValues(s hub.HelmSource) (map[string]any, error) {
 	if len(s.ValuesObject) > 0 && string(s.ValuesObject) != "null" {
 		v, err := plainJSON(s.ValuesObject)
-		return v, fault.With(err, "helm.valuesObject", "") //nolint:wrapcheck // classified
+		return v, fault.With(err, "helm.valuesObject", "")
 	}
 	v, err := chartutil.ReadValues([]byte(s.Values))
 	if err != nil {
-		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), "helm.values", "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.Wrap(fault.Invalid, err, "the values cannot be read: %s", err), "helm.values", "")
 	}
 	return v, nil
 }
@@ -81,7 +81,7 @@ func setParameters(ctx context.Context, job render.Job, s hub.HelmSource, into m
 			}
 			value, err := job.Substitute(ctx, p.Value)
 			if err != nil {
-				return err //nolint:wrapcheck // classified
+				return err
 			}
 			set := strvals.ParseInto
 			if forced {
@@ -95,10 +95,10 @@ func setParameters(ctx context.Context, job render.Job, s hub.HelmSource, into m
 	for _, p := range s.FileParameters {
 		found, name, err := readNamed(ctx, job, p.Path)
 		if err != nil {
-			return fault.With(err, "helm.fileParameters "+p.Name, "") //nolint:wrapcheck // classified
+			return fault.With(err, "helm.fileParameters "+p.Name, "")
 		}
 		if !found.Found {
-			return fault.With(fault.New(fault.Invalid, "there is no file %q", name), "helm.fileParameters "+p.Name, "") //nolint:wrapcheck // classified
+			return fault.With(fault.New(fault.Invalid, "there is no file %q", name), "helm.fileParameters "+p.Name, "")
 		}
 		content := func([]rune) (any, error) { return string(found.Data), nil }
 		if err := strvals.ParseIntoFile(p.Name+"=file", into, content); err != nil {
@@ -109,7 +109,7 @@ func setParameters(ctx context.Context, job render.Job, s hub.HelmSource, into m
 }
 
 func badParameter(name string, err error) error {
-	return fault.Wrap(fault.Invalid, err, "helm.parameters: %q cannot be set: %s", name, err) //nolint:wrapcheck // classified
+	return fault.Wrap(fault.Invalid, err, "helm.parameters: %q cannot be set: %s", name, err)
 }
 
 // escape keeps commas in a value from starting the next one, except in lists
@@ -149,7 +149,7 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 	for _, written := range s.ValueFiles {
 		w, err := locate(ctx, job, written)
 		if err != nil {
-			return nil, fault.With(err, "helm.valueFiles", "") //nolint:wrapcheck // classified
+			return nil, fault.With(err, "helm.valueFiles", "")
 		}
 		if !w.glob {
 			named[[2]any{w.files.Source, w.name}] = true
@@ -165,19 +165,19 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 				return nil, err
 			}
 			if names = matches; len(names) == 0 && !s.IgnoreMissingValueFiles {
-				return nil, fault.With(fault.New(fault.Invalid, "no file matches %q", w.written), "helm.valueFiles", "correct the pattern, or set helm.ignoreMissingValueFiles") //nolint:wrapcheck // classified
+				return nil, fault.With(fault.New(fault.Invalid, "no file matches %q", w.written), "helm.valueFiles", "correct the pattern, or set helm.ignoreMissingValueFiles")
 			}
 			names = slices.DeleteFunc(names, func(n string) bool { return named[[2]any{w.files.Source, n}] })
 		}
 		found, err := w.files.Read(ctx, names...)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // classified
+			return nil, err
 		}
 		for i, f := range found {
 			if f.Found {
 				out = append(out, valueFile{names[i], f.Data})
 			} else if !s.IgnoreMissingValueFiles {
-				return nil, fault.With(fault.New(fault.Invalid, "there is no file %q (written %q)", names[i], w.written), "helm.valueFiles", "correct the path, or set helm.ignoreMissingValueFiles") //nolint:wrapcheck // classified
+				return nil, fault.With(fault.New(fault.Invalid, "there is no file %q (written %q)", names[i], w.written), "helm.valueFiles", "correct the path, or set helm.ignoreMissingValueFiles")
 			}
 		}
 	}
@@ -189,16 +189,16 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 func locate(ctx context.Context, job render.Job, written string) (wanted, error) {
 	files, rest, foreign, err := job.Foreign(written)
 	if err != nil {
-		return wanted{}, err //nolint:wrapcheck // classified
+		return wanted{}, err
 	}
 	if !foreign {
 		files, rest = job.Files, written
 	}
 	if rest, err = job.Substitute(ctx, rest); err != nil {
-		return wanted{}, err //nolint:wrapcheck // classified
+		return wanted{}, err
 	}
 	if render.Remote(rest) {
-		return wanted{}, fault.With(fault.New(fault.Invalid, "remote value files are not served yet: %q", written), "", "commit the file to a Git repository") //nolint:wrapcheck // classified
+		return wanted{}, fault.With(fault.New(fault.Invalid, "remote value files are not served yet: %q", written), "", "commit the file to a Git repository")
 	}
 	dir := job.Dir
 	if foreign {
@@ -206,13 +206,13 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 	}
 	name, err := render.Within(dir, rest)
 	if err != nil {
-		return wanted{}, err //nolint:wrapcheck // classified
+		return wanted{}, err
 	}
 	w := wanted{files: files, name: name, written: written}
 	if strings.ContainsAny(name, "*?[{") {
 		kind, err := files.Kind(ctx, name)
 		if err != nil {
-			return wanted{}, err //nolint:wrapcheck // classified
+			return wanted{}, err
 		}
 		w.glob = kind != hub.InputFile
 	}
@@ -222,12 +222,12 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 // expand gives the files that match a pattern, sorted.
 func expand(ctx context.Context, w wanted) ([]string, error) {
 	if !doublestar.ValidatePattern(w.name) {
-		return nil, fault.With(fault.New(fault.Invalid, "the pattern %q is malformed", w.written), "helm.valueFiles", "") //nolint:wrapcheck // classified
+		return nil, fault.With(fault.New(fault.Invalid, "the pattern %q is malformed", w.written), "helm.valueFiles", "")
 	}
 	base, pattern := doublestar.SplitPattern(w.name)
 	_, entries, err := w.files.List(ctx, base, render.Question{Recurse: true, Hidden: true})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	var out []string
 	for _, e := range entries {
@@ -247,7 +247,7 @@ func readNamed(ctx context.Context, job render.Job, written string) (render.File
 	}
 	found, err := w.files.Read(ctx, w.name)
 	if err != nil {
-		return render.File{}, w.name, err //nolint:wrapcheck // classified
+		return render.File{}, w.name, err
 	}
 	return found[0], w.name, nil
 }

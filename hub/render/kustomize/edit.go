@@ -25,7 +25,7 @@ func edit(ctx context.Context, job render.Job, s hub.KustomizeSource, file strin
 	}
 	var k map[string]any
 	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, nil //nolint:nilerr // kustomize reports it
+		return nil, nil
 	}
 	if k == nil {
 		k = map[string]any{}
@@ -194,7 +194,7 @@ func addAnnotations(ctx context.Context, job render.Job, k map[string]any, s hub
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			v, err := job.Substitute(ctx, values[name])
 			if err != nil {
-				return err //nolint:wrapcheck // classified
+				return err
 			}
 			values[name] = v
 		}
@@ -255,11 +255,11 @@ func addComponents(ctx context.Context, job render.Job, k map[string]any, s hub.
 		}
 		name, err := render.Within(dir, c)
 		if err != nil {
-			return fault.With(err, "kustomize.components", "") //nolint:wrapcheck // classified
+			return fault.With(err, "kustomize.components", "")
 		}
 		kind, err := job.Files.Kind(ctx, name)
 		if err != nil {
-			return err //nolint:wrapcheck // classified
+			return err
 		}
 		if kind != hub.InputDir {
 			if s.IgnoreMissingComponents {

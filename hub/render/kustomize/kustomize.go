@@ -39,7 +39,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	}
 	files := newFiles(ctx, job.Files)
 	if edited, err := edit(ctx, job, settings, file, text); err != nil {
-		return render.Output{}, fault.With(err, file, "") //nolint:wrapcheck // classified
+		return render.Output{}, fault.With(err, file, "")
 	} else if edited != nil {
 		files.replaced["/"+file] = edited
 	}
@@ -48,7 +48,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 		return render.Output{}, files.refused
 	}
 	if err != nil {
-		return render.Output{}, fault.With(fault.Wrap(fault.Invalid, err, "kustomize: %s", tidy(err)), file, "") //nolint:wrapcheck // classified
+		return render.Output{}, fault.With(fault.Wrap(fault.Invalid, err, "kustomize: %s", tidy(err)), file, "")
 	}
 	return objects(job, file, made)
 }
@@ -59,10 +59,10 @@ func buildOptions(ctx context.Context, job render.Job, version string) (hub.Kust
 	key := hub.KustomizeOptionsOf(version)
 	text, err := job.Files.Setting(ctx, key)
 	if err != nil {
-		return hub.KustomizeOptions{}, err //nolint:wrapcheck // classified
+		return hub.KustomizeOptions{}, err
 	}
 	options, err := hub.ParseKustomizeOptions(text)
-	return options, fault.With(err, hub.SettingsMap+", key "+key, "") //nolint:wrapcheck // classified
+	return options, fault.With(err, hub.SettingsMap+", key "+key, "")
 }
 
 // krustyOptions says the same to kustomize. Plugins and charts stay off,
@@ -99,10 +99,10 @@ func objects(job render.Job, file string, made resmap.ResMap) (render.Output, er
 		name := file + " (" + r.GetKind() + " " + r.GetName() + ")"
 		text, err := r.MarshalJSON()
 		if err != nil {
-			return out, fault.With(fault.Wrap(fault.Invalid, err, "the object cannot be written"), name, "") //nolint:wrapcheck // classified
+			return out, fault.With(fault.Wrap(fault.Invalid, err, "the object cannot be written"), name, "")
 		}
 		if total += int64(len(text)); total > job.Limits.OutputBytes {
-			return out, fault.With(fault.New(fault.Exceeded, "the objects have more than %d bytes together", job.Limits.OutputBytes), file, "split the application") //nolint:wrapcheck // classified
+			return out, fault.With(fault.New(fault.Exceeded, "the objects have more than %d bytes together", job.Limits.OutputBytes), file, "split the application")
 		}
 		parsed, err := manifest.Parse(name+".json", text, manifest.Limits{
 			MaxBytes: job.Limits.OutputBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, Strict: true,
@@ -137,14 +137,14 @@ func find(ctx context.Context, job render.Job) (string, []byte, error) {
 	}
 	found, err := job.Files.Read(ctx, names...)
 	if err != nil {
-		return "", nil, err //nolint:wrapcheck // classified
+		return "", nil, err
 	}
 	for i, f := range found {
 		if f.Found {
 			return names[i], f.Data, nil
 		}
 	}
-	return "", nil, fault.With(fault.New(fault.Invalid, "there is no kustomization file"), job.Dir, "add kustomization.yaml, or remove the kustomize settings") //nolint:wrapcheck // classified
+	return "", nil, fault.With(fault.New(fault.Invalid, "there is no kustomization file"), job.Dir, "add kustomization.yaml, or remove the kustomize settings")
 }
 
 // checkVersion refuses a version that this binary does not have (KUST-07).
@@ -152,7 +152,7 @@ func checkVersion(v string) error {
 	if v == "" || v == "5" || v == "v5" || strings.HasPrefix(v, "v5.") || strings.HasPrefix(v, "5.") {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "there is no Kustomize %s here; manifests are built with version 5", v), "kustomize.version", "remove kustomize.version") //nolint:wrapcheck // classified
+	return fault.With(fault.New(fault.Invalid, "there is no Kustomize %s here; manifests are built with version 5", v), "kustomize.version", "remove kustomize.version")
 }
 
 // tidy makes kustomize's words shorter: it sees the repository as a disk, so

@@ -15,7 +15,7 @@ import (
 func onlyLocal(text []byte) error {
 	var k map[string]any
 	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil //nolint:nilerr // kustomize reports it
+		return nil
 	}
 	for _, field := range [...]string{"helmCharts", "helmChartInflationGenerator"} {
 		if charts, _ := k[field].([]any); len(charts) > 0 {

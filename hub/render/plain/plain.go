@@ -31,7 +31,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	}
 	files, err := job.Files.Read(ctx, names...)
 	if err != nil {
-		return render.Output{}, err //nolint:wrapcheck // classified
+		return render.Output{}, err
 	}
 	var out render.Output
 	var total int64
@@ -50,7 +50,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 			MaxBytes: job.Limits.DirectoryBytes, MaxDocs: job.Limits.Objects, MaxDepth: job.Limits.Depth, LastKeyWins: true,
 		})
 		if err != nil {
-			return render.Output{}, err //nolint:wrapcheck // names file, document and line
+			return render.Output{}, err
 		}
 		for _, o := range objects {
 			out.Objects = append(out.Objects, render.Rendered{File: names[i], Object: o})
@@ -75,7 +75,7 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 	}
 	_, entries, err := job.Files.List(ctx, job.Dir, render.Question{Recurse: settings.Recurse, Hidden: hidden})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified
+		return nil, err
 	}
 	var names []string
 	for _, e := range entries {
@@ -100,7 +100,7 @@ func includesHidden(ctx context.Context, job render.Job, settings hub.DirectoryS
 	}
 	value, err := job.Files.Setting(ctx, hub.HiddenDirectoriesKey)
 	on, wrong := strconv.ParseBool(strings.TrimSpace(value))
-	return on && wrong == nil, err //nolint:wrapcheck // classified
+	return on && wrong == nil, err
 }
 
 func isManifest(name string) bool {

@@ -72,7 +72,7 @@ func allowFilter(pid int) []unix.SockFilter {
 		f = append(f, unless(number), answer(answerAllow))
 	}
 	f = append(f, unless(unix.SYS_CLONE3), answer(answerNone))
-	f = append(f, argument(unix.SYS_TGKILL, 0, uint32(pid))...) //nolint:gosec // a process id
+	f = append(f, argument(unix.SYS_TGKILL, 0, uint32(pid))...)
 	f = append(f, argumentMask(unix.SYS_CLONE, 0, unix.CLONE_THREAD)...)
 	f = append(f, files()...)
 	// Memory may be mapped, but never from a file (fd below 0 means anonymous).
@@ -97,14 +97,14 @@ func files() []unix.SockFilter {
 		answer(answerDeny),
 		answer(answerAllow),
 	)
-	only := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FCNTL, Jt: 0, Jf: uint8(len(body))} //nolint:gosec // a dozen
+	only := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FCNTL, Jt: 0, Jf: uint8(len(body))}
 	return append([]unix.SockFilter{only}, body...)
 }
 
 // argument allows a call if one argument has this value.
 func argument(number uintptr, index, value uint32) []unix.SockFilter {
 	return []unix.SockFilter{
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4}, //nolint:gosec // a call number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4},
 		load(offArgs + 8*index),
 		unless(value),
 		answer(answerAllow),
@@ -115,7 +115,7 @@ func argument(number uintptr, index, value uint32) []unix.SockFilter {
 // argumentMask allows a call if one argument has this bit.
 func argumentMask(number uintptr, index, bit uint32) []unix.SockFilter {
 	return []unix.SockFilter{
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4}, //nolint:gosec // a call number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4},
 		load(offArgs + 8*index),
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bit, Jt: 0, Jf: 1},
 		answer(answerAllow),
@@ -124,7 +124,7 @@ func argumentMask(number uintptr, index, bit uint32) []unix.SockFilter {
 }
 
 func install(filter []unix.SockFilter, flags uintptr) error {
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // a few hundred instructions
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	r, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("install system call filter: %w", errno)

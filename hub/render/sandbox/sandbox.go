@@ -118,7 +118,7 @@ func landlock(executable string, newest int) (int, error) {
 	if errno != 0 {
 		return 0, fmt.Errorf("make Landlock rules: %w", errno)
 	}
-	defer unix.Close(int(fd)) //nolint:errcheck // nothing was written
+	defer unix.Close(int(fd))
 	for _, name := range readable(executable) {
 		if err := allow(int(fd), name); err != nil {
 			return 0, err
@@ -153,7 +153,7 @@ func readable(executable string) []string {
 	if err != nil {
 		return out
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return append(out, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
@@ -170,10 +170,10 @@ func allow(ruleset int, name string) error {
 	if err != nil {
 		return fmt.Errorf("open %q: %w", name, err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	defer unix.Close(fd)
 	rule := unix.LandlockPathBeneathAttr{
 		Allowed_access: unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE,
-		Parent_fd:      int32(fd), //nolint:gosec // a file descriptor
+		Parent_fd:      int32(fd),
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 {

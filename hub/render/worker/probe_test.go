@@ -40,7 +40,7 @@ func probe(_ context.Context, name string, job render.Job) (string, render.Outpu
 		return "", render.Output{}, fmt.Errorf("%d", deep(1))
 	case "panic":
 		var m map[string]int
-		m[arg] = 1
+		m[arg] = 1 //nolint:staticcheck // on purpose
 	case "panic-text":
 		panic("the password is " + arg)
 	case "exit":
@@ -64,7 +64,7 @@ func probe(_ context.Context, name string, job render.Job) (string, render.Outpu
 func deep(n int) int {
 	var pad [512]byte
 	pad[n%512] = byte(n)
-	return deep(n+1) + int(pad[(n+1)%512])
+	return deep(n+1) + int(pad[(n+1)%512]) //nolint:staticcheck // on purpose
 }
 
 func grow() {

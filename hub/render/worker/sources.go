@@ -54,7 +54,7 @@ func renderAll(ctx context.Context, ask render.Ask, access render.Access, how re
 	}
 	made, warnings, err := render.Assemble(all.Objects, ask.Namespace, ask.Limits)
 	if err != nil {
-		return nil, render.Finished{}, err //nolint:wrapcheck // classified
+		return nil, render.Finished{}, err
 	}
 	return made, render.Finished{
 		Objects: len(made), SourceType: strings.Join(types, ","), Impure: all.Impure, Warnings: append(all.Warnings, warnings...),
@@ -75,7 +75,7 @@ func ofSource(i int, s hub.Source, err error) error {
 func renderSource(ctx context.Context, job render.Job) (string, render.Output, error) {
 	var err error
 	if job.Dir, err = render.Within(".", job.Source.Path); err != nil {
-		return "", render.Output{}, fault.With(err, "path", "") //nolint:wrapcheck // classified
+		return "", render.Output{}, fault.With(err, "path", "")
 	}
 	if job.Source, err = override(ctx, job); err != nil {
 		return "", render.Output{}, err
@@ -93,7 +93,7 @@ func renderSource(ctx context.Context, job render.Job) (string, render.Output, e
 	default:
 		out, err = plain.Render(ctx, job)
 	}
-	return kind, out, err //nolint:wrapcheck // classified
+	return kind, out, err
 }
 
 // detect follows SRC-14: a block in the spec decides; otherwise a
@@ -102,7 +102,7 @@ func detect(ctx context.Context, job render.Job) (string, error) {
 	stats, err := job.Files.Stat(ctx, job.Dir, path.Join(job.Dir, "kustomization.yaml"), path.Join(job.Dir, "kustomization.yml"),
 		path.Join(job.Dir, "Kustomization"), path.Join(job.Dir, "Chart.yaml"))
 	if err != nil {
-		return "", err //nolint:wrapcheck // classified
+		return "", err
 	}
 	switch stats[0].Kind {
 	case hub.InputMissing:
@@ -152,7 +152,7 @@ func override(ctx context.Context, job render.Job) (hub.Source, error) {
 	names := []string{path.Join(job.Dir, ".argocd-source.yaml"), path.Join(job.Dir, ".argocd-source-"+job.Application+".yaml")}
 	files, err := job.Files.Read(ctx, names...)
 	if err != nil {
-		return hub.Source{}, err //nolint:wrapcheck // classified
+		return hub.Source{}, err
 	}
 	source := job.Source
 	for i, f := range files {
@@ -169,21 +169,21 @@ func override(ctx context.Context, job render.Job) (hub.Source, error) {
 func patch(s hub.Source, text []byte) (hub.Source, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return s, err //nolint:wrapcheck // shown with the file
+		return s, err
 	}
 	var into, from map[string]any
 	if err := json.Unmarshal(raw, &into); err != nil {
-		return s, err //nolint:wrapcheck // shown with the file
+		return s, err
 	}
 	if err := yaml.Unmarshal(text, &from); err != nil {
-		return s, err //nolint:wrapcheck // shown with the file
+		return s, err
 	}
 	if raw, err = json.Marshal(merge(into, from)); err != nil {
-		return s, err //nolint:wrapcheck // shown with the file
+		return s, err
 	}
 	var out hub.Source
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return s, err //nolint:wrapcheck // shown with the file
+		return s, err
 	}
 	out.RepoURL, out.Chart, out.Path, out.TargetRevision = s.RepoURL, s.Chart, s.Path, s.TargetRevision
 	out.Ref, out.Name, out.TagPrefix, out.Plugin = s.Ref, s.Name, s.TagPrefix, s.Plugin

@@ -126,13 +126,13 @@ func cage(o options) (string, error) {
 	// If the machine runs out of memory, a renderer goes before the hub. A
 	// kernel that has no such file kills by its own choice.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	limits := sandbox.Limits{Data: uint64(2*o.memory + roomForRuntime), Files: openFiles, ABI: o.abi} //nolint:gosec // checked by the pool
+	limits := sandbox.Limits{Data: uint64(2*o.memory + roomForRuntime), Files: openFiles, ABI: o.abi}
 	if raceDetector {
 		limits.Data = 0 // it maps terabytes
 	}
 	held, err := sandbox.Enter(executable, limits, wireFile)
 	if err != nil {
-		return "", err //nolint:wrapcheck // says what was tried
+		return "", err
 	}
 	env := []string{
 		"GOMEMLIMIT=" + strconv.FormatInt(o.memory/8*7, 10), "GOMAXPROCS=" + strconv.Itoa(min(2, runtime.NumCPU())),
@@ -238,10 +238,10 @@ func (s *server) Ask(_ context.Context, q render.Question) (render.Answer, error
 	frame := <-s.replies
 	reply, err := render.Decode[render.Reply](frame, render.FrameReply)
 	if err != nil {
-		return render.Answer{}, err //nolint:wrapcheck // says what was read
+		return render.Answer{}, err
 	}
 	if reply.Failure != nil {
-		return render.Answer{}, reply.Failure.Err() //nolint:wrapcheck // classified by the hub
+		return render.Answer{}, reply.Failure.Err()
 	}
 	rest := frame.Body
 	for i := range reply.Files {

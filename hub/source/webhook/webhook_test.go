@@ -2,7 +2,7 @@ package webhook_test
 
 import (
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // the old signature that must not be enough
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"

@@ -7,7 +7,6 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -24,8 +23,6 @@ import (
 const template = "template_capstan"
 
 // A shared server is started by the first test that asks for a database.
-//
-//nolint:gochecknoglobals // one server for each test process
 var shared struct {
 	sync.Mutex
 	server *server
@@ -131,7 +128,7 @@ func (s *server) makeTemplate(ctx context.Context) error {
 	return store.Migrate(ctx, s.urls(template).Owner, quiet())
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Open makes a database of the test's own and opens it, with a master key of
 // its own.
