@@ -27,6 +27,11 @@ web_files := $(if $(web),$(shell find web/src web/public web/index.html web/pack
 installed := web/node_modules/.package-lock.json
 console   := web/dist/index.html
 
+# How binaries are built. The local cluster is built in the same way, so that
+# what it shares with them is compiled once (integration/build).
+go_build = @mkdir -p bin; set -x; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags='-s -w' -o bin/
+mains   := ./hub/cmd/capstan-hub ./agent/cmd/capstan-agent ./cli/cmd/capstan
+
 ##@ Everyday
 
 .PHONY: help
@@ -36,13 +41,12 @@ help: ## Explain the targets
 		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: packages build ## Start everything with a sample repository and keep running (DEMO_ONCE=1: deploy once and end)
-	$(GO) run ./integration/demo -bin bin
+demo: packages ## Start everything with a sample repository and keep running (DEMO_ONCE=1 DEMO_CLUSTERS=2 DEMO_KUBECONFIG=file)
+	@mkdir -p bin; CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/demo ./integration/demo; exec bin/demo
 
 .PHONY: build
-build: $(if $(web),$(console)) web/dist/.gitkeep ## Build bin/capstan-hub, bin/capstan-agent and bin/capstan
-	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags='-s -w' -o bin/ ./hub/cmd/capstan-hub ./agent/cmd/capstan-agent ./cli/cmd/capstan
+build: console ## Build bin/capstan-hub, bin/capstan-agent and bin/capstan
+	$(go_build) $(mains)
 
 .PHONY: images
 images: packages $(if $(web),$(console)) web/dist/.gitkeep ## Build container images as OCI layouts in bin/images, without a container engine (IMAGES=capstan-agent PLATFORMS=linux/amd64)
@@ -127,6 +131,19 @@ clean-cache: ## Remove what was built outside of it: local cluster, code generat
 	rm -rf "$(cache)"
 
 # Steps of the targets above.
+
+.PHONY: console
+console: $(if $(web),$(console)) web/dist/.gitkeep
+
+# What integration/demo builds: all binaries, and before that those and most of
+# the hub that do not need the console.
+.PHONY: demo-binaries demo-libraries
+demo-binaries:
+	$(go_build) $(mains) ./integration/demo/capstan-demo
+
+demo-libraries:
+	$(go_build) ./agent/cmd/capstan-agent ./cli/cmd/capstan ./integration/demo/capstan-demo
+	CGO_ENABLED=0 $(GO) build -trimpath ./hub/api ./hub/store/... ./hub/render/... ./hub/source/... ./hub/dispatch ./hub/identity
 
 .PHONY: packages
 packages:

@@ -275,7 +275,8 @@ func treeTable(tree client.Tree) table {
 			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
 			continue
 		}
-		if !n.Managed {
+		// What a broken object made, such as its pods, tells why it is broken.
+		if !n.Managed && deref(n.Health) != client.HealthStatusCodeDegraded {
 			continue
 		}
 		message := first(deref(n.Message), deref(n.Diff))

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -81,14 +82,7 @@ func (g *Git) listen(ctx context.Context, o GitOptions) error {
 	if err := os.RemoveAll(filepath.Join(g.dir.path, "clones")); err != nil { // they know an old address
 		return err
 	}
-	if o.Address == "" {
-		port, err := FreePort()
-		if err != nil {
-			return err
-		}
-		o.Address = fmt.Sprintf("127.0.0.1:%d", port)
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Address)
+	l, err := listenAt(ctx, o.Address)
 	if err != nil {
 		return err
 	}
@@ -104,6 +98,27 @@ func (g *Git) listen(ctx context.Context, o GitOptions) error {
 	g.server = &http.Server{Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 30 * time.Second}
 	go func() { g.serving <- g.server.Serve(l) }()
 	return nil
+}
+
+// listenAt takes an address, or without one a free port, another one if
+// someone was faster.
+func listenAt(ctx context.Context, address string) (net.Listener, error) {
+	if address != "" {
+		return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	}
+	var err error
+	for range portAttempts {
+		var port int
+		if port, err = FreePort(); err != nil {
+			return nil, err
+		}
+		var l net.Listener
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+	}
+	return nil, err
 }
 
 // secure puts TLS in front of a listener.

@@ -1,7 +1,8 @@
 // Package controllers runs the controllers of Kubernetes that the tests and
-// the demo rely on, and no others. kube-controller-manager has twice as many;
-// those for volumes, nodes and certificates alone would take minutes to
-// compile, and nothing here has volumes, real nodes or certificates.
+// the demo rely on, and no others. kube-controller-manager has twice as many:
+// its own flags, volume plugins, and what watches real nodes and signs
+// certificates would take minutes to compile, and nothing here has a use for
+// them.
 package controllers
 
 import (

@@ -30,6 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/controller/statefulset"
 	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
+	"k8s.io/kubernetes/pkg/controller/volume/persistentvolume"
 	"k8s.io/kubernetes/pkg/controller/volume/pvcprotection"
 	quota "k8s.io/kubernetes/pkg/quota/v1/install"
 	tokens "k8s.io/kubernetes/pkg/serviceaccount"
@@ -55,6 +56,7 @@ var builders = map[string]func(context.Context, *setting) (loop, error){
 	"garbagecollector":        garbage,
 	"resourcequota":           quotas,
 	"pvc-protection":          claims,
+	"persistentvolume-binder": volumes,
 	"deployment":              deployments,
 	"replicaset":              replicaSets,
 	"statefulset":             statefulSets,
@@ -192,6 +194,21 @@ func claims(ctx context.Context, s *setting) (loop, error) {
 	core := s.informers.Core().V1()
 	c, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client)
 	return func(ctx context.Context) { c.Run(ctx, 1) }, err
+}
+
+// volumes binds claims to volumes that are there. It makes none: there is no
+// plugin that could.
+func volumes(ctx context.Context, s *setting) (loop, error) {
+	client, err := s.clientFor("persistent-volume-binder")
+	if err != nil {
+		return nil, err
+	}
+	core := s.informers.Core().V1()
+	c, err := persistentvolume.NewController(ctx, persistentvolume.ControllerParameters{
+		KubeClient: client, SyncPeriod: 15 * time.Second, VolumeInformer: core.PersistentVolumes(), ClaimInformer: core.PersistentVolumeClaims(),
+		ClassInformer: s.informers.Storage().V1().StorageClasses(), PodInformer: core.Pods(), NodeInformer: core.Nodes(),
+	})
+	return func(ctx context.Context) { c.Run(ctx) }, err
 }
 
 func deployments(ctx context.Context, s *setting) (loop, error) {
