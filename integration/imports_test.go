@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os/exec"
 	"path"
 	"slices"
@@ -20,45 +21,55 @@ const module = "github.com/capstan-cd/capstan"
 // The longest matching pattern decides; "*" stands for one path element. An
 // entry of the list that ends in "/..." stands for everything below.
 var mayImport = map[string][]string{
-	"shared/fault":         {},
-	"shared/logkey":        {},
-	"shared/version":       {},
-	"shared/seal":          {"shared/fault"},
-	"shared/chain":         {"shared/fault"},
-	"shared/run":           {"shared/fault", "shared/logkey"},
-	"shared/run/*":         {"shared/run"},
-	"shared/yamltext":      {"shared/fault", "shared/suggest"},
-	"shared/manifest":      {"shared/fault", "shared/logkey", "shared/yamltext"},
-	"shared/*":             {"shared/fault", "shared/logkey", "shared/manifest"},
-	"shared/wave/wavetest": {},
-	"shared/tunnel":        {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
-	"shared/trace":         {"shared/fault", "shared/logkey", "shared/version"},
-	"shared/telemetry":     {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
-	"shared/wave":          {"shared/failpoint", "shared/fault", "shared/logkey", "shared/manifest", "shared/health", "shared/suggest"},
-	"shared/bundled":       {},
-	"shared/rule":          {"shared/bundled", "shared/fault", "shared/health", "shared/lua", "shared/manifest"},
-	"shared/action":        {"shared/bundled", "shared/fault", "shared/lua"},
-	"proto/*/*":            {},
+	"shared/fault":     {},
+	"shared/logkey":    {},
+	"shared/version":   {},
+	"shared/seal":      {"shared/fault"},
+	"shared/chain":     {"shared/fault"},
+	"shared/run":       {"shared/fault", "shared/logkey"},
+	"shared/run/*":     {"shared/run"},
+	"shared/yamltext":  {"shared/fault", "shared/suggest"},
+	"shared/manifest":  {"shared/fault", "shared/logkey", "shared/yamltext"},
+	"shared/*":         {"shared/fault", "shared/logkey", "shared/manifest"},
+	"shared/tunnel":    {"shared/clientip", "shared/fault", "shared/logkey", "shared/run", "shared/trace"},
+	"shared/trace":     {"shared/fault", "shared/logkey", "shared/version"},
+	"shared/telemetry": {"shared/fault", "shared/logkey", "shared/run", "shared/trace", "shared/version"},
+	"shared/selector":  {"shared/fault", "shared/manifest", "shared/suggest"},
+	"shared/bundled":   {},
+	"shared/action":    {"shared/bundled", "shared/fault", "shared/lua"},
+	"proto/*/*":        {},
 
 	"shared/failpoint": {},
 
-	"hub":          {"shared/fault", "shared/glob", "shared/manifest", "shared/health", "shared/window"},
+	"hub":          {"shared/fault", "shared/glob", "shared/manifest", "shared/window"},
 	"hub/*":        {"hub", "shared/*", "proto/*/*"},
 	"hub/*/*":      {"hub", "hub/*", "hub/*/*", "shared/*", "proto/*/*"},
 	"hub/relay":    {"hub", "hub/plan", "shared/*", "proto/*/*"},
 	"hub/dispatch": {"hub", "hub/plan", "hub/gather", "shared/*", "proto/*/*"},
 	"hub/catalog":  {"hub", "hub/access", "hub/audit", "hub/settings", "shared/*"},
 	"hub/api":      {"hub", "hub/api/...", "hub/catalog", "hub/settings", "hub/identity", "hub/access", "hub/audit", "hub/feed", "hub/relay", "shared/*", "proto/*/*"},
-	"hub/store":    {"hub", "hub/store/...", "shared/*"},
+	"hub/lru":      {},
+	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
-	"hub/render":   {"hub", "hub/render/sandbox", "hub/render/wire", "shared/*"},
+	"hub/render":   {"hub", "hub/lru", "hub/render/sandbox", "shared/*"},
+	"hub/source":   {"hub", "hub/lru", "shared/*"},
 	"hub/render/*": {"hub", "hub/render", "hub/render/...", "shared/*"},
 	"hub/daemon":   {"hub", "hub/...", "shared/*", "proto/*/*", "web"},
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/source", "shared/*"},
 
-	"agent/*":     {"shared/*", "proto/*/*"},
-	"agent/apply": {"agent/inventory", "agent/apply/ownership", "shared/*", "proto/*/*"},
+	"agent/*":             {"shared/*", "proto/*/*"},
+	"agent/exclude":       {"shared/*"},
+	"agent/health":        {"shared/*"},
+	"agent/rule":          {"agent/health", "shared/*"},
+	"agent/tracking":      {"shared/*"},
+	"agent/wave":          {"agent/health", "shared/*"},
+	"agent/wave/wavetest": {},
+	"agent/apply": {
+		"agent/apply/ownership", "agent/exclude", "agent/health", "agent/inventory", "agent/rule", "agent/tracking", "agent/wave", "shared/*", "proto/*/*",
+	},
+
+	"agent/settings": {"agent/exclude", "shared/*", "proto/*/*"},
 
 	"agent/apply/ownership": {},
 
@@ -84,7 +95,6 @@ var homes = map[string][]string{
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
 	"github.com/casbin/casbin/v2":            {"hub/access"},
-	"github.com/coreos/go-oidc/v3":           {"hub/identity"},
 	"github.com/hashicorp/yamux":             {"shared/tunnel"},
 	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
@@ -161,6 +171,68 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 					t.Errorf("%s imports %s, whose home is %v", name, imported, home)
 				}
 			}
+		}
+	}
+}
+
+// TestImportsOfSharedComeFromTwoSides keeps shared/ small: what hub, agent or
+// command line alone uses lives there. What only tests use counts for nobody.
+func TestImportsOfSharedComeFromTwoSides(t *testing.T) {
+	sides := map[string]map[string]bool{} // of each package, who imports it, also through others of shared/
+	var add func(to, side string)
+	imports := map[string][]string{}
+	add = func(to, side string) {
+		if sides[to] == nil {
+			sides[to] = map[string]bool{}
+		}
+		if sides[to][side] {
+			return
+		}
+		sides[to][side] = true
+		for _, next := range imports[to] {
+			add(next, side)
+		}
+	}
+	all := goList(t, "./agent/...", "./hub/...", "./cli/...", "./shared/...")
+	for _, pkg := range all {
+		name := strings.TrimPrefix(pkg.ImportPath, module+"/")
+		for _, imported := range pkg.Imports {
+			if to, ours := strings.CutPrefix(imported, module+"/"); ours && strings.HasPrefix(to, "shared/") {
+				imports[name] = append(imports[name], to)
+			}
+		}
+	}
+	for name, to := range imports {
+		side, _, _ := strings.Cut(name, "/")
+		for _, shared := range to {
+			if side != "shared" {
+				add(shared, side)
+			}
+		}
+	}
+	for _, pkg := range all {
+		name := strings.TrimPrefix(pkg.ImportPath, module+"/")
+		if strings.HasPrefix(name, "shared/") && len(sides[name]) == 1 && !strings.HasSuffix(name, "test") {
+			t.Errorf("%s is used by %v alone: move it there", name, slices.Collect(maps.Keys(sides[name])))
+		}
+	}
+}
+
+// TestImportsAreRuledByWhatExists finds rules and homes that name nothing.
+func TestImportsAreRuledByWhatExists(t *testing.T) {
+	all := goList(t, "./...")
+	for pattern := range mayImport {
+		if pattern != "integration/..." && !slices.ContainsFunc(all, func(p goPackage) bool {
+			return matches(pattern, strings.TrimPrefix(p.ImportPath, module+"/"))
+		}) {
+			t.Errorf("mayImport has a rule for %s, which does not exist", pattern)
+		}
+	}
+	for library := range homes {
+		if !slices.ContainsFunc(all, func(p goPackage) bool {
+			return slices.ContainsFunc(p.Imports, func(i string) bool { return i == library || strings.HasPrefix(i, library+"/") })
+		}) {
+			t.Errorf("homes names %s, which nothing imports", library)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/tracking"
+	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // adoptOption is the sync option that adopts an object whatever marks it carries.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/window"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // HubObjects are the objects that live in the hub and in no cluster:

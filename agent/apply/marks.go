@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/tracking"
+	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // Besides our own mark, by which alone it is known whose an object is, an

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // The phases in the words of the protocol (APP-15).

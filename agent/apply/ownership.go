@@ -7,7 +7,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/tracking"
+	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // sharedWarning is the type of a condition (TRK-07).

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/tracking"
+	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // The annotations that the engine writes.

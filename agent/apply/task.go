@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // A task is the cluster as the machine of one operation sees it.

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/exclude"
+	"github.com/capstan-cd/capstan/agent/exclude"
 )
 
 // Current is the value that holds now. Many goroutines may use it.

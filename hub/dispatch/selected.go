@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/shared/selector"
 )
 
 // selected refuses a selective sync (SYNC-03) that names what the application
@@ -20,7 +20,7 @@ func (c *change) selected(ctx context.Context, app hub.Application, spec hub.App
 		return nil
 	}
 	about := "application " + app.Name
-	selectors, err := wave.ParseSelectors(op.Options.Resources)
+	selectors, err := selector.Parse(op.Options.Resources)
 	if err != nil {
 		return fault.With(err, about, "")
 	}
@@ -35,7 +35,7 @@ func (c *change) selected(ctx context.Context, app hub.Application, spec hub.App
 	}
 	selects := func(k manifest.Key) bool {
 		k.Namespace = in(k, spec.Destination.Namespace)
-		return wave.Selects(selectors, k)
+		return selector.Selects(selectors, k)
 	}
 	if !slices.ContainsFunc(objects, selects) {
 		return fault.With(fault.New(fault.Invalid, "the resources leave out everything that they name"), about, "take one of those with ! away")
@@ -68,7 +68,7 @@ func (c *change) selectable(app hub.Application, own hub.Snapshot) []manifest.Ke
 
 // matches asks for an object as it is written and as it is in its namespace:
 // the hub does not know which kinds have one.
-func matches(s wave.Selector, k manifest.Key, namespace string) bool {
+func matches(s selector.Selector, k manifest.Key, namespace string) bool {
 	if s.Matches(k) {
 		return true
 	}
@@ -88,7 +88,7 @@ func in(k manifest.Key, namespace string) string {
 }
 
 // nothingLike says that a selector matches nothing, and what it may have meant.
-func nothingLike(s wave.Selector, own hub.Snapshot, objects []manifest.Key, namespace string) error {
+func nothingLike(s selector.Selector, own hub.Snapshot, objects []manifest.Key, namespace string) error {
 	for _, o := range own.Objects {
 		if o.Hook != "" && matches(s, keyOf(o), namespace) {
 			return fault.New(fault.Invalid, "%q is a hook, and a sync of single resources runs none", s.Text)

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/lru"
+	"github.com/capstan-cd/capstan/hub/lru"
 )
 
 const (

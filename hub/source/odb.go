@@ -14,7 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/lru"
+	"github.com/capstan-cd/capstan/hub/lru"
 )
 
 // errNoObject says that a mirror does not have an object.

@@ -20,7 +20,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/lru"
+	"github.com/capstan-cd/capstan/hub/lru"
 )
 
 // A packBuilder writes packs, also such as git would never write.

@@ -2,7 +2,7 @@ package store
 
 import (
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/lru"
+	"github.com/capstan-cd/capstan/hub/lru"
 )
 
 // keptBytes is how much memory snapshots may take that were used last, once

@@ -1,6 +1,6 @@
 // Package bundled holds the health rules and actions for custom kinds that
 // come with the product: those that the Argo project maintains, as they are.
-// It only finds their text and never runs it; shared/health and shared/action
+// It only finds their text and never runs it; agent/health and shared/action
 // do. The same kind always gets the same text.
 package bundled
 

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/tracking"
+	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 func object(t *testing.T, meta string) *manifest.Object {

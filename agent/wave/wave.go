@@ -159,7 +159,7 @@ type State struct {
 	Found    bool
 	Deleting bool   // has a deletion timestamp
 	Ours     bool   // of a hook: it was created for this item's instance
-	Health   string // in the words of shared/health; empty: the kind has no rule
+	Health   string // in the words of agent/health; empty: the kind has no rule
 	Message  string // why it is not healthy, or which finalizers hold it
 }
 

@@ -3,7 +3,7 @@ package lru_test
 import (
 	"testing"
 
-	"github.com/capstan-cd/capstan/shared/lru"
+	"github.com/capstan-cd/capstan/hub/lru"
 )
 
 type key struct{ owner, n int }

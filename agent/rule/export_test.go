@@ -3,7 +3,7 @@ package rule
 import (
 	"context"
 
-	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/lua"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )

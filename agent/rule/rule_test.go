@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/rule"
+	"github.com/capstan-cd/capstan/agent/rule"
 )
 
 func parse(t testing.TB, text string) *manifest.Object {

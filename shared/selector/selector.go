@@ -1,4 +1,7 @@
-package wave
+// Package selector reads the resources of a selective sync (SYNC-03) and says
+// which objects they mean. It knows nothing of operations; the hub refuses
+// with it what names no object, and the agent selects with it what to apply.
+package selector
 
 import (
 	"slices"
@@ -16,9 +19,9 @@ type Selector struct {
 	Key     manifest.Key // "*" stands for anything
 }
 
-// ParseSelectors reads "group:kind:namespace/name" or "group:kind:name", each
+// Parse reads "group:kind:namespace/name" or "group:kind:name", each
 // with "!" in front to leave out what it matches.
-func ParseSelectors(resources []string) ([]Selector, error) {
+func Parse(resources []string) ([]Selector, error) {
 	out := make([]Selector, 0, len(resources))
 	for _, text := range resources {
 		rest, exclude := strings.CutPrefix(text, "!")

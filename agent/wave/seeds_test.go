@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/wave"
-	"github.com/capstan-cd/capstan/shared/wave/wavetest"
+	"github.com/capstan-cd/capstan/agent/wave"
+	"github.com/capstan-cd/capstan/agent/wave/wavetest"
 )
 
 // seeds is how many scenarios are played.

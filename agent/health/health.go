@@ -1,5 +1,5 @@
 // Package health says how well a live object is, by rules written in Go for
-// the kinds that Kubernetes itself brings; shared/rule has those for all other
+// the kinds that Kubernetes itself brings; agent/rule has those for all other
 // kinds. It never asks a cluster and never changes an object; a field that is
 // missing or of the wrong type counts as not there. The agent calls it for
 // every event, the engine through the agent. The same object always has the

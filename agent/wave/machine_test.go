@@ -13,7 +13,7 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 func mustBuild(objects, prunes []wave.Object, change ...func(*wave.Options)) wave.Plan {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 func TestTerminate(t *testing.T) {

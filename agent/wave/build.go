@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/manifest"
+	"github.com/capstan-cd/capstan/shared/selector"
 )
 
 // Options are what shapes a plan besides its objects.
@@ -155,11 +156,11 @@ func definedKinds(o *manifest.Object) []Kind {
 
 // Build plans a sync: objects are applied or run as hooks, prunes are deleted.
 func Build(objects, prunes []Object, o Options) (Plan, error) {
-	selectors, err := ParseSelectors(o.Resources)
+	selectors, err := selector.Parse(o.Resources)
 	if err != nil {
 		return Plan{}, err
 	}
-	b := &builder{options: o, pick: func(k manifest.Key) bool { return Selects(selectors, k) }, plan: Plan{Operation: o.Operation, DryRun: o.DryRun}}
+	b := &builder{options: o, pick: func(k manifest.Key) bool { return selector.Selects(selectors, k) }, plan: Plan{Operation: o.Operation, DryRun: o.DryRun}}
 	b.addObjects(objects)
 	b.addPrunes(prunes)
 	b.bubble()

@@ -1,6 +1,6 @@
 // Package rule judges the health of objects by scripts: those that users
 // bring, then the bundled ones for custom kinds, then the rules in Go of
-// shared/health. It never asks a cluster and never changes an object. The
+// agent/health. It never asks a cluster and never changes an object. The
 // agent calls it for every event. The same object and script always give the
 // same health, and a script that fails makes its object Unknown and nothing
 // else.
@@ -14,7 +14,7 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/bundled"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/lua"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/shared/health"
+	"github.com/capstan-cd/capstan/agent/health"
 )
 
 // A waitList is what a step waits for.

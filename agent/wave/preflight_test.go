@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/wave"
+	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 func TestPreflight(t *testing.T) {
