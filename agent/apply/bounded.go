@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/agent/wave"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
 const (

@@ -3,8 +3,8 @@ package apply
 import (
 	"strings"
 
-	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/agent/tracking"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // Besides our own mark, by which alone it is known whose an object is, an

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
-	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // loopLimit is how long a loop of the engine may show no sign of life.

@@ -5,10 +5,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // After a restart watches may show objects before the state of their

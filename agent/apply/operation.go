@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/agent/wave"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -15,7 +16,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
-	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // The phases in the words of the protocol (APP-15).

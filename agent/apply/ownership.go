@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // sharedWarning is the type of a condition (TRK-07).

@@ -3,8 +3,8 @@ package apply
 import (
 	"crypto/sha256"
 
-	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/agent/tracking"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // The annotations that the engine writes.

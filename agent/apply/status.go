@@ -7,12 +7,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/capstan-cd/capstan/agent/health"
+	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/agent/tracking"
 )
 
 // tellPause is the least time between two looks at a whole application.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/agent/wave"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // A task is the cluster as the machine of one operation sees it.

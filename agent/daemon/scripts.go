@@ -3,10 +3,10 @@ package daemon
 import (
 	"context"
 
+	"github.com/capstan-cd/capstan/agent/rule"
 	"github.com/capstan-cd/capstan/agent/settings"
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/agent/rule"
 )
 
 // judge is the health of an object; an empty state means that nothing is to be

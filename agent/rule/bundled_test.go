@@ -8,10 +8,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-cd/capstan/shared/bundled"
 	"github.com/capstan-cd/capstan/agent/health"
-	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/agent/rule"
+	"github.com/capstan-cd/capstan/shared/bundled"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 // rowOf says which row of the contract names a bundled group.

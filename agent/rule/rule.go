@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/bundled"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/lua"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/capstan-cd/capstan/agent/health"
-	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/agent/rule"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 func parse(t testing.TB, text string) *manifest.Object {

@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/agent/exclude"
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
 // Current is the value that holds now. Many goroutines may use it.

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/capstan-cd/capstan/shared/manifest"
 	"github.com/capstan-cd/capstan/agent/tracking"
+	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 func object(t *testing.T, meta string) *manifest.Object {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/agent/wave"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestGate(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/agent/health"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 

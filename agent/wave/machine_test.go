@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 func mustBuild(objects, prunes []wave.Object, change ...func(*wave.Options)) wave.Plan {

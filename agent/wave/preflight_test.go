@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/agent/wave"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 func TestPreflight(t *testing.T) {

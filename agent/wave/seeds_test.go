@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/agent/wave/wavetest"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // seeds is how many scenarios are played.

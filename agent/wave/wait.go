@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/agent/health"
+	"github.com/capstan-cd/capstan/shared/failpoint"
 )
 
 // A waitList is what a step waits for.

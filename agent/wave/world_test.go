@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/agent/wave"
 )
 
 // A thing is one live object of the model.

@@ -13,8 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 
-	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/hub/lru"
+	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
 // errNoObject says that a mirror does not have an object.

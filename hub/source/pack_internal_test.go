@@ -19,8 +19,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/hub/lru"
+	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // A packBuilder writes packs, also such as git would never write.

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-cd/capstan/agent/wave/wavetest"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
-	"github.com/capstan-cd/capstan/agent/wave/wavetest"
 )
 
 // realSeeds is how many of the model's scenarios are played on a cluster.
