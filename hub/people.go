@@ -24,20 +24,20 @@ const (
 
 // A Caller is who is calling, as identity found out.
 type Caller struct {
-	Tenant     TenantID
-	TenantName string
-	User       UserID
-	Username   string
-	Roles      []string
-	Via        string // "session", "token", "setup", "system"
-	Credential string // id of the session or token, for the audit record
-	Address    string // remote address
-	Request    RequestID
-	Once       Once // set where the request must take effect at most once
+	Tenant      TenantID
+	TenantName  string
+	User        UserID
+	Username    string
+	Roles       []string
+	Via         string // "session", "token", "setup", "system"
+	Credential  string // id of the session or token, for the audit record
+	Address     string // remote address
+	Request     RequestID
+	Idempotency IdempotencyKey // set where the request must take effect at most once
 }
 
-// A Once is a request that its caller may send again under the same key.
-type Once struct {
+// An IdempotencyKey is a request that its caller may send again under the same key.
+type IdempotencyKey struct {
 	Key     string // empty: there is none
 	Attempt string // tells this try from others of the same request
 }

@@ -91,8 +91,8 @@ type SyncRequest struct {
 	Reason    string
 }
 
-// Surroundings are what a write of an application is judged by.
-type Surroundings struct {
+// WriteContext are what a write of an application is judged by.
+type WriteContext struct {
 	Application *Application // of that name, as it is stored; nil: there is none
 	Project     *Project     // nil: there is none
 	Clusters    []Cluster    // that its destination may stand for

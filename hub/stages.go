@@ -6,10 +6,10 @@ import "time"
 // that the decision needs. The store loads many at once.
 type Refresh struct {
 	Application Application
-	Mark        Mark     // of Application, as it was read
-	Project     *Project // nil: there is none of that name
-	Inherits    string   // the project whose restrictions Project inherits by the settings; empty: none
-	Cluster     *Cluster // nil: the destination is unresolved
+	Version     RowVersion // of Application, as it was read
+	Project     *Project   // nil: there is none of that name
+	Inherits    string     // the project whose restrictions Project inherits by the settings; empty: none
+	Cluster     *Cluster   // nil: the destination is unresolved
 	Sources     []SourceState
 	Recent      []Snapshot // newest first, with ParamsHash and Inputs, without Objects
 	Forced      bool       // render even if no input changed
@@ -18,18 +18,18 @@ type Refresh struct {
 	Settings map[string]string
 }
 
-// A Mark is by what the store knows an application that has not changed since
+// A RowVersion is by what the store knows an application that has not changed since
 // it was read. The zero mark is that of none.
-type Mark struct {
+type RowVersion struct {
 	Server                                   int64  // when the database's server began, in µs since 1970
 	Application, Status, Operation, Rendered uint32 // the transactions that wrote its rows last
 }
 
-// A Seen is an application as it was read. Who is given it changes nothing
+// A ReadVersion is an application as it was read. Who is given it changes nothing
 // behind its pointers: others read them.
-type Seen struct {
+type ReadVersion struct {
 	Application Application
-	Mark        Mark
+	Version     RowVersion
 	Spec        ApplicationSpec // that Application.Spec means
 }
 
@@ -60,10 +60,10 @@ type Rendered struct {
 	Bodies      [][]byte // canonical JSON in the order of Snapshot.Objects; empty for an old snapshot
 	Revision    string   // commit that it stands for now
 	Revisions   []string
-	Operation   OperationID // it was rendered for this operation alone; empty: for the target
-	Trace       string      // what it continues; empty: nothing
-	Lease       int64       // of the work that it came from; 0: none guards it
-	Seen        *Seen       // when it began; nil: that is not known any more
+	Operation   OperationID  // it was rendered for this operation alone; empty: for the target
+	Trace       string       // what it continues; empty: nothing
+	Lease       int64        // of the work that it came from; 0: none guards it
+	Read        *ReadVersion // when it began; nil: that is not known any more
 }
 
 // A RefreshFailure is why an application could not be resolved or rendered.
@@ -131,18 +131,18 @@ type TargetChange struct {
 	// DeletionHooks are the types of the target's hooks that run when the
 	// application is deleted.
 	DeletionHooks []string
-	// Looked says that its sources have just been looked at, so that earlier
+	// Refreshed says that its sources have just been looked at, so that earlier
 	// errors about them are over. An operation on what was rendered before
 	// says nothing about them.
-	Looked bool
+	Refreshed bool
 	// Operation becomes the newest of the application; empty: it keeps the one
 	// that it has.
 	Operation OperationID
 }
 
-// A Looked is a look at an application's sources that its annotation asked
+// A RefreshAck is a look at an application's sources that its annotation asked
 // for and that is done.
-type Looked struct {
+type RefreshAck struct {
 	Application ApplicationID
 	Version     int64 // of the application that was looked at; a newer one may ask again
 }

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	runFor   = 60 * time.Second // the whole of one action
-	remember = 10 * time.Minute // what became of it
-	maxRuns  = 512              // that are remembered
+	runFor      = 60 * time.Second // the whole of one action
+	keepResults = 10 * time.Minute // what became of it
+	maxRuns     = 512              // that are remembered
 )
 
 // A Cluster reads and changes live objects.
@@ -136,7 +136,7 @@ func (s *Server) held(r *linkv1.RunActionRequest) (held *run, begun bool) {
 		return nil, false
 	}
 	for id, old := range s.runs {
-		if len(s.runs) >= maxRuns || time.Since(old.began) > remember {
+		if len(s.runs) >= maxRuns || time.Since(old.began) > keepResults {
 			select {
 			case <-old.done:
 				delete(s.runs, id)
@@ -154,7 +154,7 @@ func (s *Server) run(ctx context.Context, r *linkv1.RunActionRequest, held *run)
 	defer cancel()
 	defer close(held.done)
 	held.err = fault.New(fault.Internal, "the action ended with a defect") // unless it comes back
-	held.answer, held.err = s.once(ctx, r)
+	held.answer, held.err = s.execute(ctx, r)
 	args := []any{"action", r.GetAction(), logkey.Kind, r.GetObject().GetKind(), logkey.Namespace, r.GetObject().GetNamespace(), "object", r.GetObject().GetName()}
 	if held.err != nil {
 		s.log.WarnContext(ctx, "action failed", append(args, logkey.Error, held.err)...)
@@ -163,7 +163,7 @@ func (s *Server) run(ctx context.Context, r *linkv1.RunActionRequest, held *run)
 	s.log.InfoContext(ctx, "action done", args...)
 }
 
-func (s *Server) once(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
+func (s *Server) execute(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.RunActionResponse, error) {
 	key, err := s.object(r.GetObject())
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (s *Server) once(ctx context.Context, r *linkv1.RunActionRequest) (*linkv1.
 		func(ctx context.Context, live *manifest.Object) ([]action.Change, error) {
 			seen := blind(live, s.hidden())
 			changes, err := s.actions.Run(ctx, seen.Object, r.GetAction(), r.GetParams())
-			return sighted(changes, seen, live), err
+			return rebase(changes, seen, live), err
 		})
 	if err != nil {
 		return nil, fault.With(err, key.Describe(), "")
@@ -211,8 +211,8 @@ func blind(o *manifest.Object, hidden []string) *manifest.Object {
 	return out
 }
 
-// sighted turns changes of what a script saw into changes of what is there.
-func sighted(changes []action.Change, seen, live *manifest.Object) []action.Change {
+// rebase turns changes of what a script saw into changes of what is there.
+func rebase(changes []action.Change, seen, live *manifest.Object) []action.Change {
 	if seen == live {
 		return changes
 	}

@@ -36,7 +36,7 @@ func state(t *testing.T, store *inventory.Store, rows ...*linkv1.AppState) {
 // object cannot both count.
 func TestStoredOwners(t *testing.T) {
 	t.Parallel()
-	e, store := remembering(t)
+	e, store := engineWithInventory(t)
 	key := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "x"}
 	state(t, store, &linkv1.AppState{Generation: 1, Name: "a", AppNamespace: "argocd"}, &linkv1.AppState{Generation: 1, Name: "b", AppNamespace: "argocd"})
 	for _, app := range []string{"a", "b"} {
@@ -77,7 +77,7 @@ func TestStoredOwners(t *testing.T) {
 		other := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "other"}
 		x, _ := e.view(b, other, kindOf(other, "v1"), true)
 		e.unview(x)
-		if e.known(other) {
+		if e.isTracked(other) {
 			t.Error("it is still there")
 		}
 	})

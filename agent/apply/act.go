@@ -22,8 +22,8 @@ const (
 	actTries      = 12                   // if somebody else changes the object meanwhile
 )
 
-// A Wish is an action that is to be done with one object.
-type Wish struct {
+// An ActionRequest is an action that is to be done with one object.
+type ActionRequest struct {
 	Application string
 	ID          string // marks what is created
 	Object      manifest.Key
@@ -35,7 +35,7 @@ type Wish struct {
 // Act reads an object of an application, asks do what is to be changed, and
 // writes that. Nothing is written unless all of it is permitted. It gives what
 // was written. If somebody changes the object meanwhile, do is asked again.
-func (e *Engine) Act(ctx context.Context, w Wish,
+func (e *Engine) Act(ctx context.Context, w ActionRequest,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
 	if inHub(w.Object) {
@@ -47,7 +47,7 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 	if a == nil {
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
-	at := acting{Wish: w, e: e, a: a, key: w.Object}
+	at := acting{ActionRequest: w, e: e, a: a, key: w.Object}
 	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
 	if err != nil {
 		return nil, explain(err, at.key, "find")
@@ -55,9 +55,9 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 	if err := e.Guard.writes(at.key, namespaced); err != nil {
 		return nil, err
 	}
-	at.place = place{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
+	at.endpoint = endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
 	for try := 1; ; try++ {
-		live, err := e.kube.get(ctx, at.place)
+		live, err := e.kube.get(ctx, at.endpoint)
 		if err != nil {
 			return nil, explain(err, at.key, "read")
 		}
@@ -86,12 +86,12 @@ func (e *Engine) Act(ctx context.Context, w Wish,
 
 // acting is one action under way.
 type acting struct {
-	Wish
+	ActionRequest
 
-	e     *Engine
-	a     *app
-	key   manifest.Key
-	place place
+	e        *Engine
+	a        *app
+	key      manifest.Key
+	endpoint endpoint
 }
 
 // partly says how far an action came.
@@ -109,7 +109,7 @@ func (t acting) partly(err error, done, all int) error {
 
 // A making is an object that is to be created.
 type making struct {
-	place
+	endpoint
 
 	object *manifest.Object
 }
@@ -172,7 +172,7 @@ func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, 
 	}
 	notes[actAnnotation] = t.ID
 	o.SetAnnotations(notes)
-	return making{place{gvr, key.Namespace, key.Name}, o}, nil
+	return making{endpoint{gvr, key.Namespace, key.Name}, o}, nil
 }
 
 // within checks a new object against the cluster's owner and the project.
@@ -194,11 +194,11 @@ func shortMark(mark string) string { return mark[max(len(mark)-8, 0):] }
 // create makes an object. One that is there already and has our mark was made
 // by a request whose answer was lost.
 func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) {
-	out, err := t.e.kube.createAs(ctx, m.place, m.object, t.e.Manager+actManager)
+	out, err := t.e.kube.createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
 	if !apierrors.IsAlreadyExists(err) {
 		return out, explain(err, manifest.KeyOf(m.object), "create")
 	}
-	live, look := t.e.kube.get(ctx, m.place)
+	live, look := t.e.kube.get(ctx, m.endpoint)
 	if look == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
 		return live, nil
 	}
@@ -248,7 +248,7 @@ func (t acting) send(ctx context.Context, live *manifest.Object, body map[string
 		return nil, fmt.Errorf("write the patch of %s: %w", t.key.Describe(), err)
 	}
 	was := live.GetResourceVersion()
-	return t.e.kube.patch(ctx, patch{place: t.place, kind: types.MergePatchType, body: text, manager: t.e.Manager + actManager, part: part},
+	return t.e.kube.patch(ctx, patch{endpoint: t.endpoint, kind: types.MergePatchType, body: text, manager: t.e.Manager + actManager, part: part},
 		func(now *manifest.Object) bool {
 			return now.GetUID() == live.GetUID() && now.GetResourceVersion() != was && merged(body, now.Object)
 		})

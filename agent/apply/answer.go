@@ -59,8 +59,8 @@ func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// gone says whether an object is not there, though its resource is known.
-func gone(err error) bool { return apierrors.IsNotFound(err) && !unknownResource(err) }
+// isGone says whether an object is not there, though its resource is known.
+func isGone(err error) bool { return apierrors.IsNotFound(err) && !unknownResource(err) }
 
 // dying says whether the kind itself is being deleted.
 func dying(err error) bool {

@@ -14,9 +14,9 @@ const (
 	mostMessage = 4 << 10   // the same of what one of them says
 )
 
-// bounded leaves out results that would make a report too large to be sent:
+// truncateResults leaves out results that would make a report too large to be sent:
 // what went well goes first, hooks and failures are kept as long as possible.
-func bounded(all []*linkv1.Result) []*linkv1.Result {
+func truncateResults(all []*linkv1.Result) []*linkv1.Result {
 	size := 0
 	for _, r := range all {
 		if len(r.GetMessage()) > mostMessage {

@@ -9,14 +9,14 @@ import (
 // mostCauses is how many objects the health of an application names (HLT-26).
 const mostCauses = 3
 
-// culprits are the objects that make an application as unwell as it is: of many,
+// healthCauses are the objects that make an application as unwell as it is: of many,
 // always the same first ones.
-type culprits struct {
+type healthCauses struct {
 	first []string // in order
 	more  int
 }
 
-func (c *culprits) add(cause string) {
+func (c *healthCauses) add(cause string) {
 	at, _ := slices.BinarySearch(c.first, cause)
 	c.first = slices.Insert(c.first, at, cause)
 	if len(c.first) > mostCauses {
@@ -25,7 +25,7 @@ func (c *culprits) add(cause string) {
 	}
 }
 
-func (c *culprits) String() string {
+func (c *healthCauses) String() string {
 	out := strings.Join(c.first, "; ")
 	if c.more > 0 {
 		out = fmt.Sprintf("%s; and %d more", out, c.more)

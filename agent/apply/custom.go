@@ -6,9 +6,9 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Custom is what a tenant's settings say about comparing and tracking. The
+// Settings is what a tenant's settings say about comparing and tracking. The
 // zero value is what holds without settings.
-type Custom struct {
+type Settings struct {
 	Ignore         []*linkv1.IgnoreRule // for all applications, before their own
 	Tenant         string               // id, written to each object; what carries another one is left alone
 	InstallationID string               // written to each object; what carries another one is left alone
@@ -18,13 +18,13 @@ type Custom struct {
 	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
 }
 
-// custom gives the settings as they are now.
-func (e *Engine) custom() Custom {
-	if e.Custom == nil {
-		return Custom{}
+// tenantSettings gives the settings as they are now.
+func (e *Engine) tenantSettings() Settings {
+	if e.Settings == nil {
+		return Settings{}
 	}
-	return e.Custom()
+	return e.Settings()
 }
 
 // Hidden gives the annotations of Secrets that people must not see.
-func (e *Engine) Hidden() []string { return e.custom().Hidden }
+func (e *Engine) Hidden() []string { return e.tenantSettings().Hidden }

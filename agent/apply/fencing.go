@@ -99,14 +99,14 @@ func (l *Lease) Check() error {
 
 // Run takes and renews the lease until ctx ends, gives it back and returns nil.
 func (l *Lease) Run(ctx context.Context) error {
-	var told run.Reminder
+	var reminder run.Reminder
 	for {
 		wait := leaseRenew
 		err := l.renew(ctx)
 		if err != nil {
 			wait = leaseRetry
 		}
-		l.tell(ctx, &told, err)
+		l.reportLoss(ctx, &reminder, err)
 		run.Expect(ctx, wait)
 		tick, stop := l.clock.After(wait)
 		select {
@@ -122,14 +122,14 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 }
 
-// tell says why the lease is not held: each cause once, and then less and less
+// reportLoss says why the lease is not held: each cause once, and then less and less
 // often.
-func (l *Lease) tell(ctx context.Context, told *run.Reminder, err error) {
+func (l *Lease) reportLoss(ctx context.Context, reminder *run.Reminder, err error) {
 	cause := ""
 	if err != nil {
 		cause = err.Error()
 	}
-	due, before := told.Due(l.clock.Now(), cause)
+	due, before := reminder.Due(l.clock.Now(), cause)
 	switch {
 	case due && ctx.Err() == nil:
 		l.log.WarnContext(ctx, "lease not held, nothing is written to the cluster; will retry", logkey.Error, err, logkey.Wait, leaseRetry)

@@ -68,7 +68,7 @@ func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav
 	return l.write(o)
 }
 
-func TestLeaseTellsOnce(t *testing.T) {
+func TestLeaseLossIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("OBS-08 why the lease is not held is told once and then less and less often", func(t *testing.T) {
 		t.Parallel()

@@ -1,8 +1,8 @@
 package apply
 
-// Figures are how many applications and objects the engine manages, and how
+// Stats are how many applications and objects the engine manages, and how
 // many operations run or wait.
-func (e *Engine) Figures() (apps, objects, operations int) {
+func (e *Engine) Stats() (apps, objects, operations int) {
 	e.mu.RLock()
 	apps, objects = len(e.apps), len(e.objects)
 	e.mu.RUnlock()

@@ -6,13 +6,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// glance compares live with the manifest itself, for objects that must not
+// diffLocally compares live with the manifest itself, for objects that must not
 // even be tried out, because a dry run needs the right to write, and for those
 // whose dry run is refused: each field that the manifest names must have its
 // value. What an API server would write in another form, such as 0.5 for 500m,
 // is taken for a difference. It sees no field that the manifest does not name
 // any more, so that what a refused dry run leaves open stays open.
-func (a *app) glance(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, no refusal) error {
+func (a *app) diffLocally(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, no refusal) error {
 	whole, _ := completed(s.body.Object, live.Object, false).(map[string]any)
 	want := &manifest.Object{Object: whole}
 	wish, err := a.e.hashes.Replaced(want, want, a.e.Manager, d.digest, s.ignore)
@@ -26,10 +26,10 @@ func (a *app) glance(ctx context.Context, x *object, d *desired, s *sending, liv
 	if v.Equal && no.fixed {
 		v.Equal, v.Fields = false, []string{"a field that cannot be changed"}
 	}
-	seen := a.e.see(live, nil)
+	seen := a.e.reduceLive(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := x.standing()
+	was := x.healthState()
 	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields, problem: no.sentence}
 	a.after(ctx, x, was)
 	return nil

@@ -10,43 +10,43 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// graves are the open tombstones of a state, wherever they came from.
-type graves struct {
+// tombstoneIndex are the open tombstones of a state, wherever they came from.
+type tombstoneIndex struct {
 	all []*linkv1.Tombstone
 	of  map[manifest.Key][]*linkv1.Tombstone // by key without namespace
 }
 
-func plot(group, kind, name string) manifest.Key {
+func tombstoneKey(group, kind, name string) manifest.Key {
 	return manifest.Key{Group: group, Kind: kind, Name: name}
 }
 
-func newGraves(all []*linkv1.Tombstone) graves {
-	g := graves{all, make(map[manifest.Key][]*linkv1.Tombstone, len(all))}
+func newTombstoneIndex(all []*linkv1.Tombstone) tombstoneIndex {
+	g := tombstoneIndex{all, make(map[manifest.Key][]*linkv1.Tombstone, len(all))}
 	for _, t := range all {
-		at := plot(t.GetGroup(), t.GetKind(), t.GetName())
+		at := tombstoneKey(t.GetGroup(), t.GetKind(), t.GetName())
 		g.of[at] = append(g.of[at], t)
 	}
 	return g
 }
 
-// tombstones gives all tombstones of a state. If they come in lists, the
+// loadTombstones gives all tombstones of a state. If they come in lists, the
 // state lists some of them itself, for agents that know of no others.
-func (e *Engine) tombstones(ctx context.Context, state *linkv1.AppState) (graves, error) {
+func (e *Engine) loadTombstones(ctx context.Context, state *linkv1.AppState) (tombstoneIndex, error) {
 	lists := state.GetTombstoneLists()
 	if len(lists) == 0 {
-		return newGraves(state.GetTombstones()), nil
+		return newTombstoneIndex(state.GetTombstones()), nil
 	}
 	plain, err := e.blobs(ctx, lists)
 	if err != nil {
-		return graves{}, err
+		return tombstoneIndex{}, err
 	}
 	var all []*linkv1.Tombstone
 	for _, text := range plain {
 		var list linkv1.TombstoneList
 		if err := proto.Unmarshal(text, &list); err != nil {
-			return graves{}, fault.Wrap(fault.Invalid, err, "the hub sent a list of objects to delete that is not readable")
+			return tombstoneIndex{}, fault.Wrap(fault.Invalid, err, "the hub sent a list of objects to delete that is not readable")
 		}
 		all = append(all, list.GetTombstones()...)
 	}
-	return newGraves(all), nil
+	return newTombstoneIndex(all), nil
 }

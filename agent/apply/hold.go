@@ -14,8 +14,8 @@ const (
 	mostHold       = time.Hour
 )
 
-// A calm is what an object counts as while it has only just become bad.
-type calm struct {
+// A gracePeriod is what an object counts as while it has only just become bad.
+type gracePeriod struct {
 	state   string
 	message string
 	bad     time.Time // when it became bad; zero: it is not
@@ -40,15 +40,15 @@ func holdOf(o *manifest.Object) time.Duration {
 func (x *object) settleHealth(now time.Time) {
 	l := &x.live
 	if l.health != health.Degraded && l.health != health.Unknown {
-		x.calm = calm{state: l.health, message: l.message}
+		x.grace = gracePeriod{state: l.health, message: l.message}
 		return
 	}
-	if x.calm.bad.IsZero() {
-		x.calm.bad = now
-		if x.calm.state == "" { // it was bad when it was first seen
-			x.calm.state, x.calm.message = health.Progressing, l.message
-			if age := now.Sub(time.Unix(l.created, 0)); age > l.hold {
-				x.calm.bad = now.Add(-l.hold)
+	if x.grace.bad.IsZero() {
+		x.grace.bad = now
+		if x.grace.state == "" { // it was bad when it was first seen
+			x.grace.state, x.grace.message = health.Progressing, l.message
+			if age := now.Sub(time.Unix(l.created, 0)); age > l.healthGrace {
+				x.grace.bad = now.Add(-l.healthGrace)
 			}
 		}
 	}
@@ -59,28 +59,28 @@ func (x *object) settleHealth(now time.Time) {
 // take yet; 0: nothing is awaited.
 func (x *object) counts(now time.Time) (state, message string, wait time.Duration) {
 	state, message = x.wellness()
-	if x.calm.bad.IsZero() || x.live.hold == 0 || state != health.Degraded && state != health.Unknown {
+	if x.grace.bad.IsZero() || x.live.healthGrace == 0 || state != health.Degraded && state != health.Unknown {
 		return state, message, 0
 	}
-	if wait = x.calm.bad.Add(x.live.hold).Sub(now); wait <= 0 {
+	if wait = x.grace.bad.Add(x.live.healthGrace).Sub(now); wait <= 0 {
 		return state, message, 0
 	}
-	return x.calm.state, x.calm.message, wait
+	return x.grace.state, x.grace.message, wait
 }
 
 // awaitHold sums the application up anew once the nearest hold is over. The
 // caller holds mu.
 func (a *app) awaitHold(now time.Time) {
-	if a.holds == 0 || !a.lookAt.IsZero() && a.lookAt.After(now) && !a.lookAt.After(now.Add(a.holds)) {
+	if a.graceLeft == 0 || !a.recheckAt.IsZero() && a.recheckAt.After(now) && !a.recheckAt.After(now.Add(a.graceLeft)) {
 		return
 	}
-	a.lookAt = now.Add(a.holds)
-	a.e.later(a.holds, func(context.Context) {
+	a.recheckAt = now.Add(a.graceLeft)
+	a.e.runAfter(a.graceLeft, func(context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.lookAt = time.Time{}
+		a.recheckAt = time.Time{}
 		if !a.closed {
-			a.tell()
+			a.scheduleReport()
 			a.nudge()
 		}
 	})
@@ -92,9 +92,9 @@ func childApplication(key manifest.Key) bool {
 	return key.Group == "argoproj.io" && key.Kind == "Application"
 }
 
-// Rejudge judges the health of everything anew, because the rules have
+// ReassessHealth judges the health of everything anew, because the rules have
 // changed. It sends no request.
-func (e *Engine) Rejudge() {
+func (e *Engine) ReassessHealth() {
 	for _, a := range e.all() {
 		a.mu.Lock()
 		for _, key := range a.keys() {
@@ -104,21 +104,21 @@ func (e *Engine) Rejudge() {
 				continue
 			}
 			was, said := x.live.health, x.live.message
-			x.live.health, x.live.message = e.judged(o)
+			x.live.health, x.live.message = e.assessHealth(o)
 			if x.live.health == was && x.live.message == said {
 				continue
 			}
 			x.settleHealth(e.Clock.Now())
 			e.Reports.Resource(x.report(a))
 		}
-		a.tell()
+		a.scheduleReport()
 		a.nudge()
 		a.mu.Unlock()
 	}
 }
 
-// judged is the health of a live object; empty for one that is not to count.
-func (e *Engine) judged(o *manifest.Object) (state, message string) {
+// assessHealth is the health of a live object; empty for one that is not to count.
+func (e *Engine) assessHealth(o *manifest.Object) (state, message string) {
 	if ignored, _ := manifest.Annotation(o, "ignore-healthcheck"); ignored == "true" {
 		return "", ""
 	}

@@ -101,7 +101,7 @@ func TestHold(t *testing.T) {
 	autoscaler := func() (*app, *runtest.Clock, *object) {
 		a, clock := healthApp()
 		x := child(a, "autoscaling", "HorizontalPodAutoscaler", "web", health.Healthy, "")
-		x.live.hold = holdOf(&manifest.Object{Object: map[string]any{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}})
+		x.live.healthGrace = holdOf(&manifest.Object{Object: map[string]any{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}})
 		return a, clock, x
 	}
 	t.Run("HLT-21 a scale-up never turns the application Degraded", func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestHold(t *testing.T) {
 		a, clock, x := autoscaler()
 		for range 20 {
 			set(a, x, health.Degraded, "unable to get metrics for resource cpu")
-			if got := state(a); got != health.Healthy || a.holds == 0 {
-				t.Fatalf("health %s, held for %s", got, a.holds)
+			if got := state(a); got != health.Healthy || a.graceLeft == 0 {
+				t.Fatalf("health %s, held for %s", got, a.graceLeft)
 			}
 			clock.Advance(scalerHold / 2)
 			set(a, x, health.Healthy, "")
@@ -123,18 +123,18 @@ func TestHold(t *testing.T) {
 		set(a, x, health.Degraded, "no metrics")
 		clock.Advance(scalerHold - time.Second)
 		set(a, x, health.Degraded, "still no metrics")
-		if got := state(a); got != health.Healthy || a.holds != time.Second {
-			t.Errorf("health %s, held for %s", got, a.holds)
+		if got := state(a); got != health.Healthy || a.graceLeft != time.Second {
+			t.Errorf("health %s, held for %s", got, a.graceLeft)
 		}
 		clock.Advance(time.Second)
-		if got := state(a); got != health.Degraded || a.holds != 0 {
-			t.Errorf("health %s, held for %s", got, a.holds)
+		if got := state(a); got != health.Degraded || a.graceLeft != 0 {
+			t.Errorf("health %s, held for %s", got, a.graceLeft)
 		}
 	})
 	t.Run("an object that was bad for long when the agent began counts at once", func(t *testing.T) {
 		t.Parallel()
 		a, _, _ := autoscaler()
-		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, hold: time.Minute, created: a.e.Clock.Now().Add(-time.Hour).Unix()}}
+		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, healthGrace: time.Minute, created: a.e.Clock.Now().Add(-time.Hour).Unix()}}
 		x.settleHealth(a.e.Clock.Now())
 		if got, _, _ := x.counts(a.e.Clock.Now()); got != health.Degraded {
 			t.Errorf("it counts as %s", got)
@@ -143,7 +143,7 @@ func TestHold(t *testing.T) {
 	t.Run("an object that is new and bad is Progressing for its hold", func(t *testing.T) {
 		t.Parallel()
 		a, clock, _ := autoscaler()
-		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, message: "why", hold: time.Minute, created: a.e.Clock.Now().Unix()}}
+		x := &object{app: a, live: live{known: true, found: true, health: health.Degraded, message: "why", healthGrace: time.Minute, created: a.e.Clock.Now().Unix()}}
 		x.settleHealth(a.e.Clock.Now())
 		if got, message, wait := x.counts(a.e.Clock.Now()); got != health.Progressing || message != "why" || wait != time.Minute {
 			t.Errorf("it counts as %s (%s) for %s", got, message, wait)

@@ -28,8 +28,8 @@ type HubObjects interface {
 	// Delete deletes the object with the uid given. It is gone at once, or is
 	// being deleted, or is not the application's any more, or waits.
 	Delete(ctx context.Context, r HubRef, uid string) (HubDeletion, error)
-	// Want says which objects are followed. It does not block.
-	Want(refs []HubRef)
+	// SetFollowed says which objects are followed. It does not block.
+	SetFollowed(refs []HubRef)
 }
 
 // A HubRef names an object of the hub and the application that renders it.
@@ -96,7 +96,7 @@ func (e *Engine) wantHub() {
 		}
 	}
 	slices.SortFunc(refs, func(a, b HubRef) int { return a.Key.Compare(b.Key) })
-	e.Hub.Want(refs)
+	e.Hub.SetFollowed(refs)
 }
 
 // hub gives the objects of the hub.
@@ -108,7 +108,7 @@ func (e *Engine) hub() (HubObjects, error) {
 }
 
 // get reads a live object of the application: from the hub if it lives there.
-func (a *app) get(ctx context.Context, at place, key manifest.Key) (*manifest.Object, error) {
+func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest.Object, error) {
 	if !inHub(key) {
 		return a.e.kube.get(ctx, at)
 	}
@@ -201,10 +201,10 @@ func sentenceOr(err error, otherwise string) string {
 	return otherwise
 }
 
-// leaveSelf gives up the application's own object once the manifests do not
+// releaseSelf gives up the application's own object once the manifests do not
 // have it any more: an application does not delete itself (APP-32). The caller
 // holds mu.
-func (a *app) leaveSelf(x *object) bool {
+func (a *app) releaseSelf(x *object) bool {
 	if !a.itself(x.key) || x.target != nil || x.accepted != nil || x.inflight > 0 {
 		return false
 	}
@@ -213,7 +213,7 @@ func (a *app) leaveSelf(x *object) bool {
 		x.record = nil
 	}
 	a.drop(x)
-	a.closeStone(x.key)
+	a.closeTombstone(x.key)
 	return true
 }
 
@@ -237,7 +237,7 @@ func (x *object) recheck() {
 	a := x.app
 	x.live.known = false
 	a.e.do(func(ctx context.Context) {
-		if _, err := a.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
+		if _, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
 			a.e.Log.WarnContext(ctx, "object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
 	})

@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A Sight is one managed object as it should be, as it is, and as it was
+// A LiveView is one managed object as it should be, as it is, and as it was
 // applied last. Nothing in it is masked. Objects may be nil.
-type Sight struct {
+type LiveView struct {
 	Key                    manifest.Key
 	Version                string
 	Sync, Detail           string
@@ -35,16 +35,16 @@ func (e *Engine) Manages(app string, key manifest.Key) bool {
 // Inspect gives the managed objects of an application: those that pick wants,
 // and of them only those that differ unless all is set. Live is what the
 // watch saw last; no request is sent.
-func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]Sight, error) {
+func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]LiveView, error) {
 	e.mu.RLock()
 	a := e.apps[id]
 	e.mu.RUnlock()
 	if a == nil {
 		return nil, fault.New(fault.Missing, "the agent knows no such application")
 	}
-	sights := a.sights(all, pick)
-	for i := range sights {
-		s := &sights[i]
+	views := a.liveViews(all, pick)
+	for i := range views {
+		s := &views[i]
 		var err error
 		if s.target != nil {
 			if s.Desired, err = a.manifest(ctx, s.target); err != nil {
@@ -60,31 +60,31 @@ func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(man
 			s.Normalized = diff.Reduce(s.Live, s.Desired, s.Applied)
 		}
 	}
-	return sights, nil
+	return views, nil
 }
 
-func (a *app) sights(all bool, pick func(manifest.Key) bool) []Sight {
+func (a *app) liveViews(all bool, pick func(manifest.Key) bool) []LiveView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []Sight
+	var out []LiveView
 	for _, key := range a.keys() {
 		x := a.objects[key]
 		if x.hook != "" || !pick(key) {
 			continue
 		}
-		s := Sight{Key: key, Version: x.gvk.Version, target: x.target}
+		s := LiveView{Key: key, Version: x.gvk.Version, target: x.target}
 		s.Sync, s.Detail = x.sync()
 		if s.Sync == synced && !all {
 			continue
 		}
 		switch {
 		case x.current(x.target):
-			s.Fields = x.verdict.Fields
+			s.Fields = x.comparison.Fields
 		case x.expects(x.target):
 			s.Fields = x.expected.fields
 		}
 		if live := x.live.read(); live != nil {
-			s.Live = &manifest.Object{Object: wishes(live.Object)}
+			s.Live = &manifest.Object{Object: desiredFields(live.Object)}
 		}
 		if x.record != nil {
 			s.applied = &desired{key: key, gvk: x.gvk, digest: x.record.Owned.Digest}
@@ -99,7 +99,7 @@ const mostPredictions = 200
 
 // Predict asks the API server what an apply would make of each object that
 // differs (DIFF-03). Nothing is written.
-func (e *Engine) Predict(ctx context.Context, id string, sights []Sight) error {
+func (e *Engine) Predict(ctx context.Context, id string, views []LiveView) error {
 	e.mu.RLock()
 	a := e.apps[id]
 	e.mu.RUnlock()
@@ -107,8 +107,8 @@ func (e *Engine) Predict(ctx context.Context, id string, sights []Sight) error {
 		return fault.New(fault.Missing, "the agent knows no such application")
 	}
 	asked := 0
-	for i := range sights {
-		s := &sights[i]
+	for i := range views {
+		s := &views[i]
 		if s.target == nil || s.Sync == synced {
 			continue
 		}
@@ -121,13 +121,13 @@ func (e *Engine) Predict(ctx context.Context, id string, sights []Sight) error {
 			s.Problem = sentence(err)
 			continue
 		}
-		s.Predicted = &manifest.Object{Object: wishes(out.Object)}
+		s.Predicted = &manifest.Object{Object: desiredFields(out.Object)}
 	}
 	return nil
 }
 
 // predict dry-runs one desired object.
-func (a *app) predict(ctx context.Context, s *Sight) (*manifest.Object, error) {
+func (a *app) predict(ctx context.Context, s *LiveView) (*manifest.Object, error) {
 	select {
 	case a.e.tries <- struct{}{}:
 	case <-ctx.Done():
@@ -171,9 +171,9 @@ func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	}
 	var live *manifest.Object
 	if x, _ := e.viewsOf(key); inHub(key) && x != nil {
-		live, err = x.app.get(ctx, place{}, key)
+		live, err = x.app.get(ctx, endpoint{}, key)
 	} else if !inHub(key) {
-		live, err = e.kube.get(ctx, place{resource: gvr, namespace: namespace, name: name})
+		live, err = e.kube.get(ctx, endpoint{resource: gvr, namespace: namespace, name: name})
 	}
 	if err != nil {
 		return nil, explain(err, key, "read")

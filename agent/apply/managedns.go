@@ -84,8 +84,8 @@ func (e *Engine) rivals(a *app, namespace string, live *manifest.Object) []*nsMe
 	if owner := e.owner(namespaceKey(namespace)); live != nil && owner != "" && owner != a.id {
 		out = append(out, &nsMeta{
 			title: e.titleOf(owner), namespace: namespace,
-			labels:      keep(live.GetLabels(), writtenKeys(live, e.Manager, "f:labels")),
-			annotations: keep(live.GetAnnotations(), writtenKeys(live, e.Manager, "f:annotations")),
+			labels:      subset(live.GetLabels(), writtenKeys(live, e.Manager, "f:labels")),
+			annotations: subset(live.GetAnnotations(), writtenKeys(live, e.Manager, "f:annotations")),
 		})
 	}
 	e.mu.RLock()
@@ -99,8 +99,8 @@ func (e *Engine) rivals(a *app, namespace string, live *manifest.Object) []*nsMe
 	return out
 }
 
-// keep gives some of the entries of a map.
-func keep(all map[string]string, keys []string) map[string]string {
+// subset gives some of the entries of a map.
+func subset(all map[string]string, keys []string) map[string]string {
 	out := make(map[string]string, len(keys))
 	for _, key := range keys {
 		if value, there := all[key]; there {
@@ -291,16 +291,16 @@ func (a *app) compareNamespace(ctx context.Context) {
 		a.nsLive.known, a.nsLive.fields, a.nsLive.taken = true, nil, nil
 		a.nsLive.problem = "labels and annotations of namespace " + m.namespace + " cannot be compared: " + sentence(explain(err, namespaceKey(m.namespace), "read"))
 		if kind := fault.KindOf(err); kind != fault.Denied {
-			a.e.later(5*comparePause, func(context.Context) { a.reread() })
+			a.e.runAfter(5*comparePause, func(context.Context) { a.reread() })
 		}
-		a.tell()
+		a.scheduleReport()
 		return
 	}
-	a.nsSeen(ctx, live)
+	a.nsObserved(ctx, live)
 }
 
-// nsSeen judges the namespace as it is; nil: it is not there. The caller holds mu.
-func (a *app) nsSeen(ctx context.Context, o *manifest.Object) {
+// nsObserved judges the namespace as it is; nil: it is not there. The caller holds mu.
+func (a *app) nsObserved(ctx context.Context, o *manifest.Object) {
 	l := &a.nsLive
 	switch {
 	case a.nsMeta == nil:
@@ -315,7 +315,7 @@ func (a *app) nsSeen(ctx context.Context, o *manifest.Object) {
 		l.writer, _ = editor(o, a.e.Manager+namespaceManager)
 	}
 	a.nsHeal(ctx)
-	a.tell()
+	a.scheduleReport()
 }
 
 // nsDetail says in few words how the namespace differs; empty: it does not.
@@ -365,7 +365,7 @@ func (a *app) nsHeal(_ context.Context) {
 	l, m, now := &a.nsLive, a.nsMeta, a.e.Clock.Now()
 	wait := l.notBefore.Sub(now)
 	if wait <= 0 && l.retries == 0 {
-		wait = a.nsPatience(now)
+		wait = a.nsBackoff(now)
 	}
 	if wait > 0 {
 		a.nsLater(now.Add(wait), wait)
@@ -377,9 +377,9 @@ func (a *app) nsHeal(_ context.Context) {
 	}
 }
 
-// nsPatience says how long to leave the namespace to whoever changes it again
+// nsBackoff says how long to leave the namespace to whoever changes it again
 // and again. The caller holds mu.
-func (a *app) nsPatience(now time.Time) time.Duration {
+func (a *app) nsBackoff(now time.Time) time.Duration {
 	l, key := &a.nsLive, namespaceKey(a.nsMeta.namespace)
 	if l.found && person(l.writer) {
 		return 0
@@ -391,7 +391,7 @@ func (a *app) nsPatience(now time.Time) time.Duration {
 	if l.fights == nil {
 		l.fights = fights{}
 	}
-	wait, news := l.fights.patience(who+"\x00"+what, now)
+	wait, news := l.fights.backoff(who+"\x00"+what, now)
 	a.fought(key, who, what, news)
 	return wait
 }
@@ -404,7 +404,7 @@ func (a *app) nsLater(at time.Time, after time.Duration) {
 		return
 	}
 	l.timed = at
-	a.e.later(after, func(ctx context.Context) {
+	a.e.runAfter(after, func(ctx context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.nsLive.timed == at {
@@ -417,7 +417,7 @@ func (a *app) nsLater(at time.Time, after time.Duration) {
 // nsMend writes the namespace outside of an operation.
 func (a *app) nsMend(ctx context.Context, m *nsMeta) {
 	_, err := a.ensureNamespace(ctx, m.namespace, m.labels, m.annotations)
-	a.e.Meter.Object("heal", outcome(err))
+	a.e.Metrics.Object("heal", outcome(err))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := &a.nsLive
@@ -449,9 +449,9 @@ func (e *Engine) nsEvent(ctx context.Context, o *manifest.Object, gone bool) {
 		case a.nsMeta == nil || a.nsMeta.namespace != o.GetName():
 		case gone && (same || l.seen.uid == ""):
 			e.namespaceSeen(o.GetName(), false)
-			a.nsSeen(ctx, nil)
+			a.nsObserved(ctx, nil)
 		case !gone && !l.seen.older(o):
-			a.nsSeen(ctx, o)
+			a.nsObserved(ctx, o)
 		}
 		a.mu.Unlock()
 	}

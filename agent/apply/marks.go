@@ -36,7 +36,7 @@ func (a *app) argoName() string {
 // markLabel gives the label that marks an object, and its value. The caller
 // holds mu.
 func (a *app) markLabel() (key, value string) {
-	key, value = a.e.custom().InstanceLabel, a.argoName()
+	key, value = a.e.tenantSettings().InstanceLabel, a.argoName()
 	if key == "" {
 		key = tracking.InstanceLabel
 	}
@@ -49,7 +49,7 @@ func (a *app) markLabel() (key, value string) {
 // marksNow says in one word which marks an object of the application is
 // written with; empty: with ours alone. The caller holds mu.
 func (a *app) marksNow(key manifest.Key) string {
-	c := a.e.custom()
+	c := a.e.tenantSettings()
 	if c.Marks == "" || key.Kind == "CustomResourceDefinition" || inHub(key) {
 		return ""
 	}
@@ -57,13 +57,13 @@ func (a *app) marksNow(key manifest.Key) string {
 	return c.Marks + " " + label
 }
 
-// mark writes the marks of Argo CD that the tenant asks for. The caller holds mu.
-func (a *app) mark(o *manifest.Object, key manifest.Key) {
+// writeMarks writes the marks of Argo CD that the tenant asks for. The caller holds mu.
+func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
 	if a.marksNow(key) == "" {
 		return
 	}
 	a.labelled(o, key)
-	if how := a.e.custom().Marks; how != marksAnnotation && how != marksBoth {
+	if how := a.e.tenantSettings().Marks; how != marksAnnotation && how != marksBoth {
 		return
 	}
 	id := tracking.ID{App: a.argoName(), Key: key}
@@ -79,11 +79,11 @@ func (a *app) mark(o *manifest.Object, key manifest.Key) {
 // labelled writes the label alone. That it is missing makes an object differ,
 // unlike an annotation (TRK-08). The caller holds mu.
 func (a *app) labelled(o *manifest.Object, key manifest.Key) {
-	if how := a.e.custom().Marks; a.marksNow(key) == "" || how != marksLabel && how != marksBoth {
+	if how := a.e.tenantSettings().Marks; a.marksNow(key) == "" || how != marksLabel && how != marksBoth {
 		return
 	}
 	name, value := a.markLabel()
-	put(o, "labels", name, value)
+	setEntry(o, "labels", name, value)
 }
 
 // mirrors says whether a mark is the one of Argo CD that stands beside ours and

@@ -15,9 +15,9 @@ import (
 // loopLimit is how long a loop of the engine may show no sign of life.
 const loopLimit = 110 * time.Second
 
-// A Meter counts what the engine does. Doing is apply, hook, delete or heal;
+// A Metrics counts what the engine does. Doing is apply, hook, delete or heal;
 // result is changed, unchanged, or the kind of a fault.
-type Meter interface {
+type Metrics interface {
 	Object(doing, result string)
 	Operation(phase string, took time.Duration)
 }
@@ -39,11 +39,11 @@ func outcome(err error) string {
 type guarded struct {
 	*task
 	mu    sync.Mutex
-	kinds map[string]*stretch
+	kinds map[string]*timingSpan
 }
 
-// A stretch is the time in which objects of one kind were worked on.
-type stretch struct {
+// A timingSpan is the time in which objects of one kind were worked on.
+type timingSpan struct {
 	begin, end  time.Time
 	doing, kind string
 	objects     int
@@ -94,20 +94,20 @@ func (g *guarded) step(ctx context.Context, doing string, it wave.Item, do func(
 	if err == nil && !changed {
 		word = unchanged
 	}
-	g.app.e.Meter.Object(doing, word)
+	g.app.e.Metrics.Object(doing, word)
 	if trace.Enabled(ctx) {
-		g.note(doing, it.Key.Kind, began, err)
+		g.measure(doing, it.Key.Kind, began, err)
 	}
 	run.Beat(ctx)
 	return err
 }
 
-func (g *guarded) note(doing, kind string, began time.Time, err error) {
+func (g *guarded) measure(doing, kind string, began time.Time, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.kinds[doing+kind]
 	if s == nil {
-		s = &stretch{begin: began, doing: doing, kind: kind}
+		s = &timingSpan{begin: began, doing: doing, kind: kind}
 		g.kinds[doing+kind] = s
 	}
 	s.objects++

@@ -16,7 +16,7 @@ import (
 // fetched. What was taken for somebody else's would never be pruned.
 func TestOwnObjectsBeforeTheStateIsResolved(t *testing.T) {
 	t.Parallel()
-	e, store := remembering(t)
+	e, store := engineWithInventory(t)
 	body, err := proto.Marshal(&linkv1.AppState{Generation: 1, Name: "shop", AppNamespace: "argocd"})
 	if err != nil {
 		t.Fatal(err)

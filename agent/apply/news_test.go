@@ -25,8 +25,8 @@ func (noSecret) Read(context.Context) (map[string][]byte, error) {
 }
 func (noSecret) Write(context.Context, map[string][]byte) error { return nil }
 
-// remembering gives an engine with an inventory of its own, and nothing else.
-func remembering(t *testing.T) (*Engine, *inventory.Store) {
+// engineWithInventory gives an engine with an inventory of its own, and nothing else.
+func engineWithInventory(t *testing.T) (*Engine, *inventory.Store) {
 	t.Helper()
 	store, err := inventory.Open(t.TempDir())
 	if err != nil {
@@ -50,9 +50,9 @@ func remembering(t *testing.T) (*Engine, *inventory.Store) {
 
 // A state and the operation that brings the cluster to it come in one batch.
 // A worker that is awake just then must not see one of them alone.
-func TestNewsComesTogether(t *testing.T) {
+func TestStateAndOperationArriveTogether(t *testing.T) {
 	t.Parallel()
-	e, store := remembering(t)
+	e, store := engineWithInventory(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a := e.app("a")
@@ -63,7 +63,7 @@ func TestNewsComesTogether(t *testing.T) {
 		for ctx.Err() == nil {
 			e.arriving.RLock()
 			a.mu.Lock()
-			if a.fresh != (len(a.queue) > 0) {
+			if a.newState != (len(a.queue) > 0) {
 				alone.Add(1)
 			}
 			a.mu.Unlock()
@@ -92,8 +92,8 @@ func TestNewsComesTogether(t *testing.T) {
 		}
 		e.Changed(ctx, changes)
 		a.mu.Lock()
-		fresh, queue := a.fresh, a.queue
-		a.fresh, a.queue = false, nil // as a worker does
+		fresh, queue := a.newState, a.queue
+		a.newState, a.queue = false, nil // as a worker does
 		a.mu.Unlock()
 		if !fresh || len(queue) != 1 {
 			t.Fatalf("fresh %v, queue %v", fresh, queue)

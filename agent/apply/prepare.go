@@ -31,20 +31,20 @@ func (a *app) prepare(o *manifest.Object, key manifest.Key) {
 		return
 	}
 	annotate(o, trackingAnnotation, a.trackingID(key))
-	if id := a.e.custom().Tenant; id != "" {
+	if id := a.e.tenantSettings().Tenant; id != "" {
 		annotate(o, tracking.Tenant, id)
 	}
 	if id := a.installation(); id != "" {
 		annotate(o, tracking.Installation, id)
 	}
-	a.mark(o, key)
+	a.writeMarks(o, key)
 }
 
 // annotate sets one annotation, whatever shape the others have.
-func annotate(o *manifest.Object, name, value string) { put(o, "annotations", name, value) }
+func annotate(o *manifest.Object, name, value string) { setEntry(o, "annotations", name, value) }
 
-// put sets one entry of labels or annotations, whatever shape the others have.
-func put(o *manifest.Object, section, name, value string) {
+// setEntry sets one entry of labels or annotations, whatever shape the others have.
+func setEntry(o *manifest.Object, section, name, value string) {
 	meta, ok := o.Object["metadata"].(map[string]any)
 	if !ok {
 		meta = map[string]any{}
@@ -61,7 +61,7 @@ func put(o *manifest.Object, section, name, value string) {
 // contentOf hashes what people and controllers wish of an object: all but its
 // status and the API server's bookkeeping.
 func contentOf(object map[string]any) string {
-	text, err := manifest.AppendCanonical(nil, wishes(object))
+	text, err := manifest.AppendCanonical(nil, desiredFields(object))
 	if err != nil {
 		return ""
 	}
@@ -69,8 +69,8 @@ func contentOf(object map[string]any) string {
 	return string(sum[:16])
 }
 
-// wishes gives an object without status and bookkeeping.
-func wishes(object map[string]any) map[string]any {
+// desiredFields gives an object without status and bookkeeping.
+func desiredFields(object map[string]any) map[string]any {
 	out := make(map[string]any, len(object))
 	for k, v := range object {
 		if k != "status" {

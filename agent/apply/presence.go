@@ -11,26 +11,26 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// A presence knows which objects are in the cluster, of all kinds that are
+// An existenceIndex knows which objects are in the cluster, of all kinds that are
 // watched: what no application wants yet is known to be there or not when one
 // does, and its first write needs no question. It keeps a hash of each name.
-type presence struct {
+type existenceIndex struct {
 	seed maphash.Seed
 
 	mu sync.RWMutex
 	of map[scope]map[uint64]struct{}
 }
 
-func newPresence() *presence {
-	return &presence{seed: maphash.MakeSeed(), of: map[scope]map[uint64]struct{}{}}
+func newExistenceIndex() *existenceIndex {
+	return &existenceIndex{seed: maphash.MakeSeed(), of: map[scope]map[uint64]struct{}{}}
 }
 
 // name is how complete lists call an object.
-func (p *presence) name(key manifest.Key) uint64 {
+func (p *existenceIndex) name(key manifest.Key) uint64 {
 	return maphash.String(p.seed, key.Namespace+"/"+key.Name)
 }
 
-func (p *presence) add(s scope, key manifest.Key) {
+func (p *existenceIndex) add(s scope, key manifest.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of[s] == nil {
@@ -39,14 +39,14 @@ func (p *presence) add(s scope, key manifest.Key) {
 	p.of[s][p.name(key)] = struct{}{}
 }
 
-func (p *presence) remove(s scope, key manifest.Key) {
+func (p *existenceIndex) remove(s scope, key manifest.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of[s], p.name(key))
 }
 
 // list takes a complete list, which has uids, too.
-func (p *presence) list(s scope, list map[string]struct{}) {
+func (p *existenceIndex) list(s scope, list map[string]struct{}) {
 	all := make(map[uint64]struct{}, len(list)/2)
 	for name := range list {
 		if strings.Contains(name, "/") {
@@ -58,13 +58,13 @@ func (p *presence) list(s scope, list map[string]struct{}) {
 	p.of[s] = all
 }
 
-func (p *presence) forget(which func(scope) bool) {
+func (p *existenceIndex) forget(which func(scope) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.of, func(s scope, _ map[uint64]struct{}) bool { return which(s) })
 }
 
-func (p *presence) has(s scope, key manifest.Key) bool {
+func (p *existenceIndex) has(s scope, key manifest.Key) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	_, there := p.of[s][p.name(key)]

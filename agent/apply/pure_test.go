@@ -106,19 +106,19 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-func TestPatience(t *testing.T) {
+func TestFightBackoff(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	make := func(editor string) *object {
 		a := &app{e: &Engine{}, warnings: map[string]string{}, closed: true}
 		return &object{app: a, key: manifest.Key{Kind: "Deployment", Namespace: "shop", Name: "web"}, live: live{known: true, found: true, editor: editor},
-			verdict: diff.Verdict{Fields: []string{"spec.replicas"}}}
+			comparison: diff.Result{Fields: []string{"spec.replicas"}}}
 	}
 	t.Run("FT-K2 a program is left alone after three times in ten seconds, longer each time", func(t *testing.T) {
 		t.Parallel()
 		x, at := make("hpa"), now
 		for i := range 3 {
-			if d := x.patience(at); d != 0 {
+			if d := x.backoff(at); d != 0 {
 				t.Fatalf("healing %d waits %s", i, d)
 			}
 			at = at.Add(time.Second)
@@ -127,11 +127,11 @@ func TestPatience(t *testing.T) {
 			200 * time.Millisecond, 600 * time.Millisecond, 1800 * time.Millisecond, 5400 * time.Millisecond, 16200 * time.Millisecond,
 			48600 * time.Millisecond, 145800 * time.Millisecond, 300 * time.Second, 300 * time.Second,
 		} {
-			if d := x.patience(at); d != want {
+			if d := x.backoff(at); d != want {
 				t.Fatalf("waits %s, want %s", d, want)
 			}
 			at = at.Add(want)
-			if d := x.patience(at); d != 0 {
+			if d := x.backoff(at); d != 0 {
 				t.Fatalf("after its wait it waits %s more", d)
 			}
 			at = at.Add(10 * time.Millisecond)
@@ -140,7 +140,7 @@ func TestPatience(t *testing.T) {
 			t.Errorf("warning %q", got)
 		}
 		at = at.Add(time.Hour)
-		if d := x.patience(at); d != 0 || len(x.app.warnings) != 0 {
+		if d := x.backoff(at); d != 0 || len(x.app.warnings) != 0 {
 			t.Errorf("after an hour of peace: waits %s, warnings %v", d, x.app.warnings)
 		}
 	})
@@ -148,7 +148,7 @@ func TestPatience(t *testing.T) {
 		t.Parallel()
 		x := make("kubectl-edit")
 		for range 50 {
-			if d := x.patience(now); d != 0 {
+			if d := x.backoff(now); d != 0 {
 				t.Fatalf("waits %s", d)
 			}
 		}
@@ -158,10 +158,10 @@ func TestPatience(t *testing.T) {
 		x, at := make("curl"), now
 		var waits []time.Duration
 		for range 5 {
-			d := x.patience(at)
+			d := x.backoff(at)
 			if d > 0 {
 				at = at.Add(d)
-				if more := x.patience(at); more != 0 {
+				if more := x.backoff(at); more != 0 {
 					t.Fatalf("after its wait it waits %s more", more)
 				}
 			}
@@ -176,15 +176,15 @@ func TestPatience(t *testing.T) {
 		x := make("kube-controller-manager") // it writes an annotation of its own after each edit
 		x.live.writers = []string{"kubectl-edit"}
 		for range 50 {
-			if d := x.patience(now); d != 0 {
+			if d := x.backoff(now); d != 0 {
 				t.Fatalf("waits %s", d)
 			}
 		}
 		x.live.editor, x.live.writers = "kubectl-edit", []string{"hpa"}
 		for range 3 {
-			x.patience(now)
+			x.backoff(now)
 		}
-		if d := x.patience(now); d == 0 || x.app.warnings["fight "+x.key.String()] != "Deployment shop/web: spec.replicas is fought over by hpa" {
+		if d := x.backoff(now); d == 0 || x.app.warnings["fight "+x.key.String()] != "Deployment shop/web: spec.replicas is fought over by hpa" {
 			t.Errorf("a program whose field was edited by nobody else waits %s; warnings %v", d, x.app.warnings)
 		}
 	})
@@ -192,7 +192,7 @@ func TestPatience(t *testing.T) {
 		t.Parallel()
 		x, at := make("robot"), now
 		for range 20 {
-			if d := x.patience(at); d != 0 {
+			if d := x.backoff(at); d != 0 {
 				t.Fatalf("waits %s", d)
 			}
 			at = at.Add(6 * time.Second)
@@ -202,17 +202,17 @@ func TestPatience(t *testing.T) {
 		t.Parallel()
 		x := make("robot")
 		for range 3 {
-			x.patience(now)
+			x.backoff(now)
 		}
-		x.verdict.Fields = []string{"spec.paused"}
-		if d := x.patience(now); d != 0 {
+		x.comparison.Fields = []string{"spec.paused"}
+		if d := x.backoff(now); d != 0 {
 			t.Errorf("waits %s", d)
 		}
 	})
 }
 
 // A long wait of one fight does not hold up what is to be healed sooner.
-func TestLookAgain(t *testing.T) {
+func TestHealAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &app{e: &Engine{Config: Config{Clock: run.System{}}, begun: true, life: t.Context()}, warnings: map[string]string{}}
@@ -228,7 +228,7 @@ func TestLookAgain(t *testing.T) {
 		}
 		a.mu.Lock()
 		for _, wait := range []time.Duration{5 * time.Minute, 200 * time.Millisecond, time.Minute} {
-			a.lookAgain(x, wait)
+			a.healAfter(x, wait)
 		}
 		a.mu.Unlock()
 		if got := planned(); got != 200*time.Millisecond {
@@ -316,11 +316,11 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-func TestCulprits(t *testing.T) {
+func TestHealthCauses(t *testing.T) {
 	t.Parallel()
 	t.Run("HLT-26 up to three causes are named, always the same ones", func(t *testing.T) {
 		t.Parallel()
-		var c culprits
+		var c healthCauses
 		for _, name := range []string{"d", "b", "e", "a", "c"} {
 			c.add(name)
 		}
@@ -330,7 +330,7 @@ func TestCulprits(t *testing.T) {
 	})
 	t.Run("HLT-26 one cause stands alone, and none is empty", func(t *testing.T) {
 		t.Parallel()
-		var c culprits
+		var c healthCauses
 		if got := c.String(); got != "" {
 			t.Errorf("%q", got)
 		}

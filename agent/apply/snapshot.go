@@ -82,7 +82,7 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 			s.excluded = append(s.excluded, manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()})
 			continue
 		}
-		d, err := e.place(ctx, r, namespace, scopes, s)
+		d, err := e.resolveNamespace(ctx, r, namespace, scopes, s)
 		if err != nil {
 			return nil, err
 		}
@@ -94,9 +94,9 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 	return s, nil
 }
 
-// place finds the namespace of one object. A kind that is not served yet is
+// resolveNamespace finds the namespace of one object. A kind that is not served yet is
 // taken for what the reference looks like.
-func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
+func (e *Engine) resolveNamespace(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
 	d := &desired{
 		key:  manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()},
 		gvk:  schema.GroupVersionKind{Group: r.GetGroup(), Version: r.GetVersion(), Kind: r.GetKind()},

@@ -21,50 +21,50 @@ import (
 const (
 	orphanedWarning = "OrphanedResourceWarning" // the type of a condition (CMPR-11)
 	mostOrphans     = 500                       // that are named for one application
-	straysPause     = 300 * time.Millisecond    // between two looks at all of them
+	orphanScanPause = 300 * time.Millisecond    // between two looks at all of them
 )
 
-// Strays follows everything in a cluster's namespaces that nothing owns, as
+// Orphans follows everything in a cluster's namespaces that nothing owns, as
 // long as some project asks for its orphaned objects. It keeps of each its
 // name alone. A second Watcher, which sees only metadata, feeds it.
-type Strays struct {
+type Orphans struct {
 	e    *Engine
 	wake chan struct{}
 
 	mu     sync.Mutex
-	seen   map[string]map[manifest.Key]stray // by namespace
+	found  map[string]map[manifest.Key]orphan // by namespace
 	broken map[schema.GroupVersionKind]struct{}
 	used   map[schema.GroupVersionKind]struct{} // of which anything was seen so far
 }
 
-type stray struct {
+type orphan struct {
 	uid, version string
 	created      int64
 	owned        bool // by an application that this agent has nothing to do with
 }
 
-func newStrays(e *Engine) *Strays {
-	return &Strays{
+func newOrphans(e *Engine) *Orphans {
+	return &Orphans{
 		e: e, wake: make(chan struct{}, 1),
-		seen: map[string]map[manifest.Key]stray{}, broken: map[schema.GroupVersionKind]struct{}{}, used: map[schema.GroupVersionKind]struct{}{},
+		found: map[string]map[manifest.Key]orphan{}, broken: map[schema.GroupVersionKind]struct{}{}, used: map[schema.GroupVersionKind]struct{}{},
 	}
 }
 
 // Run says what is to be watched and tells each application what its project
 // asks for, until ctx ends; then it returns nil.
-func (s *Strays) Run(ctx context.Context, w Watches) error {
+func (s *Orphans) Run(ctx context.Context, w Watches) error {
 	var wanted []schema.GroupVersionKind
 	for {
 		served := s.e.Mapper.Changed()
 		if next := s.wants(); !slices.Equal(next, wanted) {
 			wanted = next
-			w.Want(wanted)
-			s.keep(wanted)
+			w.SetKinds(wanted)
+			s.forgetUnwatched(wanted)
 		}
 		for _, a := range s.e.all() {
 			a.orphaned(s)
 		}
-		if run.Sleep(ctx, s.e.Clock, straysPause) != nil {
+		if run.Sleep(ctx, s.e.Clock, orphanScanPause) != nil {
 			return nil
 		}
 		select {
@@ -77,7 +77,7 @@ func (s *Strays) Run(ctx context.Context, w Watches) error {
 }
 
 // wants gives the kinds that must be watched; none if no project asks.
-func (s *Strays) wants() []schema.GroupVersionKind {
+func (s *Orphans) wants() []schema.GroupVersionKind {
 	if !slices.ContainsFunc(s.e.all(), (*app).watchesOrphans) {
 		return nil
 	}
@@ -92,29 +92,29 @@ func (s *Strays) wants() []schema.GroupVersionKind {
 	return kinds
 }
 
-// keep forgets what is not watched any more.
-func (s *Strays) keep(kinds []schema.GroupVersionKind) {
+// forgetUnwatched forgets what is not watched any more.
+func (s *Orphans) forgetUnwatched(kinds []schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for namespace, of := range s.seen {
-		maps.DeleteFunc(of, func(k manifest.Key, o stray) bool { return !slices.Contains(kinds, kindOf(k, o.version)) })
+	for namespace, of := range s.found {
+		maps.DeleteFunc(of, func(k manifest.Key, o orphan) bool { return !slices.Contains(kinds, kindOf(k, o.version)) })
 		if len(of) == 0 {
-			delete(s.seen, namespace)
+			delete(s.found, namespace)
 		}
 	}
 	maps.DeleteFunc(s.broken, func(k schema.GroupVersionKind, _ struct{}) bool { return !slices.Contains(kinds, k) })
 }
 
-// hint has everything looked at again.
-func (s *Strays) hint() {
+// rescan has everything looked at again.
+func (s *Orphans) rescan() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Seen takes an object of which only the metadata is known.
-func (s *Strays) Seen(_ context.Context, o *manifest.Object) {
+// OnUpdate takes an object of which only the metadata is known.
+func (s *Orphans) OnUpdate(_ context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	if key.Namespace == "" {
 		return
@@ -123,19 +123,19 @@ func (s *Strays) Seen(_ context.Context, o *manifest.Object) {
 		s.drop(key, string(o.GetUID()))
 		return
 	}
-	next := stray{uid: string(o.GetUID()), version: manifest.Version(o), created: o.GetCreationTimestamp().Unix()}
-	marks := tracking.Of(o, s.e.custom().InstanceLabel)
+	next := orphan{uid: string(o.GetUID()), version: manifest.Version(o), created: o.GetCreationTimestamp().Unix()}
+	marks := tracking.Of(o, s.e.tenantSettings().InstanceLabel)
 	next.owned = slices.ContainsFunc(marks, func(m tracking.Mark) bool { return m.System != tracking.Own })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen[key.Namespace] == nil {
-		s.seen[key.Namespace] = map[manifest.Key]stray{}
+	if s.found[key.Namespace] == nil {
+		s.found[key.Namespace] = map[manifest.Key]orphan{}
 	}
 	s.used[kindOf(key, next.version)] = struct{}{}
-	if s.seen[key.Namespace][key].uid != next.uid {
-		s.hint()
+	if s.found[key.Namespace][key].uid != next.uid {
+		s.rescan()
 	}
-	s.seen[key.Namespace][key] = next
+	s.found[key.Namespace][key] = next
 }
 
 // usual says whether every namespace has such an object of its own.
@@ -152,41 +152,41 @@ func usual(o *manifest.Object) bool {
 	return false
 }
 
-// Gone takes the deletion of an object.
-func (s *Strays) Gone(_ context.Context, o *manifest.Object) {
+// OnDelete takes the deletion of an object.
+func (s *Orphans) OnDelete(_ context.Context, o *manifest.Object) {
 	s.drop(manifest.KeyOf(o), string(o.GetUID()))
 }
 
-func (s *Strays) drop(key manifest.Key, uid string) {
+func (s *Orphans) drop(key manifest.Key, uid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held, ok := s.seen[key.Namespace][key]; ok && held.uid == uid {
-		delete(s.seen[key.Namespace], key)
-		s.hint()
+	if held, ok := s.found[key.Namespace][key]; ok && held.uid == uid {
+		delete(s.found[key.Namespace], key)
+		s.rescan()
 	}
 }
 
-// Listed takes a complete list.
-func (s *Strays) Listed(_ context.Context, gvk schema.GroupVersionKind, namespace, _ string, _ bool, list map[string]struct{}) {
+// OnReplace takes a complete list.
+func (s *Orphans) OnReplace(_ context.Context, gvk schema.GroupVersionKind, namespace, _ string, _ bool, list map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.used[gvk]; !ok {
 		return // nothing can be stale, and of thousands of kinds most are like this
 	}
-	for ns, of := range s.seen {
+	for ns, of := range s.found {
 		if namespace != "" && ns != namespace {
 			continue
 		}
-		maps.DeleteFunc(of, func(k manifest.Key, o stray) bool {
+		maps.DeleteFunc(of, func(k manifest.Key, o orphan) bool {
 			_, there := list[o.uid]
 			return kindOf(k, o.version) == gvk && !there
 		})
 	}
-	s.hint()
+	s.rescan()
 }
 
 // Broken takes note that a kind cannot be seen, or can be again.
-func (s *Strays) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string, err error) {
+func (s *Orphans) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -194,17 +194,17 @@ func (s *Strays) Broken(_ context.Context, gvk schema.GroupVersionKind, _ string
 	} else {
 		s.broken[gvk] = struct{}{}
 	}
-	s.hint()
+	s.rescan()
 }
 
 // Warned changes nothing: nobody wants these objects to be there.
-func (s *Strays) Warned(context.Context, schema.GroupVersionKind, string) {}
+func (s *Orphans) Warned(context.Context, schema.GroupVersionKind, string) {}
 
 // Left changes nothing: what is watched no more was forgotten by keep.
-func (s *Strays) Left(context.Context, schema.GroupVersionKind) {}
+func (s *Orphans) Left(context.Context, schema.GroupVersionKind) {}
 
 // in gives the objects of a namespace, and the kinds that cannot be seen.
-func (s *Strays) in(namespace string) (map[manifest.Key]stray, []string) {
+func (s *Orphans) in(namespace string) (map[manifest.Key]orphan, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var blind []string
@@ -212,7 +212,7 @@ func (s *Strays) in(namespace string) (map[manifest.Key]stray, []string) {
 		blind = append(blind, k.Kind)
 	}
 	slices.Sort(blind)
-	return maps.Clone(s.seen[namespace]), blind
+	return maps.Clone(s.found[namespace]), blind
 }
 
 func (a *app) watchesOrphans() bool {
@@ -223,18 +223,18 @@ func (a *app) watchesOrphans() bool {
 
 // orphaned finds the objects of the application's namespace that no
 // application manages, and tells what is new of them.
-func (a *app) orphaned(s *Strays) {
+func (a *app) orphaned(s *Orphans) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found := map[manifest.Key]stray{}
+	found := map[manifest.Key]orphan{}
 	var blind []string
 	total := 0
 	if rules := a.state.GetOrphans(); rules != nil && !a.closed && !a.deleting {
-		var all map[manifest.Key]stray
+		var all map[manifest.Key]orphan
 		limits := a.state.GetPolicy().GetLimits()
 		all, blind = s.in(a.state.GetNamespace())
 		for _, key := range slices.SortedFunc(maps.Keys(all), manifest.Key.Compare) {
-			if a.e.known(key) || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
+			if a.e.isTracked(key) || all[key].owned || a.e.mine(key) || ignoresOrphan(rules.GetIgnore(), key) || permit(limits, a.state.GetProject(), key, true) != nil {
 				continue
 			}
 			if total++; total <= mostOrphans {
@@ -248,7 +248,7 @@ func (a *app) orphaned(s *Strays) {
 		}
 		delete(a.orphans, key)
 		if a.objects[key] == nil {
-			a.e.Reports.Gone(r)
+			a.e.Reports.Removed(r)
 		}
 	}
 	for key, o := range found {
@@ -264,7 +264,7 @@ func (a *app) orphaned(s *Strays) {
 	}
 	if text := a.orphanText(total, blind); text != a.orphanNote {
 		a.orphanNote = text
-		a.tell()
+		a.scheduleReport()
 	}
 }
 

@@ -32,13 +32,13 @@ func windowsOf(state *linkv1.AppState) window.Set {
 	return window.New(out)
 }
 
-// turns holds when the windows of applications change next.
-type turns struct {
+// windowQueue holds when the windows of applications change next.
+type windowQueue struct {
 	mu    sync.Mutex
 	times map[*app]time.Time
 }
 
-func (t *turns) set(a *app, at time.Time) {
+func (t *windowQueue) set(a *app, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.times == nil {
@@ -47,14 +47,14 @@ func (t *turns) set(a *app, at time.Time) {
 	t.times[a] = at
 }
 
-func (t *turns) forget(a *app) {
+func (t *windowQueue) forget(a *app) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.times, a)
 }
 
 // wait is how long it is to the first change, and at most most.
-func (t *turns) wait(now time.Time, most time.Duration) time.Duration {
+func (t *windowQueue) wait(now time.Time, most time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, at := range t.times {
@@ -64,7 +64,7 @@ func (t *turns) wait(now time.Time, most time.Duration) time.Duration {
 }
 
 // due takes out the applications whose time has come.
-func (t *turns) due(now time.Time) []*app {
+func (t *windowQueue) due(now time.Time) []*app {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []*app
@@ -77,8 +77,8 @@ func (t *turns) due(now time.Time) []*app {
 	return out
 }
 
-// lookAnew is when windows are looked at again of which no change is in sight.
-const lookAnew = 24 * time.Hour
+// recheckWindowsAfter is when windows are looked at again of which no change is in sight.
+const recheckWindowsAfter = 24 * time.Hour
 
 // schedule notes when the application's windows change next. The caller holds mu.
 func (a *app) schedule() {
@@ -89,21 +89,21 @@ func (a *app) schedule() {
 	now := a.e.now()
 	at, ok := a.windows.Next(now)
 	if !ok {
-		at = now.Add(lookAnew)
+		at = now.Add(recheckWindowsAfter)
 	}
 	a.e.turns.set(a, at)
 }
 
-// turn does what waited in applications whose windows have changed: it heals
+// runDueWindows does what waited in applications whose windows have changed: it heals
 // what differs and begins what may begin.
-func (e *Engine) turn(ctx context.Context) {
+func (e *Engine) runDueWindows(ctx context.Context) {
 	for _, a := range e.turns.due(e.now()) {
 		a.mu.Lock()
 		if a.state != nil && !a.closed {
 			a.schedule()
-			a.rejudge(ctx, false)
+			a.reassess(ctx, false)
 			a.start()
-			a.tell()
+			a.scheduleReport()
 		}
 		a.mu.Unlock()
 	}

@@ -13,7 +13,7 @@ func (a *agent) reconsider(ctx context.Context) {
 	a.tree.Exclude(now.ExcludedChild)
 	relabel := a.tree.Label(now.CustomLabels())
 	a.engine.Reconsider(ctx)
-	a.engine.Rejudge()
+	a.engine.ReassessHealth()
 	a.watcher.Reconsider()
 	if relabel {
 		a.watcher.Again()
@@ -33,7 +33,7 @@ func (a *agent) tenant() string {
 // customize makes of the settings what the engine asks for at every event.
 func (a *agent) customize() {
 	now := a.settings.Get()
-	a.custom.Store(&apply.Custom{
+	a.engineSettings.Store(&apply.Settings{
 		Tenant: a.tenant(),
 		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
 		Hidden: now.SensitiveAnnotations(), Marks: now.Marks(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),

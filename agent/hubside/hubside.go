@@ -58,9 +58,9 @@ type Deletion struct {
 
 // A Sink is told how the followed objects are, in the words of a watch.
 type Sink interface {
-	Seen(ctx context.Context, o *manifest.Object)
-	Gone(ctx context.Context, o *manifest.Object)
-	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
+	OnUpdate(ctx context.Context, o *manifest.Object)
+	OnDelete(ctx context.Context, o *manifest.Object)
+	OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
 }
 
@@ -82,8 +82,8 @@ func New(conn func(ctx context.Context) (grpc.ClientConnInterface, error), clock
 	return &Objects{conn: conn, clock: clock, log: log, wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1), written: map[manifest.Key]time.Time{}}
 }
 
-// Want replaces the objects that are followed. It does not block.
-func (o *Objects) Want(refs []Ref) {
+// SetFollowed replaces the objects that are followed. It does not block.
+func (o *Objects) SetFollowed(refs []Ref) {
 	o.mu.Lock()
 	same := slices.Equal(o.refs, refs)
 	o.refs = refs
@@ -101,9 +101,9 @@ func notify(c chan struct{}) {
 	}
 }
 
-// note keeps that an object was written, so that the loop sees to it that its
+// followWritten keeps that an object was written, so that the loop sees to it that its
 // state is known.
-func (o *Objects) note(key manifest.Key) {
+func (o *Objects) followWritten(key manifest.Key) {
 	o.mu.Lock()
 	o.written[key] = o.clock.Now()
 	o.mu.Unlock()
@@ -167,7 +167,7 @@ func (o *Objects) Apply(ctx context.Context, r Ref, digest [32]byte, dryRun bool
 		return nil, err
 	}
 	if !dryRun {
-		o.note(r.Key)
+		o.followWritten(r.Key)
 	}
 	return manifest.FromCanonical(got.GetObject())
 }
@@ -195,7 +195,7 @@ func (o *Objects) Run(ctx context.Context, sink Sink) error {
 			continue
 		}
 		began := o.clock.Now()
-		err := f.once(ctx)
+		err := f.followStream(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -229,8 +229,8 @@ type follow struct {
 
 var errUnwanted = errors.New("nothing is wanted any more")
 
-// once follows over one stream, until it breaks or nothing is wanted.
-func (f *follow) once(ctx context.Context) error {
+// followStream follows over one stream, until it breaks or nothing is wanted.
+func (f *follow) followStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := f.o.conn(ctx)
@@ -257,8 +257,8 @@ func (f *follow) once(ctx context.Context) error {
 			}
 		}
 	}()
-	if err := f.ask(ctx, stream); err != nil {
-		return unwanted(err)
+	if err := f.sendRefs(ctx, stream); err != nil {
+		return notFollowed(err)
 	}
 	var due <-chan time.Time
 	stop := func() {}
@@ -266,9 +266,9 @@ func (f *follow) once(ctx context.Context) error {
 	for {
 		select {
 		case n := <-news:
-			err = f.take(ctx, n)
+			err = f.handle(ctx, n)
 		case <-f.o.wake:
-			err = f.ask(ctx, stream)
+			err = f.sendRefs(ctx, stream)
 		case <-f.o.wrote:
 			if due == nil {
 				due, stop = f.o.clock.After(shownPause)
@@ -280,27 +280,27 @@ func (f *follow) once(ctx context.Context) error {
 				notify(f.o.wrote)
 			}
 			if slices.ContainsFunc(written, func(key manifest.Key) bool { return f.last[key] == nil }) {
-				err = f.ask(ctx, stream) // it may have gone again: the answer is complete
+				err = f.sendRefs(ctx, stream) // it may have gone again: the answer is complete
 			}
 		case err = <-ended:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		if err != nil {
-			return unwanted(err)
+			return notFollowed(err)
 		}
 	}
 }
 
-func unwanted(err error) error {
+func notFollowed(err error) error {
 	if errors.Is(err, errUnwanted) {
 		return nil
 	}
 	return err
 }
 
-// ask says what is followed from now on.
-func (f *follow) ask(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
+// sendRefs says what is followed from now on.
+func (f *follow) sendRefs(ctx context.Context, stream grpc.BidiStreamingClient[linkv1.HubWants, linkv1.HubNews]) error {
 	f.asked = f.o.wanted()
 	if len(f.asked) == 0 {
 		return errUnwanted
@@ -318,7 +318,7 @@ func (f *follow) ask(ctx context.Context, stream grpc.BidiStreamingClient[linkv1
 	return stream.Send(w)
 }
 
-func (f *follow) take(ctx context.Context, n *linkv1.HubNews) error {
+func (f *follow) handle(ctx context.Context, n *linkv1.HubNews) error {
 	if n.GetSerial() != f.serial {
 		return nil // it answers an earlier question
 	}
@@ -328,10 +328,10 @@ func (f *follow) take(ctx context.Context, n *linkv1.HubNews) error {
 			return err
 		}
 		f.last[manifest.KeyOf(o)] = o
-		f.sink.Seen(ctx, o)
+		f.sink.OnUpdate(ctx, o)
 	}
 	for _, r := range n.GetGone() {
-		f.gone(ctx, manifest.Key{Group: manifest.HubGroup, Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()})
+		f.removed(ctx, manifest.Key{Group: manifest.HubGroup, Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()})
 	}
 	if n.GetComplete() {
 		f.complete(ctx)
@@ -339,10 +339,10 @@ func (f *follow) take(ctx context.Context, n *linkv1.HubNews) error {
 	return nil
 }
 
-func (f *follow) gone(ctx context.Context, key manifest.Key) {
+func (f *follow) removed(ctx context.Context, key manifest.Key) {
 	if o := f.last[key]; o != nil {
 		delete(f.last, key)
-		f.sink.Gone(ctx, o)
+		f.sink.OnDelete(ctx, o)
 	}
 }
 
@@ -364,16 +364,16 @@ func (f *follow) complete(ctx context.Context) {
 	}
 	for gvk, list := range lists {
 		f.sink.Broken(ctx, gvk, "", nil)
-		f.sink.Listed(ctx, gvk, "", "", false, list)
+		f.sink.OnReplace(ctx, gvk, "", "", false, list)
 	}
 }
 
 // broken says of each kind that it is not followed now.
 func (f *follow) broken(ctx context.Context, err error) {
-	told := map[schema.GroupVersionKind]bool{}
+	reminder := map[schema.GroupVersionKind]bool{}
 	for _, r := range f.o.wanted() {
-		if !told[r.kind()] {
-			told[r.kind()] = true
+		if !reminder[r.kind()] {
+			reminder[r.kind()] = true
 			f.sink.Broken(ctx, r.kind(), "", err)
 		}
 	}

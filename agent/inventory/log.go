@@ -262,14 +262,14 @@ func (st *stage) row(row *linkv1.Row) error {
 			return fault.New(fault.Conflict, "%s", st.s.rewound)
 		}
 	}
-	if err := st.take(row); err != nil {
+	if err := st.apply(row); err != nil {
 		return err
 	}
 	st.cursor.Seq, st.cursor.Chain = row.GetSeq(), row.GetChain()
 	return nil
 }
 
-func (st *stage) take(row *linkv1.Row) error {
+func (st *stage) apply(row *linkv1.Row) error {
 	switch row.GetKind() {
 	case linkv1.RowKind_ROW_KIND_STATE:
 		return st.state(row)

@@ -20,8 +20,8 @@ func TestReplayOfALogAtRest(t *testing.T) {
 	over := l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op"})
 	replay := batch(state)
 	replay.Reset_ = true
-	take(t, s, replay)
-	changes := take(t, s, batch(&linkv1.Row{Seq: over.GetSeq(), Chain: over.GetChain()}))
+	stageAndWait(t, s, replay)
+	changes := stageAndWait(t, s, batch(&linkv1.Row{Seq: over.GetSeq(), Chain: over.GetChain()}))
 	s.Settled()
 	t.Run("INV-2 an agent that lost its directory arrives at the end of the log, and runs nothing again", func(t *testing.T) {
 		if c := s.Cursor(); s.Rewound() != "" || c.Seq != 2 || !bytes.Equal(c.Chain, over.GetChain()) || len(changes.Operations) != 0 {
@@ -32,7 +32,7 @@ func TestReplayOfALogAtRest(t *testing.T) {
 		}
 	})
 	t.Run("INV-8 the next row is proved against the marker's chain", func(t *testing.T) {
-		take(t, s, batch(l.state("a", 2)))
+		stageAndWait(t, s, batch(l.state("a", 2)))
 		if s.Cursor().Seq != 3 || s.Rewound() != "" {
 			t.Errorf("cursor %+v, rewound %q", s.Cursor(), s.Rewound())
 		}

@@ -20,9 +20,9 @@ func (s *Store) Guard(c Cursor) {
 	s.guard = c
 }
 
-// Place is the cursor to show to the hub. Lost says that only the place is
+// Position is the cursor to show to the hub. Lost says that only the place is
 // known, and the copy of the log up to it is gone.
-func (s *Store) Place() (c Cursor, lost bool) {
+func (s *Store) Position() (c Cursor, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.durable.Incarnation == "" && s.guard.Incarnation != "" {
@@ -47,8 +47,8 @@ func (s *Store) Rewound() string {
 	return s.rewound
 }
 
-// Hold stops every deletion for a reason of the hub's; empty: it is lifted.
-func (s *Store) Hold(reason string) {
+// HoldDeletions stops every deletion for a reason of the hub's; empty: it is lifted.
+func (s *Store) HoldDeletions(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = reason

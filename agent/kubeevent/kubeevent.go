@@ -156,7 +156,7 @@ func (r *Recorder) admit(app string) bool {
 // Run writes events until ctx ends, then returns nil. One that cannot be
 // written is lost; why is told once, and then less and less often.
 func (r *Recorder) Run(ctx context.Context) error {
-	var told run.Reminder
+	var reminder run.Reminder
 	for {
 		select {
 		case <-ctx.Done():
@@ -170,7 +170,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			if err != nil {
 				cause = string(apierrors.ReasonForError(err)) + " in " + r.namespace(e)
 			}
-			if due, _ := told.Due(r.Clock.Now(), cause); due {
+			if due, _ := reminder.Due(r.Clock.Now(), cause); due {
 				r.Log.WarnContext(ctx, "Kubernetes event not written; events.enabled of the agent's chart gives the right", logkey.Namespace, r.namespace(e), logkey.Reason, e.Reason, logkey.Error, err)
 			}
 		}

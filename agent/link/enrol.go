@@ -24,10 +24,10 @@ type EnrolConfig struct {
 	Vault   Vault
 	Cluster Cluster
 	Log     *slog.Logger
-	Version string        // of the agent; may be empty
-	Outer   tunnel.Outer  // what lies between the agent and the hub
-	Dial    tunnel.Dialer // nil: TCP
-	Clock   run.Clock     // nil: the real one
+	Version string             // of the agent; may be empty
+	Proxy   tunnel.ProxyConfig // what lies between the agent and the hub
+	Dial    tunnel.Dialer      // nil: TCP
+	Clock   run.Clock          // nil: the real one
 }
 
 // Enroll gives the agent's identity, and makes it with the join token if
@@ -76,11 +76,11 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 	}
 	cfg.Log.InfoContext(ctx, "enrolling at the hub", logkey.Address, token.Addresses[0])
 	wait := run.Backoff{First: time.Second, Max: time.Minute}
-	var learnt tunnel.Learnt
+	var memory tunnel.ProxyMemory
 	for {
 		for _, address := range token.Addresses {
 			var done Identity
-			if done, err = enrollAt(ctx, address, token, id, &learnt, cfg); err == nil {
+			if done, err = enrollAt(ctx, address, token, id, &memory, cfg); err == nil {
 				return done, nil
 			}
 			if kind := fault.KindOf(err); ctx.Err() != nil || kind != fault.Offline && kind != fault.Exceeded {
@@ -120,7 +120,7 @@ func pending(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enro
 	return id, nil
 }
 
-func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, learnt *tunnel.Learnt, cfg EnrolConfig) (Identity, error) {
+func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, memory *tunnel.ProxyMemory, cfg EnrolConfig) (Identity, error) {
 	facts, err := cfg.Cluster.Facts(ctx)
 	if err != nil {
 		return Identity{}, fmt.Errorf("read the cluster's facts: %w", err)
@@ -130,7 +130,7 @@ func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Id
 		return Identity{}, err
 	}
 	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Outer: cfg.Outer, Learnt: learnt, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
+		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Proxy: cfg.Proxy, Memory: memory, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
 	})
 	if err != nil {
 		return Identity{}, err

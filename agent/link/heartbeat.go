@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
-// beats remembers when the newest beat was sent.
-type beats struct {
+// heartbeats remembers when the newest beat was sent.
+type heartbeats struct {
 	mu     sync.Mutex
 	number uint64
 	sent   time.Time
 }
 
-func (b *beats) next(now time.Time) uint64 {
+func (b *heartbeats) next(now time.Time) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.number++
@@ -31,7 +31,7 @@ func (b *beats) next(now time.Time) uint64 {
 }
 
 // of gives when the beat of that number was sent, if it is the newest.
-func (b *beats) of(number uint64) (time.Time, bool) {
+func (b *heartbeats) of(number uint64) (time.Time, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent, b.number == number
@@ -46,7 +46,7 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 		if err != nil {
 			return fmt.Errorf("start the heartbeat: %w", err)
 		}
-		var b beats
+		var b heartbeats
 		g.Go(func(ctx context.Context) error { return c.beat(ctx, a, &b, stream) })
 		return c.listen(a, stream, &b)
 	})
@@ -57,7 +57,7 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 // what it knows counts as old until a beat says so.
 const incompletePause = time.Second
 
-func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
+func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
 	for {
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
@@ -79,7 +79,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 	}
 }
 
-func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *beats) error {
+func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *heartbeats) error {
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -53,8 +53,8 @@ type Config struct {
 	Upgrades bool
 	// Features are the names of what this agent can do beyond the first release.
 	Features []string
-	// Outer is what lies between the agent and the hub.
-	Outer tunnel.Outer
+	// Proxy is what lies between the agent and the hub.
+	Proxy tunnel.ProxyConfig
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	// Clock is time; nil: the real one.
@@ -94,11 +94,11 @@ const (
 
 // A Client keeps the agent attached to its hub.
 type Client struct {
-	cfg    Config
-	ops    *tunnel.Server
-	outbox *outbox
-	bulk   *bulk
-	learnt tunnel.Learnt // about the networks on the way to the hub
+	cfg         Config
+	ops         *tunnel.Server
+	outbox      *outbox
+	bulk        *bulk
+	proxyMemory tunnel.ProxyMemory // about the networks on the way to the hub
 
 	lingering sync.WaitGroup // sessions that the agent has moved away from
 

@@ -25,7 +25,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	serving, stop := context.WithCancel(ctx)
 	served, kept, moved := make(chan error, 1), make(chan error, 1), make(chan *attachment, 1)
 	go func() { served <- ended(c.ops.Attach(serving, a.session)) }()
-	go func() { kept <- c.keep(staying, a, served) }()
+	go func() { kept <- c.serve(staying, a, served) }()
 	moving, stay := context.WithCancel(ctx)
 	defer stay()
 	go func() { moved <- c.move(moving, a) }()
@@ -39,7 +39,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 		}
 		err = <-kept
 	case err = <-kept:
-		next = c.last(a, moved, stay)
+		next = c.lastMove(a, moved, stay)
 	}
 	if next == nil {
 		stop()
@@ -54,9 +54,9 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	return next, nil
 }
 
-// last gives the attachment that is just being made when the old one ends:
+// lastMove gives the attachment that is just being made when the old one ends:
 // the hub may have ended the old one because of it.
-func (c *Client) last(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
+func (c *Client) lastMove(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
 	if !a.moving.Load() {
 		stay()
 		return <-moved

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/telemetry"
 )
 
-// A Meter is the agent's instruments. Many goroutines may use it.
-type Meter struct {
+// A Metrics is the agent's instruments. Many goroutines may use it.
+type Metrics struct {
 	reg        prometheus.Registerer
 	objects    *prometheus.CounterVec
 	operations *prometheus.CounterVec
@@ -31,8 +31,8 @@ type Meter struct {
 }
 
 // New makes the instruments and registers them.
-func New(reg prometheus.Registerer, argo bool) *Meter {
-	m := &Meter{reg: reg}
+func New(reg prometheus.Registerer, argo bool) *Metrics {
+	m := &Metrics{reg: reg}
 	m.objects = m.counter("capstan_agent_objects_total", "Objects that were applied, deleted or healed, and hooks that were run, by result.", "doing", "result")
 	m.operations = m.counter("capstan_agent_operations_total", "Operations that ended.", "phase")
 	m.took = m.histogram("capstan_agent_operation_duration_seconds", "Time from the start of an operation to its end.", "phase")
@@ -46,38 +46,38 @@ func New(reg prometheus.Registerer, argo bool) *Meter {
 	return m
 }
 
-func (m *Meter) counter(name, help string, labels ...string) *prometheus.CounterVec {
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return telemetry.Counter(m.reg, name, help, labels...)
 }
 
-func (m *Meter) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
+func (m *Metrics) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	return telemetry.Histogram(m.reg, name, help, labels...)
 }
 
 // Figure adds a gauge that is read at each scrape.
-func (m *Meter) Figure(name, help string, read func() float64) {
+func (m *Metrics) Figure(name, help string, read func() float64) {
 	m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
 // Total adds a counter that is read at each scrape.
-func (m *Meter) Total(name, help string, read func() float64) {
+func (m *Metrics) Total(name, help string, read func() float64) {
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 }
 
 // Object counts what was done to one object.
-func (m *Meter) Object(doing, result string) { m.objects.WithLabelValues(doing, result).Inc() }
+func (m *Metrics) Object(doing, result string) { m.objects.WithLabelValues(doing, result).Inc() }
 
 // Operation counts one that ended.
-func (m *Meter) Operation(phase string, took time.Duration) {
+func (m *Metrics) Operation(phase string, took time.Duration) {
 	m.operations.WithLabelValues(phase).Inc()
 	m.took.WithLabelValues(phase).Observe(max(0, took).Seconds())
 }
 
 // Wrap counts the requests that go through a transport.
-func (m *Meter) Wrap(next http.RoundTripper) http.RoundTripper { return counted{m, next} }
+func (m *Metrics) Wrap(next http.RoundTripper) http.RoundTripper { return counted{m, next} }
 
 type counted struct {
-	m    *Meter
+	m    *Metrics
 	next http.RoundTripper
 }
 
@@ -121,38 +121,38 @@ func verbOf(req *http.Request) string {
 
 // A Sink is told what watches see.
 type Sink interface {
-	Seen(ctx context.Context, o *manifest.Object)
-	Gone(ctx context.Context, o *manifest.Object)
-	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
+	OnUpdate(ctx context.Context, o *manifest.Object)
+	OnDelete(ctx context.Context, o *manifest.Object)
+	OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
 	Warned(ctx context.Context, gvk schema.GroupVersionKind, text string)
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
 // Watching counts what is told to a sink.
-func (m *Meter) Watching(next Sink) Sink { return watching{next, m} }
+func (m *Metrics) Watching(next Sink) Sink { return watching{next, m} }
 
 type watching struct {
 	Sink
-	m *Meter
+	m *Metrics
 }
 
-// Seen counts an object that is there.
-func (w watching) Seen(ctx context.Context, o *manifest.Object) {
+// OnUpdate counts an object that is there.
+func (w watching) OnUpdate(ctx context.Context, o *manifest.Object) {
 	w.m.events.WithLabelValues("seen").Inc()
-	w.Sink.Seen(ctx, o)
+	w.Sink.OnUpdate(ctx, o)
 }
 
-// Gone counts one that was deleted.
-func (w watching) Gone(ctx context.Context, o *manifest.Object) {
+// OnDelete counts one that was deleted.
+func (w watching) OnDelete(ctx context.Context, o *manifest.Object) {
 	w.m.events.WithLabelValues("gone").Inc()
-	w.Sink.Gone(ctx, o)
+	w.Sink.OnDelete(ctx, o)
 }
 
-// Listed counts a complete list.
-func (w watching) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
+// OnReplace counts a complete list.
+func (w watching) OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	w.m.lists.WithLabelValues("ok").Inc()
-	w.Sink.Listed(ctx, gvk, namespace, version, back, list)
+	w.Sink.OnReplace(ctx, gvk, namespace, version, back, list)
 }
 
 // Broken counts a kind that cannot be watched.

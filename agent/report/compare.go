@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	patience  = 3 * time.Second // how long changes wait for a comparison that cannot begin yet
-	mostTimes = 3               // comparisons in a row of one snapshot; what still differs waits for the next one
+	comparisonWait = 3 * time.Second // how long changes wait for a comparison that cannot begin yet
+	mostTimes      = 3               // comparisons in a row of one snapshot; what still differs waits for the next one
 )
 
 // A comparison finds out which things the hub holds differently, so that a
@@ -24,7 +24,7 @@ type comparison struct {
 	begun   bool      // one has begun in this life
 	asked   bool      // an answer is waited for
 	times   int       // of this snapshot
-	answer  []uint32  // buckets of the first level that the hub wants to look into
+	wanted  []uint32  // buckets of the first level that the hub wants to look into
 	buckets []uint32  // that differ and are being sent
 }
 
@@ -33,19 +33,19 @@ type comparison struct {
 func (o *Outbox) Compares(able bool) {
 	o.mu.Lock()
 	if o.cmp.able != able && (o.cmp.asked || o.sweeping) {
-		o.owed, o.sweeping = true, false // begin again, in the way of this hub
-		o.cmp.asked, o.cmp.answer = false, nil
+		o.snapshotDue, o.sweeping = true, false // begin again, in the way of this hub
+		o.cmp.asked, o.cmp.wanted = false, nil
 	}
 	o.cmp.able = able
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Compare takes the hub's answer to what the agent said it holds.
 func (o *Outbox) Compare(c *linkv1.Compare) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	defer o.hint()
+	defer o.signal()
 	if !o.cmp.able || c.GetSnapshot() != o.snapshot {
 		return
 	}
@@ -61,9 +61,9 @@ func (o *Outbox) Compare(c *linkv1.Compare) {
 			}
 			o.cmp.asked = true
 		}
-		o.cmp.answer = c.GetFirst()
+		o.cmp.wanted = c.GetFirst()
 	default:
-		o.cmp.asked, o.cmp.answer = false, nil // all is equal
+		o.cmp.asked, o.cmp.wanted = false, nil // all is equal
 	}
 }
 
@@ -82,10 +82,10 @@ func (o *Outbox) differ(of []uint32) {
 	}
 }
 
-// ask begins a comparison with all that is seen. From here on every value
+// beginComparison begins a comparison with all that is seen. From here on every value
 // counts as sent: either the hub has it, or its bucket will differ.
-func (o *Outbox) ask(r *linkv1.ReportUp) {
-	o.cmp.asked, o.cmp.begun, o.cmp.times, o.cmp.answer = true, true, 0, nil
+func (o *Outbox) beginComparison(r *linkv1.ReportUp) {
+	o.cmp.asked, o.cmp.begun, o.cmp.times, o.cmp.wanted = true, true, 0, nil
 	rest := o.dirty[:0]
 	for _, key := range o.dirty {
 		v := o.values[key]
@@ -105,15 +105,15 @@ func (o *Outbox) ask(r *linkv1.ReportUp) {
 	r.Sums = &linkv1.Sums{First: o.sums().First()}
 }
 
-// tell answers the hub's question for the second level.
-func (o *Outbox) tell(r *linkv1.ReportUp) {
+// answerComparison answers the hub's question for the second level.
+func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 	sums := o.sums()
 	r.Snapshot, r.Sums = o.snapshot, &linkv1.Sums{}
-	for _, b := range o.cmp.answer {
+	for _, b := range o.cmp.wanted {
 		index, values := sums.Second(uint8(b))
 		r.Sums.Second = append(r.Sums.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})
 	}
-	o.cmp.answer = nil
+	o.cmp.wanted = nil
 }
 
 // sums are the hashes of what the hub was told.
@@ -127,8 +127,8 @@ func (o *Outbox) sums() buckets.Sums {
 	return out
 }
 
-// holds says whether values must wait for a comparison.
-func (o *Outbox) holds(now time.Time) bool {
+// mustWait says whether values must wait for a comparison.
+func (o *Outbox) mustWait(now time.Time) bool {
 	switch {
 	case !o.cmp.able:
 		return false
@@ -139,7 +139,7 @@ func (o *Outbox) holds(now time.Time) bool {
 	case o.cmp.since.IsZero():
 		return true
 	}
-	return now.Sub(o.cmp.since) < patience
+	return now.Sub(o.cmp.since) < comparisonWait
 }
 
 // stamp gives a value its hash, its bucket and what it adds to it. The time of

@@ -90,11 +90,11 @@ func TestOutbox(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
-			o.Gone(resource("never", ""))
+			o.Removed(resource("never", ""))
 			nothing(t, o)
 			o.Resource(resource("a", "1"))
 			next(t, o)
-			o.Gone(resource("a", ""))
+			o.Removed(resource("a", ""))
 			r := next(t, o)
 			if len(r.GetGone()) != 1 || r.GetGone()[0].GetName() != "a" || r.GetGone()[0].GetUid() != "" {
 				t.Errorf("report %v", r)

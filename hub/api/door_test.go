@@ -112,7 +112,7 @@ func TestConsole(t *testing.T) {
 	})
 }
 
-func TestFrontDoor(t *testing.T) {
+func TestRequestLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")
@@ -277,7 +277,7 @@ func TestLoginThrottle(t *testing.T) {
 
 // Strangers who fail with a name close its account to addresses that it does
 // not know, and to no other.
-func TestStrangersAtTheDoor(t *testing.T) {
+func TestStrangersSignIn(t *testing.T) {
 	t.Parallel()
 	proxies, err := clientip.ParseProxies([]string{"127.0.0.0/8"})
 	if err != nil {

@@ -16,7 +16,7 @@ func (s *Server) GetApplicationWindows(ctx context.Context, r gen.GetApplication
 	}
 	return gen.GetApplicationWindows200JSONResponse{
 		CanSync: w.CanSync, ActiveWindows: collect(activeOnly(w.Assigned), presentWindow), AssignedWindows: collect(w.Assigned, presentWindow),
-		Automated: presentDoor(w.Auto), Manual: presentDoor(w.Manual), SelfHeal: presentDoor(w.Heal), At: w.At.UTC(),
+		Automated: presentDecision(w.Auto), Manual: presentDecision(w.Manual), SelfHeal: presentDecision(w.Heal), At: w.At.UTC(),
 	}, nil
 }
 
@@ -48,6 +48,6 @@ func presentWindow(w window.State) gen.SyncWindow {
 	}
 }
 
-func presentDoor(d catalog.Door) gen.WindowDoor {
-	return gen.WindowDoor{Open: d.Open, Why: d.Why, Turns: at(d.Turns)}
+func presentDecision(d catalog.WindowDecision) gen.WindowDoor {
+	return gen.WindowDoor{Open: d.Allowed, Why: d.Reason, Turns: at(d.NextChange)}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// gatheredHints keeps hints until many writes are done, each of them once.
-type gatheredHints struct {
+// batchedNotifier keeps hints until many writes are done, each of them once.
+type batchedNotifier struct {
 	mu      sync.Mutex
 	wakes   map[hub.ClusterID]bool
 	changed map[hub.TenantID]bool
@@ -17,16 +17,16 @@ type gatheredHints struct {
 	revoked map[struct{}]bool
 }
 
-func (g *gatheredHints) Wake(cluster hub.ClusterID)  { note(g, &g.wakes, cluster) }
-func (g *gatheredHints) Changed(tenant hub.TenantID) { note(g, &g.changed, tenant) }
-func (g *gatheredHints) Due(kind string)             { note(g, &g.due, kind) }
-func (g *gatheredHints) Revoked()                    { note(g, &g.revoked, struct{}{}) }
+func (g *batchedNotifier) Wake(cluster hub.ClusterID)  { addTo(g, &g.wakes, cluster) }
+func (g *batchedNotifier) Changed(tenant hub.TenantID) { addTo(g, &g.changed, tenant) }
+func (g *batchedNotifier) Due(kind string)             { addTo(g, &g.due, kind) }
+func (g *batchedNotifier) Revoked()                    { addTo(g, &g.revoked, struct{}{}) }
 
 // Arriving is said for all of the writes by whoever gathers.
-func (g *gatheredHints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
+func (g *batchedNotifier) Arriving(hub.TenantID) (arrived func()) { return func() {} }
 
 // Alone is no matter where many are written by one request.
-func (g *gatheredHints) Alone(hub.TenantID) (through func(follows func())) {
+func (g *batchedNotifier) Alone(hub.TenantID) (through func(follows func())) {
 	return func(follows func()) {
 		if follows != nil {
 			follows()
@@ -34,7 +34,7 @@ func (g *gatheredHints) Alone(hub.TenantID) (through func(follows func())) {
 	}
 }
 
-func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
+func addTo[K comparable](g *batchedNotifier, set *map[K]bool, key K) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if *set == nil {
@@ -43,8 +43,8 @@ func note[K comparable](g *gatheredHints, set *map[K]bool, key K) {
 	(*set)[key] = true
 }
 
-// give passes them on.
-func (g *gatheredHints) give(to Hints) {
+// flush passes them on.
+func (g *batchedNotifier) flush(to Notifier) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, kind := range slices.Sorted(maps.Keys(g.due)) {

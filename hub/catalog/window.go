@@ -48,16 +48,16 @@ type WindowState struct {
 	At       time.Time
 	Assigned []window.State // those that concern the application
 	CanSync  bool           // a person may
-	Auto     Door
-	Manual   Door
-	Heal     Door
+	Auto     WindowDecision
+	Manual   WindowDecision
+	Heal     WindowDecision
 }
 
-// A Door is whether one use is allowed, why not, and when that changes.
-type Door struct {
-	Open  bool
-	Why   string     // it is closed
-	Turns *time.Time // when that changes; nil: not in sight
+// A WindowDecision is whether one use is allowed, why not, and when that changes.
+type WindowDecision struct {
+	Allowed    bool
+	Reason     string     // it is closed
+	NextChange *time.Time // when that changes; nil: not in sight
 }
 
 // Windows tells how the sync windows of an application stand (WIN-10).
@@ -92,15 +92,15 @@ func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name st
 func windowState(windows []window.Window, now time.Time) WindowState {
 	set := window.New(windows)
 	out := WindowState{At: now, Assigned: window.States(windows, now)}
-	out.Auto, out.Manual, out.Heal = doorOf(set, window.Automated, now), doorOf(set, window.Manual, now), doorOf(set, window.Heal, now)
-	out.CanSync = out.Manual.Open
+	out.Auto, out.Manual, out.Heal = windowDecision(set, window.Automated, now), windowDecision(set, window.Manual, now), windowDecision(set, window.Heal, now)
+	out.CanSync = out.Manual.Allowed
 	return out
 }
 
-func doorOf(set window.Set, u window.Use, now time.Time) Door {
-	d := Door{Open: set.Allows(u, now), Why: set.Why(u, now)}
-	if at, ok := set.Turn(u, now); ok {
-		d.Turns = &at
+func windowDecision(set window.Set, u window.Use, now time.Time) WindowDecision {
+	d := WindowDecision{Allowed: set.Allows(u, now), Reason: set.Why(u, now)}
+	if at, ok := set.NextChange(u, now); ok {
+		d.NextChange = &at
 	}
 	return d
 }

@@ -45,7 +45,7 @@ func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do fun
 		return err
 	})
 	if err == nil {
-		s.queue.hint(due...)
+		s.queue.notify(due...)
 	}
 	return err
 }
@@ -77,7 +77,7 @@ type refreshWork struct {
 }
 
 func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
-	but := func() []hub.TenantID { return append(w.queue.come.tenants(), busy()...) }
+	but := func() []hub.TenantID { return append(w.queue.bulk.tenants(), busy()...) }
 	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, but, freed)
 }
 
@@ -128,9 +128,9 @@ func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error
 // time are stored in one transaction; those that only tell of live state may
 // be lost with the database and come again, so they are apart from the others.
 type observations struct {
-	lasting, passing *gather.Gatherer[hub.ClusterObservation, hub.Observed]
+	lasting, passing *gather.Batcher[hub.ClusterObservation, hub.Observed]
 	queue            *queue
-	meter            *meter.Meter
+	metrics          *meter.Metrics
 }
 
 // first is the first application that a report tells of.
@@ -143,7 +143,7 @@ func first(r hub.ClusterObservation) (id hub.ApplicationID) {
 	return id
 }
 
-func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
+func newObservations(db *store.DB, q *queue, m *meter.Metrics) observations {
 	put := func(ctx context.Context, tenant string, reports []hub.ClusterObservation) ([]hub.Observed, error) {
 		// In the order in which others lock applications, so that no two
 		// transactions wait for each other.
@@ -171,7 +171,7 @@ func newObservations(db *store.DB, q *queue, m *meter.Meter) observations {
 		return out, nil
 	}
 	// What a change brings back waits until the change has gone to everyone.
-	return observations{lasting: gather.New(put).After(q.first.wait), passing: gather.New(put).After(q.first.wait), queue: q, meter: m}
+	return observations{lasting: gather.New(put).After(q.first.wait), passing: gather.New(put).After(q.first.wait), queue: q, metrics: m}
 }
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
@@ -181,11 +181,11 @@ func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, c
 		to = o.passing
 	}
 	ends := o.resume(ctx, tenant, seen)
-	out, err := to.Ask(ctx, string(tenant), hub.ClusterObservation{Cluster: cluster, Observation: seen})
+	out, err := to.Do(ctx, string(tenant), hub.ClusterObservation{Cluster: cluster, Observation: seen})
 	for _, end := range ends {
 		end(err)
 	}
-	o.meter.Stored(err, out.Repeated, time.Since(began), map[string]int{
+	o.metrics.Stored(err, out.Repeated, time.Since(began), map[string]int{
 		"application": len(seen.Applications), "resource": len(seen.Resources), "gone": len(seen.Gone),
 		"tombstone": len(seen.Closed), "operation": len(seen.Operations),
 	})
@@ -221,7 +221,7 @@ func (o observations) count(tenant hub.TenantID, seen hub.Observation, out hub.O
 		if op.StartedAt != nil && op.FinishedAt != nil {
 			took = max(0, op.FinishedAt.Sub(*op.StartedAt))
 		}
-		o.meter.Ended(string(tenant), string(op.Application), string(op.Phase), took)
+		o.metrics.Ended(string(tenant), string(op.Application), string(op.Phase), took)
 	}
 }
 
@@ -406,18 +406,20 @@ func (s catalogStore) Keys(ctx context.Context, tenant hub.TenantID) (hub.Tenant
 	return s.db.Keys(ctx, tenant)
 }
 
-// hints carries the catalogue's hints to the parts of this replica.
-type hints struct{ p *parts }
+// notifications carries the catalogue's hints to the parts of this replica.
+type notifications struct{ p *parts }
 
-func (h hints) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
-func (h hints) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
-func (h hints) Due(kind string)             { h.p.due(kind) }
-func (h hints) Revoked()                    { h.p.revoked() }
+func (h notifications) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
+func (h notifications) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
+func (h notifications) Due(kind string)             { h.p.due(kind) }
+func (h notifications) Revoked()                    { h.p.revoked() }
 
-func (h hints) Arriving(tenant hub.TenantID) (arrived func()) { return h.p.queue.come.begin(tenant) }
+func (h notifications) Arriving(tenant hub.TenantID) (arrived func()) {
+	return h.p.queue.bulk.begin(tenant)
+}
 
-func (h hints) Alone(tenant hub.TenantID) (through func(follows func())) {
-	return h.p.queue.come.alone(tenant)
+func (h notifications) Alone(tenant hub.TenantID) (through func(follows func())) {
+	return h.p.queue.bulk.alone(tenant)
 }
 
 // fetchWork is the queue of repositories to fetch, as source sees it.
@@ -451,8 +453,8 @@ func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence strin
 
 func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
 	failpoint.Here(failpoint.HubSourceListed)
-	if w.queue.meter != nil {
-		w.queue.meter.Fetched(sentence == "")
+	if w.queue.metrics != nil {
+		w.queue.metrics.Fetched(sentence == "")
 	}
 	ctx = trace.Resume(ctx, item.Trace)
 	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
@@ -469,7 +471,7 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		}
 		w.queue.continued(ctx, t)
 		if sentence == "" {
-			if next, err = wantedLook(ctx, t, next); err != nil {
+			if next, err = wantedRefresh(ctx, t, next); err != nil {
 				return err
 			}
 		}
@@ -480,13 +482,13 @@ func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref,
 		w.queue.drop([]hub.WorkItem{item})
 		return err
 	}
-	w.queue.hint(hub.WorkRefresh)
+	w.queue.notify(hub.WorkRefresh)
 	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
 }
 
-// wantedLook is when the tenant wants the next look at a repository; otherwise
+// wantedRefresh is when the tenant wants the next look at a repository; otherwise
 // it is when the hub does.
-func wantedLook(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
+func wantedRefresh(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
 	values, err := t.SettingValues(ctx, hub.SettingsMap, settings.PollKeys())
 	if err != nil {
 		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)

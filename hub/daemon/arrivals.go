@@ -20,40 +20,40 @@ const (
 	seriesOpen = 100 * time.Millisecond
 )
 
-// arrivals lets the applications of one request arrive before the first of
+// bulkGate lets the applications of one request arrive before the first of
 // them is looked at, and those of many requests that follow one another: what
 // is looked at in crumbs costs half as much again, and what follows from it
 // holds up the rest of them. Other tenants are not held up by it, a write that
 // comes alone is not, and nothing is for longer than arriveFor.
-type arrivals struct {
+type bulkGate struct {
 	let func() // hears that something is let go; nil: nobody does
 
 	mu     sync.Mutex
-	of     map[*arrival]struct{}
-	series map[hub.TenantID]*series
+	of     map[*bulkRequest]struct{}
+	series map[hub.TenantID]*requestSeries
 }
 
-type arrival struct {
+type bulkRequest struct {
 	tenant hub.TenantID
 	began  time.Time
 }
 
-// A series are requests of one tenant that follow one another.
-type series struct {
+// A requestSeries are requests of one tenant that follow one another.
+type requestSeries struct {
 	running int           // requests under way
 	began   time.Time     // of the second request; zero: there was only one
 	last    time.Time     // when the newest one was through; zero: none was
 	after   []func()      // what follows from them
-	calm    chan struct{} // closed when nothing is held up any more; nil: nothing is
+	quiet   chan struct{} // closed when nothing is held up any more; nil: nothing is
 }
 
 // over says whether the next request belongs to another series.
-func (s *series) over(now time.Time) bool {
-	return s.running == 0 && s.calm == nil && now.Sub(s.last) > seriesApart
+func (s *requestSeries) over(now time.Time) bool {
+	return s.running == 0 && s.quiet == nil && now.Sub(s.last) > seriesApart
 }
 
-// holds says whether what follows waits, and when to ask again.
-func (s *series) holds(now time.Time) (wait time.Duration, yes bool) {
+// mustWait says whether what follows waits, and when to ask again.
+func (s *requestSeries) mustWait(now time.Time) (wait time.Duration, yes bool) {
 	if s.began.IsZero() {
 		return 0, false
 	}
@@ -66,12 +66,12 @@ func (s *series) holds(now time.Time) (wait time.Duration, yes bool) {
 }
 
 // begin notes a request; its end is to be called once.
-func (a *arrivals) begin(tenant hub.TenantID) (end func()) {
-	one := &arrival{tenant, time.Now()}
+func (a *bulkGate) begin(tenant hub.TenantID) (end func()) {
+	one := &bulkRequest{tenant, time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of == nil {
-		a.of = map[*arrival]struct{}{}
+		a.of = map[*bulkRequest]struct{}{}
 	}
 	a.of[one] = struct{}{}
 	return func() {
@@ -85,17 +85,17 @@ func (a *arrivals) begin(tenant hub.TenantID) (end func()) {
 // with what follows from it, if anything does. That begins at once, unless
 // others came just before it: then it begins when no other one comes, and after
 // arriveFor in any case.
-func (a *arrivals) alone(tenant hub.TenantID) (through func(follows func())) {
+func (a *bulkGate) alone(tenant hub.TenantID) (through func(follows func())) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.series == nil {
-		a.series = map[hub.TenantID]*series{}
+		a.series = map[hub.TenantID]*requestSeries{}
 	}
 	s := a.series[tenant]
 	if s == nil || s.over(now) {
 		a.forget(now)
-		s = &series{}
+		s = &requestSeries{}
 		a.series[tenant] = s
 	} else if s.began.IsZero() {
 		s.began = now
@@ -104,17 +104,17 @@ func (a *arrivals) alone(tenant hub.TenantID) (through func(follows func())) {
 	return func(follows func()) { a.through(tenant, s, follows) }
 }
 
-func (a *arrivals) through(tenant hub.TenantID, s *series, follows func()) {
+func (a *bulkGate) through(tenant hub.TenantID, s *requestSeries, follows func()) {
 	now := time.Now()
 	a.mu.Lock()
 	s.running--
 	s.last = now
-	wait, held := s.holds(now)
-	if follows != nil && (held || s.calm != nil) {
+	wait, held := s.mustWait(now)
+	if follows != nil && (held || s.quiet != nil) {
 		s.after = append(s.after, follows)
-		if s.calm == nil {
-			s.calm = make(chan struct{})
-			time.AfterFunc(wait, func() { a.look(tenant, s) })
+		if s.quiet == nil {
+			s.quiet = make(chan struct{})
+			time.AfterFunc(wait, func() { a.release(tenant, s) })
 		}
 		follows = nil
 	}
@@ -124,21 +124,21 @@ func (a *arrivals) through(tenant hub.TenantID, s *series, follows func()) {
 	}
 }
 
-// look lets go what follows from a series if that is due, and looks again
+// release lets go what follows from a series if that is due, and looks again
 // otherwise.
-func (a *arrivals) look(tenant hub.TenantID, s *series) {
+func (a *bulkGate) release(tenant hub.TenantID, s *requestSeries) {
 	now := time.Now()
 	a.mu.Lock()
-	if wait, held := s.holds(now); held {
+	if wait, held := s.mustWait(now); held {
 		a.mu.Unlock()
-		time.AfterFunc(wait, func() { a.look(tenant, s) })
+		time.AfterFunc(wait, func() { a.release(tenant, s) })
 		return
 	}
 	after := s.after
 	s.after = nil
-	if s.calm != nil {
-		close(s.calm)
-		s.calm = nil
+	if s.quiet != nil {
+		close(s.quiet)
+		s.quiet = nil
 	}
 	if s.running == 0 && now.Sub(s.last) >= seriesApart && a.series[tenant] == s {
 		delete(a.series, tenant)
@@ -153,7 +153,7 @@ func (a *arrivals) look(tenant hub.TenantID, s *series) {
 }
 
 // forget drops the tenants that have sent one request. The lock is held.
-func (a *arrivals) forget(now time.Time) {
+func (a *bulkGate) forget(now time.Time) {
 	const many = 256
 	if len(a.series) < many {
 		return
@@ -166,7 +166,7 @@ func (a *arrivals) forget(now time.Time) {
 }
 
 // tenants are those whose applications still arrive.
-func (a *arrivals) tenants() []hub.TenantID {
+func (a *bulkGate) tenants() []hub.TenantID {
 	out := a.following()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -179,12 +179,12 @@ func (a *arrivals) tenants() []hub.TenantID {
 }
 
 // following are the tenants whose requests follow one another.
-func (a *arrivals) following() []hub.TenantID {
+func (a *bulkGate) following() []hub.TenantID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []hub.TenantID
 	for tenant, s := range a.series {
-		if s.calm != nil {
+		if s.quiet != nil {
 			out = append(out, tenant)
 		}
 	}
@@ -192,18 +192,18 @@ func (a *arrivals) following() []hub.TenantID {
 }
 
 // wait returns when nothing of a tenant is held up, or when ctx ends.
-func (a *arrivals) wait(ctx context.Context, tenant hub.TenantID) {
+func (a *bulkGate) wait(ctx context.Context, tenant hub.TenantID) {
 	a.mu.Lock()
-	var calm chan struct{}
+	var quiet chan struct{}
 	if s := a.series[tenant]; s != nil {
-		calm = s.calm
+		quiet = s.quiet
 	}
 	a.mu.Unlock()
-	if calm == nil {
+	if quiet == nil {
 		return
 	}
 	select {
-	case <-calm:
+	case <-quiet:
 	case <-ctx.Done():
 	}
 }

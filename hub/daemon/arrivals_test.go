@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-func TestArrivals(t *testing.T) {
+func TestBulkGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a arrivals
+		var a bulkGate
 		is := func(why string, want ...hub.TenantID) {
 			t.Helper()
 			got := a.tenants()
@@ -39,7 +39,7 @@ func TestSeries(t *testing.T) {
 	// A test asks for what a bubble of virtual time makes of requests that come
 	// at moments, each with the number of what follows from it.
 	type hold struct {
-		a     arrivals
+		a     bulkGate
 		began time.Time
 		done  []time.Duration // when what followed was begun
 		let   int

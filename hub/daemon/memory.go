@@ -59,28 +59,28 @@ func roomPercent(held, most uint64) int {
 	return max(workPercent, int(percent)/workStep*workStep)
 }
 
-// A thrift sets the collector of the process.
-type thrift struct {
-	set     func(percent int)
-	giveUp  func() // returns free memory to the system
-	collect func()
-	agents  func() int // that are connected
+// A gcTuner sets the collector of the process.
+type gcTuner struct {
+	set          func(percent int)
+	returnMemory func() // returns free memory to the system
+	collect      func()
+	agents       func() int // that are connected
 
-	mu       sync.Mutex
-	held     uint64      // what the newest look found that collections look through
-	bursts   bool        // a change goes to many applications
-	gone     *time.Timer // until the newest such change is through; nil: there was none
-	percent  int
-	calm     int       // looks in a row that found the hub at rest
-	last     time.Time // newest collection
-	made     uint64    // bytes made up to the last look
-	given    uint64    // the same when memory was returned last
-	looked   time.Time
-	before   uint64    // bytes made up to the newest collection
-	had      int       // agents that were there at counted
-	counted  time.Time // a moment ago
-	came     time.Time // newest collection that found more of them
-	finished bool
+	mu          sync.Mutex
+	held        uint64      // what the newest look found that collections look through
+	bursts      bool        // a change goes to many applications
+	burstEnd    *time.Timer // until the newest such change is through; nil: there was none
+	percent     int
+	quietChecks int       // looks in a row that found the hub at rest
+	last        time.Time // newest collection
+	made        uint64    // bytes made up to the last look
+	given       uint64    // the same when memory was returned last
+	checkedAt   time.Time
+	before      uint64    // bytes made up to the newest collection
+	had         int       // agents that were there at counted
+	counted     time.Time // a moment ago
+	agentsSince time.Time // newest collection that found more of them
+	finished    bool
 }
 
 // collected hears of each collection. Two close to each other mean that the
@@ -88,46 +88,46 @@ type thrift struct {
 // the hub holds for each would be spread over all the room, and keep it for as
 // long as it lives. How much is in use does not tell that they come: it goes up
 // and down by more than what stays.
-func (t *thrift) collected(now time.Time, made, live uint64) {
+func (t *gcTuner) collected(now time.Time, made, live uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(now, t.agents())
 	t.before = made
-	coming, hurried := now.Sub(t.came) < hasty, now.Sub(t.last) < hasty
+	coming, hurried := now.Sub(t.agentsSince) < hasty, now.Sub(t.last) < hasty
 	switch {
 	case t.bursts: // there is room until it is through
 	case coming && (hurried || t.percent > densePercent):
-		t.calm = 0
-		t.room(densePercent)
+		t.quietChecks = 0
+		t.setHeadroom(densePercent)
 	case hurried:
-		t.work(live)
+		t.useWorkingHeadroom(live)
 	}
 	t.last = now
 }
 
 // count notes whether agents come: more than a few of those that are there
 // come and go.
-func (t *thrift) count(now time.Time, agents int) {
+func (t *gcTuner) count(now time.Time, agents int) {
 	more := agents > t.had+t.had/100
 	if more {
-		t.came = now
+		t.agentsSince = now
 	}
 	if more || agents < t.had || now.Sub(t.counted) >= hasty {
 		t.had, t.counted = agents, now
 	}
 }
 
-// work gives the heap the room of a hub that works.
-func (t *thrift) work(held uint64) {
-	t.calm = 0
+// useWorkingHeadroom gives the heap the room of a hub that works.
+func (t *gcTuner) useWorkingHeadroom(held uint64) {
+	t.quietChecks = 0
 	most := uint64(mostPercent)
 	if t.bursts {
 		most = burstPercent
 	}
-	t.room(roomPercent(held, most))
+	t.setHeadroom(roomPercent(held, most))
 }
 
-func (t *thrift) room(percent int) {
+func (t *gcTuner) setHeadroom(percent int) {
 	if t.percent != percent {
 		t.percent = percent
 		t.set(percent)
@@ -135,29 +135,29 @@ func (t *thrift) room(percent int) {
 }
 
 // burst hears that a change begins that concerns many applications.
-func (t *thrift) burst() {
+func (t *gcTuner) burst() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.finished {
 		return
 	}
 	t.bursts = true
-	t.work(t.held)
-	if t.gone == nil {
-		t.gone = time.AfterFunc(burstGone, t.through)
+	t.useWorkingHeadroom(t.held)
+	if t.burstEnd == nil {
+		t.burstEnd = time.AfterFunc(burstGone, t.through)
 		return
 	}
-	t.gone.Reset(burstGone)
+	t.burstEnd.Reset(burstGone)
 }
 
 // through collects what a burst has made, while nothing waits for it.
-func (t *thrift) through() {
+func (t *gcTuner) through() {
 	made, _ := heap()
 	t.mu.Lock()
 	worth := !t.finished && made > t.before+burstMade
 	t.bursts = false
 	if !t.finished {
-		t.work(t.held)
+		t.useWorkingHeadroom(t.held)
 	}
 	t.mu.Unlock()
 	if worth {
@@ -173,47 +173,47 @@ func heap() (made, live uint64) {
 	return sample[0].Value.Uint64(), sample[1].Value.Uint64()
 }
 
-// look adapts the room to what was made since the last look. It takes two calm
+// adjust adapts the room to what was made since the last look. It takes two calm
 // looks in a row to make it small.
-func (t *thrift) look(now time.Time, made, held uint64) {
+func (t *gcTuner) adjust(now time.Time, made, held uint64) {
 	t.mu.Lock()
-	since, bytes := now.Sub(t.looked).Seconds(), made-t.made
-	first := t.looked.IsZero()
-	t.looked, t.made, t.held = now, made, held
+	since, bytes := now.Sub(t.checkedAt).Seconds(), made-t.made
+	first := t.checkedAt.IsZero()
+	t.checkedAt, t.made, t.held = now, made, held
 	if first || since <= 0 {
 		t.mu.Unlock()
 		return
 	}
 	percent := restPercent(float64(bytes)/since, held)
 	if percent >= workPercent {
-		t.calm = 0
-		if now.Sub(t.came) >= hasty {
-			t.work(held)
+		t.quietChecks = 0
+		if now.Sub(t.agentsSince) >= hasty {
+			t.useWorkingHeadroom(held)
 		}
 		t.mu.Unlock()
 		return
 	}
-	t.calm++
-	rests := t.calm == 2
-	if t.calm >= 2 && (rests || percent < t.percent*3/4 || percent > t.percent*5/4) {
+	t.quietChecks++
+	rests := t.quietChecks == 2
+	if t.quietChecks >= 2 && (rests || percent < t.percent*3/4 || percent > t.percent*5/4) {
 		t.percent = percent
 		t.set(percent)
 	}
-	returns := rests || t.calm > 2 && made-t.given >= leastGrowth
+	returns := rests || t.quietChecks > 2 && made-t.given >= leastGrowth
 	if returns {
 		t.given = made
 		t.last = time.Time{} // the next collection is asked for
 	}
 	t.mu.Unlock()
 	if returns {
-		t.giveUp()
+		t.returnMemory()
 	}
 }
 
 // watch calls collected after each collection.
-func (t *thrift) watch() {
+func (t *gcTuner) watch() {
 	type mark struct{ _ *mark }
-	runtime.AddCleanup(new(mark), func(t *thrift) {
+	runtime.AddCleanup(new(mark), func(t *gcTuner) {
 		made, live := heap()
 		t.collected(time.Now(), made, live)
 		t.mu.Lock()
@@ -225,25 +225,25 @@ func (t *thrift) watch() {
 	}, t)
 }
 
-func (t *thrift) finish() {
+func (t *gcTuner) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.finished, t.bursts = true, false
-	if t.gone != nil {
-		t.gone.Stop()
+	if t.burstEnd != nil {
+		t.burstEnd.Stop()
 	}
-	t.work(0)
+	t.useWorkingHeadroom(0)
 }
 
-// addThrift keeps memory small while the hub rests, unless the environment
+// addGCTuner keeps memory small while the hub rests, unless the environment
 // says how the collector shall work.
-func (p *parts) addThrift(context.Context) error {
+func (p *parts) addGCTuner(context.Context) error {
 	run.BoundMemory(ownMemory, p.log)
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	t := &thrift{
-		percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, giveUp: debug.FreeOSMemory, collect: runtime.GC,
+	t := &gcTuner{
+		percent: workPercent, set: func(percent int) { debug.SetGCPercent(percent) }, returnMemory: debug.FreeOSMemory, collect: runtime.GC,
 		agents: p.fleet.Len,
 	}
 	p.queue.first.burst = func() { go t.burst() } // a collection that is under way is waited for
@@ -253,7 +253,7 @@ func (p *parts) addThrift(context.Context) error {
 		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 		return run.Every(ctx, p.clock, memoryEvery, 0, nil, func(context.Context) error {
 			metrics.Read(sample)
-			t.look(p.clock.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64()+sample[2].Value.Uint64()+sample[3].Value.Uint64())
+			t.adjust(p.clock.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64()+sample[2].Value.Uint64()+sample[3].Value.Uint64())
 			return nil
 		})
 	})

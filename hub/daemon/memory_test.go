@@ -10,15 +10,15 @@ import (
 // ballast is garbage that a compiler cannot leave out.
 var ballast []byte
 
-func TestThrift(t *testing.T) {
+func TestGCTuner(t *testing.T) {
 	t.Parallel()
 	const mb = 1 << 20
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	fresh := func() (*thrift, *[]int, *int) {
+	fresh := func() (*gcTuner, *[]int, *int) {
 		var set []int
 		returned := 0
-		return &thrift{
-			percent: workPercent, set: func(p int) { set = append(set, p) }, giveUp: func() { returned++ }, agents: func() int { return 0 },
+		return &gcTuner{
+			percent: workPercent, set: func(p int) { set = append(set, p) }, returnMemory: func() { returned++ }, agents: func() int { return 0 },
 		}, &set, &returned
 	}
 	t.Run("the heap of a hub that rests may grow as far as it does in a while", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestThrift(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 5 {
-			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*20*mb, 200*mb)
+			h.adjust(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*20*mb, 200*mb)
 		}
 		if !slices.Equal(*set, []int{15}) || *returned != 3 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
@@ -77,7 +77,7 @@ func TestThrift(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 9 {
-			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*leastGrowth/8, 200*mb)
+			h.adjust(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*leastGrowth/8, 200*mb)
 		}
 		if !slices.Equal(*set, []int{leastPercent}) || *returned != 1 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
@@ -87,7 +87,7 @@ func TestThrift(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		for i := range 4 {
-			h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
+			h.adjust(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
 		}
 		at := begin.Add(time.Minute)
 		h.collected(at, 0, 0)
@@ -98,7 +98,7 @@ func TestThrift(t *testing.T) {
 		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {
 			t.Errorf("set to %v, want %v", *set, want)
 		}
-		h.look(at.Add(2*time.Second), 0, 200*mb)
+		h.adjust(at.Add(2*time.Second), 0, 200*mb)
 		if len(*set) != 2 {
 			t.Error("one calm look made the room small")
 		}
@@ -151,7 +151,7 @@ func TestThrift(t *testing.T) {
 		t.Parallel()
 		h, set, returned := fresh()
 		for i := range 6 {
-			h.look(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*1000*mb, 600*mb)
+			h.adjust(begin.Add(time.Duration(i)*memoryEvery), uint64(i)*1000*mb, 600*mb)
 		}
 		if len(*set) != 0 || *returned != 0 {
 			t.Errorf("set to %v, memory returned %d times", *set, *returned)
@@ -164,7 +164,7 @@ func TestThrift(t *testing.T) {
 			collections := 0
 			h.collect = func() { collections++ }
 			for i := range 4 {
-				h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 60*mb)
+				h.adjust(begin.Add(time.Duration(i)*memoryEvery), 0, 60*mb)
 			}
 			h.burst()
 			at := begin.Add(time.Minute)
@@ -172,7 +172,7 @@ func TestThrift(t *testing.T) {
 				at = at.Add(100 * time.Millisecond)
 				h.collected(at, i*50*mb, i*20*mb)
 			}
-			h.look(at, 1000*mb, 60*mb)
+			h.adjust(at, 1000*mb, 60*mb)
 			if want := []int{leastPercent, burstPercent}; !slices.Equal(*set, want) {
 				t.Errorf("set to %v, want %v", *set, want)
 			}
@@ -205,7 +205,7 @@ func TestThrift(t *testing.T) {
 		t.Parallel()
 		h, set, _ := fresh()
 		for i := range 4 {
-			h.look(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
+			h.adjust(begin.Add(time.Duration(i)*memoryEvery), 0, 200*mb)
 		}
 		h.finish()
 		if want := []int{leastPercent, workPercent}; !slices.Equal(*set, want) {

@@ -16,6 +16,6 @@ var (
 	_ fleet.Vault       = (*store.System)(nil)
 	_ fleet.Enrolments  = (*store.System)(nil)
 	_ fleet.Revocations = (*store.System)(nil)
-	_ fleet.Presence    = presence{}
+	_ fleet.Presence    = attachments{}
 	_ replicas.Store    = (*store.System)(nil)
 )

@@ -35,7 +35,7 @@ func (p *parts) observe(ctx context.Context) error {
 		return nil
 	})
 	p.metrics = telemetry.NewRegistry(p.monitor)
-	p.meter = meter.New(p.metrics, p.cfg.Metrics.options())
+	p.instruments = meter.New(p.metrics, p.cfg.Metrics.options())
 	var err error
 	p.tracer, err = trace.Setup(ctx, "capstan-hub", p.cfg.Replica, p.log)
 	p.add("watchdog", p.guard)

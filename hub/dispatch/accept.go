@@ -42,25 +42,25 @@ func (d *Dispatcher) Failed(ctx context.Context, tenant hub.TenantID, failures [
 	})
 }
 
-// Looked takes the annotations away that asked for looks which are done.
-func (d *Dispatcher) Looked(ctx context.Context, tenant hub.TenantID, done []hub.Looked) error {
+// AcknowledgeRefresh takes the annotations away that asked for looks which are done.
+func (d *Dispatcher) AcknowledgeRefresh(ctx context.Context, tenant hub.TenantID, done []hub.RefreshAck) error {
 	return d.commit(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, error) {
-		return nil, tx.Looked(ctx, done)
+		return nil, tx.AcknowledgeRefresh(ctx, done)
 	})
 }
 
 // commit runs a transaction and then gives the hints that it earned.
 func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, error)) error {
-	return d.commitNews(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error) {
+	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error) {
 		clusters, err := do(ctx, tx)
 		return clusters, nil, err
 	})
 }
 
-// commitNews is commit whose hints say what was added to the logs.
-func (d *Dispatcher) commitNews(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error)) error {
+// commitAndPush is commit whose hints say what was added to the logs.
+func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error)) error {
 	var clusters []hub.ClusterID
-	var news map[hub.ClusterID]*addition
+	var news map[hub.ClusterID]*pushedRows
 	err := d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
 		var err error
 		clusters, news, err = do(ctx, tx)
@@ -89,7 +89,7 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 			return err
 		}
 	}
-	return d.commitNews(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*addition, error) {
+	return d.commitAndPush(ctx, tenant, func(ctx context.Context, tx Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error) {
 		c := &change{tx: tx, now: time.Now()}
 		good, err := stillOurs(ctx, d, tx, results, func(r hub.Rendered) (hub.ApplicationID, int64) { return r.Application, r.Lease })
 		if err != nil || len(good) == 0 {
@@ -98,7 +98,7 @@ func (d *Dispatcher) Rendered(ctx context.Context, tenant hub.TenantID, results 
 		if err := c.rendered(ctx, good, sealed); err != nil {
 			return nil, nil, err
 		}
-		return c.touched(), c.news, nil
+		return c.touched(), c.pushed, nil
 	})
 }
 
@@ -123,7 +123,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 			body, err = seal.SealBlob(keys.Object, digest, plain)
 		}
 		if err == nil {
-			err = sealedFits(body)
+			err = checkSealedSize(body)
 		}
 		if err != nil {
 			delete(seen, digest)
@@ -154,32 +154,32 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 // A change gathers what one transaction does to desired state: first the
 // decisions, then, with the clusters locked in order, the rows.
 type change struct {
-	tx       Tx
-	now      time.Time
-	seen     map[hub.ApplicationID]*hub.Seen // when they were rendered
-	apps     map[hub.ApplicationID]hub.Application
-	projects map[string]hub.ProjectSpec
-	versions map[string]int64 // of the projects
-	clusters map[hub.ClusterID]hub.Cluster
-	open     map[hub.ApplicationID]hub.Operation
-	newest   map[hub.ApplicationID]hub.Operation
-	stones   map[hub.ApplicationID][]hub.Tombstone
-	snaps    map[hub.SnapshotID]hub.Snapshot
-	leaves   map[hub.ClusterID]map[string][32]byte // what each log holds, as far as it was asked for
+	tx         Tx
+	now        time.Time
+	read       map[hub.ApplicationID]*hub.ReadVersion // when they were rendered
+	apps       map[hub.ApplicationID]hub.Application
+	projects   map[string]hub.ProjectSpec
+	versions   map[string]int64 // of the projects
+	clusters   map[hub.ClusterID]hub.Cluster
+	open       map[hub.ApplicationID]hub.Operation
+	newest     map[hub.ApplicationID]hub.Operation
+	tombstones map[hub.ApplicationID][]hub.Tombstone
+	snaps      map[hub.SnapshotID]hub.Snapshot
+	leaves     map[hub.ClusterID]map[string][32]byte // what each log holds, as far as it was asked for
 
 	moved []moved // rows to come
 	tries []moved // dry runs: operation rows without a state
 	ends  []end
 	// forget holds rows that make a cluster stop managing an application.
 	forget  []end
-	gone    []hub.ApplicationID // whose deletion is over
+	deleted []hub.ApplicationID // whose deletion is over
 	ops     []hub.Operation
 	given   []hub.Operation // that waited for their manifests
 	opened  []hub.Tombstone
 	targets []hub.TargetChange
 	lists   []hub.SealedObject // of tombstones
 	history []hub.HistoryEntry
-	news    map[hub.ClusterID]*addition
+	pushed  map[hub.ClusterID]*pushedRows
 }
 
 // keys reads the tenant's keys when they are needed.
@@ -211,7 +211,7 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 	if err = c.operations(ctx); err != nil {
 		return err
 	}
-	if c.stones, err = c.tx.Tombstones(ctx, ids); err != nil {
+	if c.tombstones, err = c.tx.Tombstones(ctx, ids); err != nil {
 		return err
 	}
 	names, homes := map[string]bool{}, map[string]bool{}
@@ -255,8 +255,8 @@ func (c *change) load(ctx context.Context, ids []hub.ApplicationID) error {
 }
 
 func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) {
-	if len(c.seen) > 0 {
-		c.apps, err = c.tx.LockSeen(ctx, ids, c.seen)
+	if len(c.read) > 0 {
+		c.apps, err = c.tx.LockIfUnchanged(ctx, ids, c.read)
 		return err
 	}
 	c.apps, err = c.tx.LockApplications(ctx, ids)
@@ -265,7 +265,7 @@ func (c *change) lock(ctx context.Context, ids []hub.ApplicationID) (err error) 
 
 // spec is what the spec of a locked application means.
 func (c *change) spec(app hub.Application) (hub.ApplicationSpec, error) {
-	if s := c.seen[app.ID]; s != nil && s.Application.Version == app.Version {
+	if s := c.read[app.ID]; s != nil && s.Application.Version == app.Version {
 		return s.Spec, nil
 	}
 	return hub.DecodeSpec(app.Spec)
@@ -334,11 +334,11 @@ func (c *change) rendered(ctx context.Context, results []hub.Rendered, sealed []
 	c.snaps = map[hub.SnapshotID]hub.Snapshot{}
 	var fresh []hub.Snapshot
 	var old []hub.SnapshotID
-	c.seen = make(map[hub.ApplicationID]*hub.Seen, len(results))
+	c.read = make(map[hub.ApplicationID]*hub.ReadVersion, len(results))
 	for i, r := range results {
 		ids[i] = r.Application
-		if r.Seen != nil {
-			c.seen[r.Application] = r.Seen
+		if r.Read != nil {
+			c.read[r.Application] = r.Read
 		}
 		if r.Reused {
 			old = append(old, r.Snapshot.ID)
@@ -416,7 +416,7 @@ type move struct {
 	revision   string
 	revisions  []string
 	sourceType string
-	looked     bool // at its sources, just now
+	refreshed  bool // at its sources, just now
 }
 
 // move notes a decided change. The application's generation grows by one:
@@ -447,14 +447,14 @@ func (c *change) move(ctx context.Context, m move) error {
 	}
 	var opened []hub.Tombstone
 	if m.app.Cluster != "" {
-		st.tombstones, opened = c.bury(m.app, wanted)
+		st.tombstones, opened = c.diffTombstones(m.app, wanted)
 	}
 	if m.app.Cluster != "" {
-		if err := c.fits(ctx, st, m.op, m.own); err != nil {
+		if err := c.checkSize(ctx, st, m.op, m.own); err != nil {
 			return err
 		}
 	}
-	known, err := c.told(ctx, st, m)
+	known, err := c.isWritten(ctx, st, m)
 	if err != nil {
 		return err
 	}
@@ -473,7 +473,7 @@ func (c *change) move(ctx context.Context, m move) error {
 	change := hub.TargetChange{
 		Application: m.app.ID, Target: m.target, Revision: m.revision, Revisions: m.revisions, SourceType: m.sourceType,
 		Resources: ordinary(target), Hold: m.hold, Pin: m.pin, Unpin: m.unpin, Generation: generation, Project: c.versions[m.app.Project], Warnings: slices.Concat(target.Warnings, misread(m.spec)),
-		DeletionHooks: target.DeletionHooks(), Looked: m.looked,
+		DeletionHooks: target.DeletionHooks(), Refreshed: m.refreshed,
 	}
 	if m.accept {
 		change.Accepted = accepted
@@ -490,9 +490,9 @@ func misread(spec hub.ApplicationSpec) []string {
 	return hub.MisreadSyncOptions(spec.SyncPolicy.SyncOptions, false)
 }
 
-// told says whether the cluster's log ends with this very state of the
+// isWritten says whether the cluster's log ends with this very state of the
 // application, at the generation that it has, and nothing is to be done.
-func (c *change) told(ctx context.Context, st state, m move) (bool, error) {
+func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) {
 	cluster := m.app.Cluster
 	if m.op != nil || cluster == "" || m.app.Status.PlannedGeneration != m.app.Generation {
 		return false, nil

@@ -26,8 +26,8 @@ type state struct {
 
 // body serialises a state, and gives the lists that it refers to. Equal states
 // give equal bytes.
-func (s state) body(keys func() (hub.TenantKeys, error)) ([]byte, []stoneList, error) {
-	inline, lists, err := engrave(s.tombstones, keys)
+func (s state) body(keys func() (hub.TenantKeys, error)) ([]byte, []tombstoneList, error) {
+	inline, lists, err := splitTombstones(s.tombstones, keys)
 	if err != nil {
 		return nil, nil, err
 	}

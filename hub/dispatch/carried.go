@@ -2,19 +2,19 @@ package dispatch
 
 import "slices"
 
-// carriedMost is how many numbers a stream remembers one by one: 4 KiB.
-const carriedMost = 512
+// maxSentBlobs is how many numbers a stream remembers one by one: 4 KiB.
+const maxSentBlobs = 512
 
-// carried are the numbers of the bodies that a stream has taken along, or need
+// sentBlobs are the numbers of the bodies that a stream has taken along, or need
 // not. Applications are rendered beside each other, so rows come in another
 // order than their bodies were stored in: the highest number alone would leave
 // out the bodies of those that came late.
-type carried struct {
+type sentBlobs struct {
 	upTo uint64   // it and all below
 	more []uint64 // others, ascending
 }
 
-func (c *carried) has(number uint64) bool {
+func (c *sentBlobs) has(number uint64) bool {
 	if number <= c.upTo {
 		return true
 	}
@@ -24,7 +24,7 @@ func (c *carried) has(number uint64) bool {
 
 // add remembers a number. Of too many, the lower half counts as carried whole:
 // what was not is fetched.
-func (c *carried) add(number uint64) {
+func (c *sentBlobs) add(number uint64) {
 	if number <= c.upTo {
 		return
 	}
@@ -33,8 +33,8 @@ func (c *carried) add(number uint64) {
 		return
 	}
 	c.more = slices.Insert(c.more, at, number)
-	if len(c.more) > carriedMost {
-		c.skip(carriedMost / 2)
+	if len(c.more) > maxSentBlobs {
+		c.skip(maxSentBlobs / 2)
 	}
 	n := 0
 	for n < len(c.more) && c.more[n] == c.upTo+uint64(n)+1 {
@@ -44,7 +44,7 @@ func (c *carried) add(number uint64) {
 }
 
 // skip counts everything up to the n-th number as carried.
-func (c *carried) skip(n int) {
+func (c *sentBlobs) skip(n int) {
 	if n > 0 {
 		c.upTo = c.more[n-1]
 		c.more = append(c.more[:0], c.more[n:]...)

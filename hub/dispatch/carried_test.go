@@ -6,11 +6,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCarried(t *testing.T) {
+func TestSentBlobs(t *testing.T) {
 	t.Parallel()
 	t.Run("what came late is not taken for carried", func(t *testing.T) {
 		t.Parallel()
-		c := carried{upTo: 10}
+		c := sentBlobs{upTo: 10}
 		for _, n := range []uint64{14, 13, 20} {
 			c.add(n)
 		}
@@ -22,7 +22,7 @@ func TestCarried(t *testing.T) {
 	})
 	t.Run("numbers without gaps take no room", func(t *testing.T) {
 		t.Parallel()
-		var c carried
+		var c sentBlobs
 		for n := uint64(10_000); n > 0; n-- {
 			c.add(10_001 - n)
 		}
@@ -33,15 +33,15 @@ func TestCarried(t *testing.T) {
 	t.Run("what was added counts as carried, and the room is bounded", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(r *rapid.T) {
-			c := carried{upTo: rapid.Uint64Range(0, 20).Draw(r, "base")}
+			c := sentBlobs{upTo: rapid.Uint64Range(0, 20).Draw(r, "base")}
 			for _, n := range rapid.SliceOfN(rapid.Uint64Range(0, 5_000), 0, 2_000).Draw(r, "numbers") {
 				c.add(n)
 				if !c.has(n) {
 					r.Fatalf("number %d was added and is not carried", n)
 				}
 			}
-			if len(c.more) > carriedMost {
-				r.Fatalf("%d numbers are kept, at most %d should be", len(c.more), carriedMost)
+			if len(c.more) > maxSentBlobs {
+				r.Fatalf("%d numbers are kept, at most %d should be", len(c.more), maxSentBlobs)
 			}
 		})
 	})

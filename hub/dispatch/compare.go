@@ -34,8 +34,8 @@ func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := sumsOf(f.known(leaves))
-	theirs, err := f.ask(ctx, nil)
+	mine := sumsOf(f.expectedLeaves(leaves))
+	theirs, err := f.requestSums(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	if err != nil || len(first) == 0 {
 		return map[uint16]bool{}, err
 	}
-	if theirs, err = f.ask(ctx, first); err != nil {
+	if theirs, err = f.requestSums(ctx, first); err != nil {
 		return nil, err
 	}
 	inside := map[uint32]*linkv1.BucketSums{}
@@ -64,9 +64,9 @@ func (f *follower) differing(ctx context.Context) (map[uint16]bool, error) {
 	return out, nil
 }
 
-// ask sends one question and waits for its answer. Acknowledgements that come
+// requestSums sends one question and waits for its answer. Acknowledgements that come
 // in between belong to rows that are being replaced.
-func (f *follower) ask(ctx context.Context, first []uint8) (*linkv1.Sums, error) {
+func (f *follower) requestSums(ctx context.Context, first []uint8) (*linkv1.Sums, error) {
 	q := &linkv1.Compare{}
 	for _, b := range first {
 		q.First = append(q.First, uint32(b))
@@ -88,10 +88,10 @@ func (f *follower) ask(ctx context.Context, first []uint8) (*linkv1.Sums, error)
 	}
 }
 
-// again makes the agent ready for states from the beginning of the log: all of
+// restart makes the agent ready for states from the beginning of the log: all of
 // them, or those that it holds differently.
-func (f *follower) again(ctx context.Context) error {
-	f.seq, f.seen, f.barrier, f.only = 0, 0, nil, nil
+func (f *follower) restart(ctx context.Context) error {
+	f.seq, f.lastRead, f.barrier, f.only = 0, 0, nil, nil
 	if f.bases != nil {
 		f.bases.forget()
 	}

@@ -16,25 +16,25 @@ import (
 const (
 	// A state row lists this many tombstones itself, and no more bytes of them.
 	// If there are more, all of them travel as blobs.
-	maxInlineStones     = 500
-	maxInlineStoneBytes = 128 << 10
-	// stoneListBytes is how large a list may be: it must come through in one
+	maxInlineTombstones     = 500
+	maxInlineTombstoneBytes = 128 << 10
+	// tombstoneListBytes is how large a list may be: it must come through in one
 	// message, however badly it compresses.
-	stoneListBytes = 512 << 10
+	tombstoneListBytes = 512 << 10
 )
 
-// A stoneList is a part of the tombstones of a state that has too many for its
+// A tombstoneList is a part of the tombstones of a state that has too many for its
 // row.
-type stoneList struct {
+type tombstoneList struct {
 	digest hub.Digest
 	plain  []byte
 }
 
-// engrave gives the tombstones that a state row lists itself: all of them, or
+// splitTombstones gives the tombstones that a state row lists itself: all of them, or
 // those that are to go first and, with them, the lists of all.
-func engrave(stones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inline []*linkv1.Tombstone, lists []stoneList, err error) {
-	slices.SortFunc(stones, compareStones)
-	all := tombstonesOf(stones)
+func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inline []*linkv1.Tombstone, lists []tombstoneList, err error) {
+	slices.SortFunc(tombstones, compareTombstones)
+	all := linkTombstones(tombstones)
 	if fitting(all) == len(all) {
 		return all, nil, nil
 	}
@@ -44,7 +44,7 @@ func engrave(stones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inlin
 	}
 	for rest := all; len(rest) > 0; {
 		n, size := 0, 0
-		for n < len(rest) && size < stoneListBytes {
+		for n < len(rest) && size < tombstoneListBytes {
 			size += sizeOf(rest[n])
 			n++
 		}
@@ -52,7 +52,7 @@ func engrave(stones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inlin
 		if err != nil {
 			return nil, nil, err
 		}
-		lists = append(lists, stoneList{hub.Digest(seal.Digest(k.Digest, plain)), plain})
+		lists = append(lists, tombstoneList{hub.Digest(seal.Digest(k.Digest, plain)), plain})
 		rest = rest[n:]
 	}
 	first := slices.Clone(all)
@@ -61,25 +61,25 @@ func engrave(stones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inlin
 }
 
 // fitting is how many tombstones from the first one on a row may list itself.
-func fitting(stones []*linkv1.Tombstone) int {
+func fitting(tombstones []*linkv1.Tombstone) int {
 	size := 0
-	for n, t := range stones {
-		if size += sizeOf(t); n == maxInlineStones || size > maxInlineStoneBytes {
+	for n, t := range tombstones {
+		if size += sizeOf(t); n == maxInlineTombstones || size > maxInlineTombstoneBytes {
 			return n
 		}
 	}
-	return len(stones)
+	return len(tombstones)
 }
 
 func sizeOf(t *linkv1.Tombstone) int { return proto.Size(t) + 4 }
 
 // crowded says whether tombstones are too many for a row.
-func crowded(stones []hub.Tombstone) bool {
-	return fitting(tombstonesOf(stones)) < len(stones)
+func crowded(tombstones []hub.Tombstone) bool {
+	return fitting(linkTombstones(tombstones)) < len(tombstones)
 }
 
 // sealed gives lists as the store keeps them.
-func sealLists(k hub.TenantKeys, lists []stoneList) ([]hub.SealedObject, error) {
+func sealLists(k hub.TenantKeys, lists []tombstoneList) ([]hub.SealedObject, error) {
 	out := make([]hub.SealedObject, len(lists))
 	for i, l := range lists {
 		body, err := seal.SealBlob(k.Object, l.digest, l.plain)
@@ -91,9 +91,9 @@ func sealLists(k hub.TenantKeys, lists []stoneList) ([]hub.SealedObject, error) 
 	return out, nil
 }
 
-func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {
-	out := make([]*linkv1.Tombstone, len(stones))
-	for i, t := range stones {
+func linkTombstones(tombstones []hub.Tombstone) []*linkv1.Tombstone {
+	out := make([]*linkv1.Tombstone, len(tombstones))
+	for i, t := range tombstones {
 		out[i] = &linkv1.Tombstone{
 			Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name,
 			Since: uint64(t.Since), Wave: t.Wave,
@@ -102,7 +102,7 @@ func tombstonesOf(stones []hub.Tombstone) []*linkv1.Tombstone {
 	return out
 }
 
-func compareStones(a, b hub.Tombstone) int {
+func compareTombstones(a, b hub.Tombstone) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
@@ -110,10 +110,10 @@ func compareStones(a, b hub.Tombstone) int {
 // compareTurns puts objects into the order in which they are deleted: higher
 // waves first, and what others live in last.
 func compareTurns(a, b *linkv1.Tombstone) int {
-	return cmp.Or(cmp.Compare(b.GetWave(), a.GetWave()), cmp.Compare(holds(a), holds(b)))
+	return cmp.Or(cmp.Compare(b.GetWave(), a.GetWave()), cmp.Compare(tombstoneSize(a), tombstoneSize(b)))
 }
 
-func holds(t *linkv1.Tombstone) int {
+func tombstoneSize(t *linkv1.Tombstone) int {
 	switch t.GetKind() {
 	case "Namespace", "CustomResourceDefinition":
 		return 1

@@ -31,8 +31,8 @@ func isOversize(err error) bool {
 	return errors.As(err, &o)
 }
 
-// fits refuses a state or an operation that would be too large for a row.
-func (c *change) fits(ctx context.Context, st state, op *hub.Operation, own *hub.Snapshot) error {
+// checkSize refuses a state or an operation that would be too large for a row.
+func (c *change) checkSize(ctx context.Context, st state, op *hub.Operation, own *hub.Snapshot) error {
 	object := "application " + st.app.Name
 	if st.weight() > maxRow/2 {
 		body, _, err := st.body(c.keys(ctx))
@@ -60,7 +60,7 @@ func (c *change) fits(ctx context.Context, st state, op *hub.Operation, own *hub
 
 // weight is about how large the row of a state will be; never much less.
 func (s state) weight() int {
-	n := snapshotWeight(s.target) + snapshotWeight(s.accepted) + maxInlineStoneBytes
+	n := snapshotWeight(s.target) + snapshotWeight(s.accepted) + maxInlineTombstoneBytes
 	n += proto.Size(policyOf(s.app, s.spec, s.project, s.cluster)) + proto.Size(orphansOf(s.project))
 	return n
 }
@@ -90,8 +90,8 @@ func operationWeight(op hub.Operation, own *hub.Snapshot) int {
 	return n
 }
 
-// sealedFits refuses a sealed blob that no message could carry.
-func sealedFits(sealed []byte) error {
+// checkSealedSize refuses a sealed blob that no message could carry.
+func checkSealedSize(sealed []byte) error {
 	if len(sealed) <= maxBlob {
 		return nil
 	}

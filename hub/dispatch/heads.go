@@ -30,20 +30,24 @@ type heads struct {
 type watched struct {
 	tenant  hub.TenantID
 	cluster hub.ClusterID
-	known   atomic.Pointer[mark] // nil: it reads at this moment
+	known   atomic.Pointer[headVersion] // nil: it reads at this moment
 }
 
-type mark struct {
+type headVersion struct {
 	incarnation string
 	seq         int64
 	chain       string
 	held        bool
 }
 
-func markOf(h hub.LogHead) mark { return mark{h.Incarnation, h.Seq, string(h.Chain), h.Held} }
+func headVersionOf(h hub.LogHead) headVersion {
+	return headVersion{h.Incarnation, h.Seq, string(h.Chain), h.Held}
+}
 
 // endOf is where a log ends, whatever else is known of it.
-func endOf(h hub.LogHead) mark { return mark{h.Incarnation, h.Seq, string(h.Chain), false} }
+func endOf(h hub.LogHead) headVersion {
+	return headVersion{h.Incarnation, h.Seq, string(h.Chain), false}
+}
 
 func newHeads() *heads { return &heads{streams: map[*watched]struct{}{}} }
 
@@ -115,7 +119,7 @@ func (d *Dispatcher) compare(ctx context.Context, tenant hub.TenantID, streams [
 	}
 	for _, w := range streams {
 		known := w.known.Load()
-		if head, there := found[w.cluster]; known != nil && (!there || markOf(head) != *known) {
+		if head, there := found[w.cluster]; known != nil && (!there || headVersionOf(head) != *known) {
 			d.wakes.wake(w.cluster, nil)
 		}
 	}

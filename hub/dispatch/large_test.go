@@ -62,8 +62,8 @@ func (w *world) sendable() {
 	}
 }
 
-// graves reads the lists of a state as an agent would.
-func (w *world) graves(s *linkv1.AppState, blobs map[string][]byte) map[string]bool {
+// tombstoneLists reads the lists of a state as an agent would.
+func (w *world) tombstoneLists(s *linkv1.AppState, blobs map[string][]byte) map[string]bool {
 	w.t.Helper()
 	keys, err := w.db.Keys(w.t.Context(), w.tenant)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestManyTombstones(t *testing.T) {
 		if missing > 0 || len(blobs) < 2 {
 			t.Fatalf("%d lists, %d missing", len(blobs), missing)
 		}
-		got := w.graves(first, blobs)
+		got := w.tombstoneLists(first, blobs)
 		for _, name := range names {
 			if !got[name] {
 				t.Fatalf("no list has %s, or not since when (%d are there)", name, len(got))
@@ -137,7 +137,7 @@ func TestManyTombstones(t *testing.T) {
 	t.Run("FT-L1 the log of the cluster goes on behind it", func(t *testing.T) {
 		a := newAgent(t).follow(conn)
 		a.cursor.Packs = true
-		a.take()
+		a.readToBarrier()
 		if len(a.apps) != 2 || len(a.ops) != 2 {
 			t.Errorf("%d applications, operations %v", len(a.apps), a.ops)
 		}
@@ -170,7 +170,7 @@ func TestManyTombstones(t *testing.T) {
 		next := state()
 		w.sendable()
 		blobs, _, _ := fetch(t, conn, next.GetTombstoneLists()...)
-		if got := w.graves(next, blobs); len(got) != many-len(done) {
+		if got := w.tombstoneLists(next, blobs); len(got) != many-len(done) {
 			t.Errorf("%d are left, want %d", len(got), many-len(done))
 		}
 		if next.GetTombstones()[0].GetName() == done[0].GetName() || next.GetGeneration() <= first.GetGeneration() {
@@ -275,10 +275,10 @@ func TestManyObjects(t *testing.T) {
 }
 
 // close reports that the objects of tombstones are gone.
-func (w *world) close(stones []*linkv1.Tombstone) {
+func (w *world) close(tombstones []*linkv1.Tombstone) {
 	w.t.Helper()
 	o := hub.Observation{Epoch: "closed", Seq: 1}
-	for _, t := range stones {
+	for _, t := range tombstones {
 		o.Closed = append(o.Closed, hub.Tombstone{Application: w.app.ID, Cluster: w.cluster.ID, Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})
 	}
 	w.in(func(ctx context.Context, tx *store.Tenant) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 )
 
-// beside makes another application of the world's cluster.
-func (w *world) beside(name, spec string, cluster hub.ClusterID) hub.Application {
+// addApplication makes another application of the world's cluster.
+func (w *world) addApplication(name, spec string, cluster hub.ClusterID) hub.Application {
 	w.t.Helper()
 	var out hub.Application
 	w.in(func(ctx context.Context, tx *store.Tenant) (err error) {
@@ -81,7 +81,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 	begin := func(t *testing.T) (*world, hub.Application) {
 		t.Helper()
 		w := newWorld(t, automated)
-		other := w.beside("cart", automated, w.cluster.ID)
+		other := w.addApplication("cart", automated, w.cluster.ID)
 		w.hand(w.of(w.app.ID, "r1", "a", "b"))
 		w.end(hub.Succeeded, "")
 		w.hand(w.of(other.ID, "r1", "c"))
@@ -98,7 +98,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 			t.Fatalf("status %+v", held)
 		}
 		w.hand(w.of(other.ID, "r2", "b", "c"))
-		w.again("r2", held.Target) // the pause is over; the other's work is not given back yet
+		w.refreshTarget("r2", held.Target) // the pause is over; the other's work is not given back yet
 		rows := w.rows()
 		last := rows[len(rows)-1]
 		if w.app.Status.Hold != "" || last.Kind != hub.RowOperation || last.Application != w.app.ID {
@@ -119,7 +119,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 			t.Fatal("it does not wait")
 		}
 		w.refreshed()
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		if w.app.Status.Hold != "" || w.app.Status.Accepted != w.app.Status.Target {
 			t.Errorf("status %+v", w.app.Status)
 		}
@@ -163,7 +163,7 @@ func TestObjectsThatMoveBetweenApplications(t *testing.T) {
 			far, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "far"}})
 			return err
 		})
-		w.due(w.beside("far", automated, far.ID), w.beside("else", strings.ReplaceAll(automated, "shop.git", "else.git"), w.cluster.ID))
+		w.due(w.addApplication("far", automated, far.ID), w.addApplication("else", strings.ReplaceAll(automated, "shop.git", "else.git"), w.cluster.ID))
 		w.hand(w.of(w.app.ID, "r2", "a"))
 		if w.app.Status.Hold != "" {
 			t.Errorf("it waits: %q", w.app.Status.Hold)

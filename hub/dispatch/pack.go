@@ -32,14 +32,14 @@ func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
 	}
 	switch row.Kind {
 	case hub.RowState:
-		b.keep(row)
+		b.add(row)
 	case hub.RowForget:
 		b.drop(row.Application)
 	}
 	return nil
 }
 
-func (b *bases) keep(row hub.LogRow) {
+func (b *bases) add(row hub.LogRow) {
 	b.drop(row.Application)
 	n := int64(len(row.Body))
 	if n < pack.Least {

@@ -7,16 +7,16 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A bookmark is where a stream goes on reading.
-type bookmark struct {
+// A cursor is where a stream goes on reading.
+type cursor struct {
 	hub.LogPlace
-	barrier int64     // the end of the log that the last barrier was for; -1: none was sent
-	later   bool      // leaves are wanted later
-	news    *addition // what follows, unless the log says otherwise; nil: it has to be read
+	barrier     int64       // the end of the log that the last barrier was for; -1: none was sent
+	leavesLater bool        // leaves are wanted later
+	pushed      *pushedRows // what follows, unless the log says otherwise; nil: it has to be read
 }
 
-// A page is what a stream sends next.
-type page struct {
+// A logPage is what a stream sends next.
+type logPage struct {
 	hub.LogPage
 	more   bool                // rows may follow
 	due    bool                // the last barrier does not stand any more, and no rows follow
@@ -31,8 +31,8 @@ const fewestRows = 20
 func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/streams)) }
 
 // read gives pages of several logs. Rows, ends and leaves are of one moment.
-func (d *Dispatcher) read(ctx context.Context, tenant string, places []bookmark) ([]page, error) {
-	out, limit := make([]page, len(places)), rowsFor(len(places))
+func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
+	out, limit := make([]logPage, len(places)), rowsFor(len(places))
 	err := d.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
 		known, err := added(ctx, tx, places)
 		if err != nil {
@@ -42,7 +42,7 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []bookmark)
 		var read []int
 		for i, p := range places {
 			if head, there := known[i]; there {
-				out[i] = page{LogPage: hub.LogPage{Rows: p.news.rows, Head: head}}
+				out[i] = logPage{LogPage: hub.LogPage{Rows: p.pushed.rows, Head: head}}
 				continue
 			}
 			want, read = append(want, p.LogPlace), append(read, i)
@@ -53,7 +53,7 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []bookmark)
 				return err
 			}
 			for n, i := range read {
-				out[i] = page{LogPage: found[n], more: len(found[n].Rows) == limit}
+				out[i] = logPage{LogPage: found[n], more: len(found[n].Rows) == limit}
 			}
 		}
 		return barriers(ctx, tx, places, out)
@@ -64,10 +64,10 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []bookmark)
 // added gives the ends of those logs that hold, after the place where a stream
 // is, what it was told and nothing else: the hash of the last row is that of
 // all before it, so no row has to be read.
-func added(ctx context.Context, tx Tx, places []bookmark) (map[int]hub.LogHead, error) {
+func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, error) {
 	var clusters []hub.ClusterID
 	for _, p := range places {
-		if p.news != nil && endOf(p.news.from) == endOf(p.Known) {
+		if p.pushed != nil && endOf(p.pushed.from) == endOf(p.Known) {
 			clusters = append(clusters, p.Cluster)
 		}
 	}
@@ -77,10 +77,10 @@ func added(ctx context.Context, tx Tx, places []bookmark) (map[int]hub.LogHead, 
 	heads, err := tx.Heads(ctx, clusters)
 	out := make(map[int]hub.LogHead, len(clusters))
 	for i, p := range places {
-		if p.news == nil || endOf(p.news.from) != endOf(p.Known) {
+		if p.pushed == nil || endOf(p.pushed.from) != endOf(p.Known) {
 			continue
 		}
-		if head, there := heads[p.Cluster]; there && endOf(head) == endOf(p.news.to) {
+		if head, there := heads[p.Cluster]; there && endOf(head) == endOf(p.pushed.to) {
 			out[i] = head
 		}
 	}
@@ -88,7 +88,7 @@ func added(ctx context.Context, tx Tx, places []bookmark) (map[int]hub.LogHead, 
 }
 
 // barriers adds the leaves for those that are due and wanted.
-func barriers(ctx context.Context, tx Tx, places []bookmark, out []page) error {
+func barriers(ctx context.Context, tx Tx, places []cursor, out []logPage) error {
 	var last []hub.ClusterID
 	for i, p := range places {
 		got := &out[i]
@@ -96,7 +96,7 @@ func barriers(ctx context.Context, tx Tx, places []bookmark, out []page) error {
 			return fault.New(fault.Missing, "there is no such cluster")
 		}
 		got.due = !got.more && (len(got.Rows) > 0 || p.barrier != got.Head.Seq)
-		if got.due && !p.later {
+		if got.due && !p.leavesLater {
 			last = append(last, p.Cluster)
 		}
 	}
@@ -105,7 +105,7 @@ func barriers(ctx context.Context, tx Tx, places []bookmark, out []page) error {
 	}
 	leaves, err := tx.LeavesOf(ctx, last)
 	for i, p := range places {
-		if out[i].due && !p.later {
+		if out[i].due && !p.leavesLater {
 			out[i].leaves = leaves[p.Cluster]
 		}
 	}

@@ -23,17 +23,17 @@ func (e logEnds) Heads(_ context.Context, clusters []hub.ClusterID) (map[hub.Clu
 	return out, nil
 }
 
-func TestNews(t *testing.T) {
+func TestPushedRows(t *testing.T) {
 	t.Parallel()
 	head := func(incarnation string, seq int64, chain string) hub.LogHead {
 		return hub.LogHead{Incarnation: incarnation, Seq: seq, Chain: []byte(chain)}
 	}
 	held := head("a", 5, "five")
 	held.Held = true
-	news := &addition{from: head("a", 3, "three"), to: head("a", 5, "five")}
+	news := &pushedRows{from: head("a", 3, "three"), to: head("a", 5, "five")}
 	for name, test := range map[string]struct {
 		known, end hub.LogHead
-		news       *addition
+		news       *pushedRows
 		want       bool
 	}{
 		"B24 rows that end the log and continue what the stream has are not read": {head("a", 3, "three"), head("a", 5, "five"), news, true},
@@ -48,30 +48,30 @@ func TestNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			place := bookmark{LogPlace: hub.LogPlace{Cluster: "c", Known: test.known}, news: test.news}
-			got, err := added(t.Context(), logEnds{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []bookmark{place})
+			place := cursor{LogPlace: hub.LogPlace{Cluster: "c", Known: test.known}, pushed: test.news}
+			got, err := added(t.Context(), logEnds{of: map[hub.ClusterID]hub.LogHead{"c": test.end}}, []cursor{place})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found, ok := got[0]; ok != test.want || ok && markOf(found) != markOf(test.end) {
+			if found, ok := got[0]; ok != test.want || ok && headVersionOf(found) != headVersionOf(test.end) {
 				t.Errorf("found %v, want it: %v", got, test.want)
 			}
 		})
 	}
 	t.Run("hints that come together leave no row out", func(t *testing.T) {
 		t.Parallel()
-		for name, hints := range map[string][]*addition{"two additions": {news, news}, "an unknown one first": {nil, news}, "an unknown one last": {news, nil}} {
+		for name, hints := range map[string][]*pushedRows{"two additions": {news, news}, "an unknown one first": {nil, news}, "an unknown one last": {news, nil}} {
 			w := newWakes()
-			l, stop := w.listen("c")
+			l, stop := w.Subscribe("c")
 			defer stop()
 			for _, n := range hints {
 				w.wake("c", n)
 			}
-			if got := w.take(l); got != nil {
+			if got := w.pushed(l); got != nil {
 				t.Errorf("%s: the log is not read", name)
 			}
 			w.wake("c", news)
-			if got := w.take(l); got != news {
+			if got := w.pushed(l); got != news {
 				t.Errorf("%s: what came after them is not known", name)
 			}
 		}

@@ -17,40 +17,40 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A verdict is what an agent's place in the log means.
-type verdict int
+// A resumeDecision is what an agent's place in the log means.
+type resumeDecision int
 
 const (
-	follows  verdict = iota // it is a place of the log: rows after it follow
-	replays                 // it is none any more, or there is no copy: everything is compared or sent again
-	rewinds                 // the agent holds another past: it gets nothing
-	confirms                // it follows a log that an admin has given up for the present one
+	follows  resumeDecision = iota // it is a place of the log: rows after it follow
+	replays                        // it is none any more, or there is no copy: everything is compared or sent again
+	rewinds                        // the agent holds another past: it gets nothing
+	confirms                       // it follows a log that an admin has given up for the present one
 )
 
-// A past is the verdict about an agent's place, with what goes along with it.
-type past struct {
-	verdict verdict
-	reason  string // of rewinds
-	proven  bool   // of rewinds: this hub has signed the place
-	noted   bool   // a rewind stands in the books that the agent's place refutes
-	by      string // of confirms
-	at      time.Time
+// A resumeState is the verdict about an agent's place, with what goes along with it.
+type resumeState struct {
+	decision resumeDecision
+	reason   string // of rewinds
+	proven   bool   // of rewinds: this hub has signed the place
+	noted    bool   // a rewind stands in the books that the agent's place refutes
+	by       string // of confirms
+	at       time.Time
 }
 
-// judge compares the agent's place with the log. The hub must hold the same
+// resumeFrom compares the agent's place with the log. The hub must hold the same
 // chain hash at that row: a hub that was restored from a backup does not know
 // of it, and would roll its clusters back.
-func (f *follower) judge(ctx context.Context, start *linkv1.Cursor) (past, error) {
-	var p past
+func (f *follower) resumeFrom(ctx context.Context, start *linkv1.Cursor) (resumeState, error) {
+	var p resumeState
 	lost := start.GetIncarnation() == "" && start.GetGuard() != nil
-	start = place(start)
+	start = positionOf(start)
 	keys, err := f.d.store.Keys(ctx, f.tenant)
 	if err != nil {
 		return p, err
 	}
 	f.key = proofKey(keys)
 	err = f.d.store.ReadTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error {
-		p = past{}
+		p = resumeState{}
 		_, head, err := tx.RowsAfter(ctx, f.cluster, 0, 1)
 		if err != nil {
 			return err
@@ -63,49 +63,49 @@ func (f *follower) judge(ctx context.Context, start *linkv1.Cursor) (past, error
 		if err := f.weigh(ctx, tx, start, head, &p); err != nil {
 			return err
 		}
-		p.noted = noted != nil && p.verdict == follows
-		if noted != nil && p.verdict != follows && p.verdict != rewinds {
+		p.noted = noted != nil && p.decision == follows
+		if noted != nil && p.decision != follows && p.decision != rewinds {
 			// Only an agent that holds the very same past may go on while a
 			// decision is open.
-			p.verdict, p.reason = rewinds, noted.Reason
+			p.decision, p.reason = rewinds, noted.Reason
 		}
-		if lost && p.verdict == follows {
-			p.verdict, f.seq = replays, 0
+		if lost && p.decision == follows {
+			p.decision, f.seq = replays, 0
 		}
 		return nil
 	})
-	if p.verdict == rewinds {
+	if p.decision == rewinds {
 		p.proven = start.GetIncarnation() != "" && hmac.Equal(start.GetProof(), f.proof(start.GetIncarnation(), start.GetSeq(), start.GetChain()))
 	}
 	return p, err
 }
 
-// place is where the agent was: its cursor, or what it remembers of one.
-func place(start *linkv1.Cursor) *linkv1.Cursor {
+// positionOf is where the agent was: its cursor, or what it remembers of one.
+func positionOf(start *linkv1.Cursor) *linkv1.Cursor {
 	if start.GetIncarnation() == "" && start.GetGuard() != nil {
 		return start.GetGuard()
 	}
 	return start
 }
 
-func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head hub.LogHead, p *past) error {
+func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head hub.LogHead, p *resumeState) error {
 	switch {
 	case start.GetIncarnation() == "":
-		p.verdict = replays
+		p.decision = replays
 		return nil
 	case start.GetIncarnation() != head.Incarnation:
 		by, at, given, err := tx.GivenUp(ctx, f.cluster, start.GetIncarnation())
 		if given {
-			p.verdict, p.by, p.at = confirms, by, at
+			p.decision, p.by, p.at = confirms, by, at
 			return err
 		}
-		p.verdict, p.reason = rewinds, "the hub's log was begun anew"
+		p.decision, p.reason = rewinds, "the hub's log was begun anew"
 		return err
 	case start.GetSeq() == 0 && len(start.GetChain()) == 0:
-		p.verdict = replays // it has just gone over, and had no row yet
+		p.decision = replays // it has just gone over, and had no row yet
 		return nil
 	case start.GetSeq() > uint64(head.Seq):
-		p.verdict, p.reason = rewinds, fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.GetSeq(), head.Seq)
+		p.decision, p.reason = rewinds, fmt.Sprintf("the agent holds row %d, the hub's log ends at %d", start.GetSeq(), head.Seq)
 		return nil
 	}
 	held, found, err := tx.HashAt(ctx, f.cluster, int64(start.GetSeq()))
@@ -113,10 +113,10 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 	case err != nil:
 		return err
 	case !found: // trimmed: compare the whole state instead
-		p.verdict = replays
+		p.decision = replays
 		return nil
 	case !bytes.Equal(held, start.GetChain()):
-		p.verdict, p.reason = rewinds, fmt.Sprintf("row %d of the hub's log is not the one that the agent holds", start.GetSeq())
+		p.decision, p.reason = rewinds, fmt.Sprintf("row %d of the hub's log is not the one that the agent holds", start.GetSeq())
 		return nil
 	}
 	f.seq = int64(start.GetSeq())
@@ -125,8 +125,8 @@ func (f *follower) weigh(ctx context.Context, tx Tx, start *linkv1.Cursor, head 
 
 // refuse notes that the agent holds another past and tells it so, unless an
 // admin has decided since it was judged.
-func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past) (noted bool, err error) {
-	at := place(start)
+func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p resumeState) (noted bool, err error) {
+	at := positionOf(start)
 	f.d.log.WarnContext(ctx, "agent and hub disagree about the past; the agent takes no change", "cluster", f.cluster, "reason", p.reason, "proven", p.proven)
 	note := hub.Rewind{
 		Reason: p.reason, Proven: p.proven, AgentIncarnation: at.GetIncarnation(), AgentSeq: int64(min(at.GetSeq(), 1<<62)), SeenAt: time.Now(),
@@ -146,7 +146,7 @@ func (f *follower) refuse(ctx context.Context, start *linkv1.Cursor, p past) (no
 const decideEvery = 4 * time.Second
 
 // decided sends nothing until the agent goes, or an admin has decided.
-func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake *listener) error {
+func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake *subscription) error {
 	for {
 		poll := time.NewTimer(decideEvery)
 		select {
@@ -159,15 +159,15 @@ func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake *list
 				return nil
 			}
 			continue
-		case <-wake.hint:
+		case <-wake.notify:
 		case <-poll.C:
 		}
 		poll.Stop()
-		p, err := f.judge(ctx, start)
+		p, err := f.resumeFrom(ctx, start)
 		if err != nil {
 			return err
 		}
-		if p.verdict == rewinds {
+		if p.decision == rewinds {
 			continue
 		}
 		return f.serve(ctx, start, p, wake)
@@ -176,13 +176,13 @@ func (f *follower) decided(ctx context.Context, start *linkv1.Cursor, wake *list
 
 // confirm moves the agent over to the present log. Generations that the agent
 // has seen stay spent: an older one never wins.
-func (f *follower) confirm(ctx context.Context, start *linkv1.Cursor, p past) error {
+func (f *follower) confirm(ctx context.Context, start *linkv1.Cursor, p resumeState) error {
 	if err := f.rebase(ctx, start.GetGeneration()); err != nil {
 		return err
 	}
 	f.d.log.WarnContext(ctx, "the agent takes the hub's state, as was decided", "cluster", f.cluster, "by", p.by)
 	return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Confirmed{Confirmed: &linkv1.Confirmed{
-		Incarnation: f.head.Incarnation, From: place(start), By: p.by, AtUnixNano: p.at.UnixNano(),
+		Incarnation: f.head.Incarnation, From: positionOf(start), By: p.by, AtUnixNano: p.at.UnixNano(),
 	}}})
 }
 

@@ -6,37 +6,37 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// wakes tells the streams of a cluster that its log may have grown. A lost
+// subscriptions tells the streams of a cluster that its log may have grown. A lost
 // hint costs a poll interval, never a row.
-type wakes struct {
+type subscriptions struct {
 	mu      sync.Mutex
-	streams map[hub.ClusterID]map[*listener]struct{}
+	streams map[hub.ClusterID]map[*subscription]struct{}
 }
 
-// A listener is one stream's ear.
-type listener struct {
-	hint chan struct{} // holds at most one
-	news *addition     // rows that came with the only hint since the last look
-	more bool          // there were others
+// A subscription is one stream's ear.
+type subscription struct {
+	notify chan struct{} // holds at most one
+	pushed *pushedRows   // rows that came with the only hint since the last look
+	more   bool          // there were others
 }
 
-// An addition is what one transaction has added to a log.
-type addition struct {
+// A pushedRows is what one transaction has added to a log.
+type pushedRows struct {
 	from, to hub.LogHead
 	rows     []hub.LogRow
 }
 
-func newWakes() *wakes {
-	return &wakes{streams: map[hub.ClusterID]map[*listener]struct{}{}}
+func newWakes() *subscriptions {
+	return &subscriptions{streams: map[hub.ClusterID]map[*subscription]struct{}{}}
 }
 
-// listen gives an ear, and the way to stop.
-func (w *wakes) listen(cluster hub.ClusterID) (*listener, func()) {
-	l := &listener{hint: make(chan struct{}, 1)}
+// Subscribe gives an ear, and the way to stop.
+func (w *subscriptions) Subscribe(cluster hub.ClusterID) (*subscription, func()) {
+	l := &subscription{notify: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.streams[cluster] == nil {
-		w.streams[cluster] = map[*listener]struct{}{}
+		w.streams[cluster] = map[*subscription]struct{}{}
 	}
 	w.streams[cluster][l] = struct{}{}
 	return l, func() {
@@ -50,30 +50,30 @@ func (w *wakes) listen(cluster hub.ClusterID) (*listener, func()) {
 }
 
 // wake says whether there is a stream to hear it. News may be nil.
-func (w *wakes) wake(cluster hub.ClusterID, news *addition) bool {
+func (w *subscriptions) wake(cluster hub.ClusterID, news *pushedRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.streams[cluster] {
-		if l.more = l.more || l.news != nil || news == nil; l.more {
-			l.news = nil
+		if l.more = l.more || l.pushed != nil || news == nil; l.more {
+			l.pushed = nil
 		} else {
-			l.news = news
+			l.pushed = news
 		}
 		select {
-		case l.hint <- struct{}{}:
+		case l.notify <- struct{}{}:
 		default: // one is waiting already
 		}
 	}
 	return len(w.streams[cluster]) > 0
 }
 
-// take gives what has been added since the last look, if that is known; the
+// pushed gives what has been added since the last look, if that is known; the
 // stream reads the log otherwise.
-func (w *wakes) take(l *listener) *addition {
+func (w *subscriptions) pushed(l *subscription) *pushedRows {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	news := l.news
-	l.news, l.more = nil, false
+	news := l.pushed
+	l.pushed, l.more = nil, false
 	return news
 }
 
@@ -81,7 +81,7 @@ func (w *wakes) take(l *listener) *addition {
 // replica serves is told by Elsewhere.
 func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wake(cluster, nil) }
 
-func (d *Dispatcher) wake(cluster hub.ClusterID, news *addition) {
+func (d *Dispatcher) wake(cluster hub.ClusterID, news *pushedRows) {
 	if !d.wakes.wake(cluster, news) && d.elsewhere != nil {
 		d.elsewhere(cluster)
 	}
@@ -94,8 +94,8 @@ func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster, nil
 // Bursts knows of changes that concern many clusters while they are on their
 // way out.
 type Bursts interface {
-	// Calm gives what is closed when there is time for what can wait; nil: now.
-	Calm() <-chan struct{}
+	// Quiet gives what is closed when there is time for what can wait; nil: now.
+	Quiet() <-chan struct{}
 	// Sent hears that so many more clusters were sent rows, or with a negative
 	// number that they have acknowledged them or are gone.
 	Sent(n int)
@@ -107,8 +107,8 @@ func (d *Dispatcher) Bursts(b Bursts) { d.bursts = b }
 
 type noBursts struct{}
 
-func (noBursts) Calm() <-chan struct{} { return nil }
-func (noBursts) Sent(int)              {}
+func (noBursts) Quiet() <-chan struct{} { return nil }
+func (noBursts) Sent(int)               {}
 
 // Elsewhere sets what is called, before Run, with hints for clusters that
 // have no stream here. It must not block.

@@ -10,9 +10,9 @@ import (
 // span is how many minor versions behind the hub an agent may be.
 const span = 3
 
-// floorOf is the oldest agent that a hub of a version talks to. It is empty
+// minVersionOf is the oldest agent that a hub of a version talks to. It is empty
 // where the hub has no version, which lets everyone in.
-func floorOf(hub string) string {
+func minVersionOf(hub string) string {
 	v, ok := parseVersion(hub)
 	if !ok {
 		return ""

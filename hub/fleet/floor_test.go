@@ -7,10 +7,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-func TestFloor(t *testing.T) {
+func TestMinVersion(t *testing.T) {
 	t.Parallel()
 	for hub, want := range map[string]string{"0.1.0": "0.0.0", "0.9.2": "0.6.0", "v1.3.0-rc.1": "1.0.0", "dev": "", "": ""} {
-		if got := floorOf(hub); got != want {
+		if got := minVersionOf(hub); got != want {
 			t.Errorf("FT-L14 a hub %q takes agents from %q, want %q", hub, got, want)
 		}
 	}

@@ -43,8 +43,8 @@ func newEnrolLimit() *enrolLimit {
 	}
 }
 
-// lookup takes one look-up of a token, or says that there are too many.
-func (l *enrolLimit) lookup(address string, now time.Time) error {
+// takeLookup takes one look-up of a token, or says that there are too many.
+func (l *enrolLimit) takeLookup(address string, now time.Time) error {
 	host := clientip.Key(address)
 	if l.hosts.of(host, now).TokensAt(now) < 1 {
 		return errTooManyAttempts()
@@ -60,8 +60,8 @@ func (l *enrolLimit) unknown(address string, now time.Time) {
 	l.hosts.of(clientip.Key(address), now).AllowN(now, 1)
 }
 
-// known takes one attempt with a token that is known.
-func (l *enrolLimit) known(inv hub.Invitation, now time.Time) error {
+// takeKnown takes one attempt with a token that is known.
+func (l *enrolLimit) takeKnown(inv hub.Invitation, now time.Time) error {
 	if !l.tokens.of(string(inv.ID), now).AllowN(now, 1) {
 		return errTooManyAttempts()
 	}

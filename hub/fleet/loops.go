@@ -30,10 +30,10 @@ func (s *Server) revoke(ctx context.Context) error {
 	return nil
 }
 
-// seen writes in one batch who was alive since the last one. What could not
+// renewAttachments writes in one batch who was alive since the last one. What could not
 // be written stays due.
-func (s *Server) seen(ctx context.Context) error {
-	var batch []hub.Sighting
+func (s *Server) renewAttachments(ctx context.Context) error {
+	var batch []hub.Heartbeat
 	var of []*conn
 	for _, c := range s.agents.all() {
 		at := c.session.LastByte()
@@ -41,7 +41,7 @@ func (s *Server) seen(ctx context.Context) error {
 			continue
 		}
 		of = append(of, c)
-		batch = append(batch, hub.Sighting{
+		batch = append(batch, hub.Heartbeat{
 			Tenant: c.tenant(), Cluster: c.cluster(), Session: c.id, At: at,
 			Backlog: c.backlog.Load(), Seq: c.seq.Load(), Lag: time.Duration(c.lag.Load()) * time.Millisecond, Leader: c.leader.Load(), Incomplete: c.incomplete.Load(),
 		})
@@ -49,7 +49,7 @@ func (s *Server) seen(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	lost, err := s.cfg.Presence.Seen(ctx, batch)
+	lost, err := s.cfg.Presence.RenewAttachments(ctx, batch)
 	if err != nil {
 		return fmt.Errorf("write presence of %d agents: %w", len(batch), err)
 	}
@@ -77,7 +77,7 @@ func (s *Server) sweep(context.Context) error {
 		case !c.until.IsZero() && !now.Before(c.until):
 			c.part(errExpired())
 		default:
-			if within, yes := s.restless(c, now); yes {
+			if within, yes := s.shouldReattach(c, now); yes {
 				c.move(within)
 			}
 		}

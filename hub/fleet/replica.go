@@ -189,8 +189,8 @@ func (c *conn) move(within time.Duration) {
 	})
 }
 
-// restless says whether an agent should attach anew, and how soon.
-func (s *Server) restless(c *conn, now time.Time) (within time.Duration, yes bool) {
+// shouldReattach says whether an agent should attach anew, and how soon.
+func (s *Server) shouldReattach(c *conn, now time.Time) (within time.Duration, yes bool) {
 	if s.draining.Load() {
 		return time.Second, c.attached.Load()
 	}

@@ -36,7 +36,7 @@ type Server struct {
 	cfg     Config
 	agents  *registry
 	revoked *revoked
-	traffic traffic
+	bytes   byteCounters
 	recheck chan struct{} // capacity 1
 	session *session
 	control *tunnel.Server
@@ -88,7 +88,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	g.Go(func(ctx context.Context) error { return s.accept(ctx, ln) })
 	g.Go(s.revocations)
 	g.Go(func(ctx context.Context) error {
-		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.seen)
+		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.renewAttachments)
 	})
 	g.Go(func(ctx context.Context) error {
 		return run.Every(ctx, s.cfg.Clock, sweep, 0, nil, s.sweep)
@@ -190,11 +190,11 @@ func (s *Server) serve(ctx context.Context, c *conn, done func()) {
 	if c.session.Lane().Protocol == tunnel.BulkProtocol {
 		server = s.bulk
 	}
-	server.Take(ctx, c.session, func(err error) {
+	server.Adopt(ctx, c.session, func(err error) {
 		defer done()
 		_ = run.Safely(ctx, connection, func(ctx context.Context) error {
 			c.session.Close(err)
-			s.closed(ctx, c, err)
+			s.onDisconnect(ctx, c, err)
 			return nil
 		})
 	})
@@ -225,9 +225,9 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now(), life: lifeOf()}, nil
 }
 
-// closed does the books of a connection that has ended.
-func (s *Server) closed(ctx context.Context, c *conn, why error) {
-	s.traffic.add(c.session)
+// onDisconnect does the books of a connection that has ended.
+func (s *Server) onDisconnect(ctx context.Context, c *conn, why error) {
+	s.bytes.add(c.session)
 	wait := bookkeeping
 	if ctx.Err() != nil {
 		wait, why = leaving, errStopping()

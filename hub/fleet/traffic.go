@@ -6,8 +6,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// Traffic is the connections of one lane to this replica.
-type Traffic struct {
+// LaneBytes is the connections of one lane to this replica.
+type LaneBytes struct {
 	Lane           string
 	Sessions       int
 	Streams        int
@@ -16,13 +16,13 @@ type Traffic struct {
 	Backlog        int64   // records that agents wait to report
 }
 
-// traffic keeps the bytes of connections that have ended.
-type traffic struct {
+// byteCounters keeps the bytes of connections that have ended.
+type byteCounters struct {
 	mu    sync.Mutex
 	ended map[string][2]int64
 }
 
-func (t *traffic) add(s *tunnel.Session) {
+func (t *byteCounters) add(s *tunnel.Session) {
 	in, out := s.Bytes()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,15 +33,15 @@ func (t *traffic) add(s *tunnel.Session) {
 	t.ended[s.Lane().Name] = [2]int64{was[0] + in, was[1] + out}
 }
 
-// Traffic says how the connections of this replica stand, by lane.
-func (s *Server) Traffic() []Traffic {
-	out := []Traffic{{Lane: tunnel.Control().Name}, {Lane: tunnel.Bulk().Name}}
+// ByteCounts says how the connections of this replica stand, by lane.
+func (s *Server) ByteCounts() []LaneBytes {
+	out := []LaneBytes{{Lane: tunnel.Control().Name}, {Lane: tunnel.Bulk().Name}}
 	live := s.agents.all()
-	s.traffic.mu.Lock()
+	s.bytes.mu.Lock()
 	for i := range out {
-		out[i].Received, out[i].Sent = s.traffic.ended[out[i].Lane][0], s.traffic.ended[out[i].Lane][1]
+		out[i].Received, out[i].Sent = s.bytes.ended[out[i].Lane][0], s.bytes.ended[out[i].Lane][1]
 	}
-	s.traffic.mu.Unlock()
+	s.bytes.mu.Unlock()
 	now := s.cfg.Clock.Now()
 	for _, c := range live {
 		f := &out[0]

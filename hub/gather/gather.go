@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	most    = 64               // questions of one batch
-	beside  = 2                // batches of one owner at one time
-	longest = 30 * time.Second // for one of them
+	most       = 64               // questions of one batch
+	maxBatches = 2                // batches of one owner at one time
+	longest    = 30 * time.Second // for one of them
 )
 
-// A Gatherer answers questions of any number of goroutines in batches, apart
+// A Batcher answers questions of any number of goroutines in batches, apart
 // for each owner. It is safe for all of them.
-type Gatherer[Q, A any] struct {
+type Batcher[Q, A any] struct {
 	answer func(ctx context.Context, owner string, of []Q) ([]A, error)
 	after  func(ctx context.Context) // nil: nothing is waited for
 
@@ -55,24 +55,24 @@ func (d *defect) Error() string { return fmt.Sprintf("%v\n%s", d.value, d.stack)
 // in their order; what it does for one question must not depend on the others.
 // An error is that of all of them, unless they go better one by one; a
 // panic likewise, and who asked panics then.
-func New[Q, A any](answer func(context.Context, string, []Q) ([]A, error)) *Gatherer[Q, A] {
-	return &Gatherer[Q, A]{answer: answer, waiting: map[string][]*question[Q, A]{}, at: map[string]int{}}
+func New[Q, A any](answer func(context.Context, string, []Q) ([]A, error)) *Batcher[Q, A] {
+	return &Batcher[Q, A]{answer: answer, waiting: map[string][]*question[Q, A]{}, at: map[string]int{}}
 }
 
 // After lets each batch wait until wait returns; what is asked meanwhile joins
 // it. It is called before the first question.
-func (g *Gatherer[Q, A]) After(wait func(context.Context)) *Gatherer[Q, A] {
+func (g *Batcher[Q, A]) After(wait func(context.Context)) *Batcher[Q, A] {
 	g.after = wait
 	return g
 }
 
-// Ask waits for the answer, or for the end of ctx: the question may have been
+// Do waits for the answer, or for the end of ctx: the question may have been
 // carried out then all the same.
-func (g *Gatherer[Q, A]) Ask(ctx context.Context, owner string, of Q) (A, error) {
+func (g *Batcher[Q, A]) Do(ctx context.Context, owner string, of Q) (A, error) {
 	q := &question[Q, A]{of: of, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting[owner] = append(g.waiting[owner], q)
-	begin := g.at[owner] < beside
+	begin := g.at[owner] < maxBatches
 	if begin {
 		g.at[owner]++
 	}
@@ -93,12 +93,12 @@ func (g *Gatherer[Q, A]) Ask(ctx context.Context, owner string, of Q) (A, error)
 }
 
 // run answers until nobody asks. It ends with the last question.
-func (g *Gatherer[Q, A]) run(ctx context.Context, owner string) {
+func (g *Batcher[Q, A]) run(ctx context.Context, owner string) {
 	for {
 		if g.after != nil {
 			g.after(ctx)
 		}
-		batch := g.take(owner)
+		batch := g.nextBatch(owner)
 		if len(batch) == 0 {
 			return
 		}
@@ -113,8 +113,8 @@ func (g *Gatherer[Q, A]) run(ctx context.Context, owner string) {
 	}
 }
 
-// take gives what waits. With nothing left, the caller's turn is over.
-func (g *Gatherer[Q, A]) take(owner string) []*question[Q, A] {
+// nextBatch gives what waits. With nothing left, the caller's turn is over.
+func (g *Batcher[Q, A]) nextBatch(owner string) []*question[Q, A] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := g.waiting[owner]
@@ -136,7 +136,7 @@ func mayBeOne(err error) bool {
 	return err != nil && fault.KindOf(err) != fault.Offline && !errors.Is(err, context.DeadlineExceeded)
 }
 
-func (g *Gatherer[Q, A]) settle(ctx context.Context, owner string, batch []*question[Q, A]) (err error) {
+func (g *Batcher[Q, A]) settle(ctx context.Context, owner string, batch []*question[Q, A]) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	var caught *defect

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-func TestGatherer(t *testing.T) {
+func TestBatcher(t *testing.T) {
 	t.Parallel()
 	t.Run("questions that come during a batch share the next one, and each gets its own answer", func(t *testing.T) {
 		t.Parallel()
@@ -34,7 +34,7 @@ func TestGatherer(t *testing.T) {
 			var all sync.WaitGroup
 			ask := func(q int) {
 				all.Go(func() {
-					got, err := g.Ask(t.Context(), "t", q)
+					got, err := g.Do(t.Context(), "t", q)
 					if want := "t" + string(rune('a'+q)); err != nil || got != want {
 						t.Errorf("Ask(%d) = %q, %v", q, got, err)
 					}
@@ -67,7 +67,7 @@ func TestGatherer(t *testing.T) {
 			var all sync.WaitGroup
 			for q := range 20 {
 				all.Go(func() {
-					if got, err := g.Ask(t.Context(), "t", q); err != nil || got != q {
+					if got, err := g.Do(t.Context(), "t", q); err != nil || got != q {
 						t.Errorf("Ask(%d) = %d, %v", q, got, err)
 					}
 				})
@@ -95,7 +95,7 @@ func TestGatherer(t *testing.T) {
 			var all sync.WaitGroup
 			for q := range 12 {
 				all.Go(func() {
-					got, err := g.Ask(t.Context(), "t", q)
+					got, err := g.Do(t.Context(), "t", q)
 					if q == 7 && !errors.Is(err, bad) || q != 7 && (err != nil || got != q) {
 						t.Errorf("Ask(%d) = %d, %v", q, got, err)
 					}
@@ -125,7 +125,7 @@ func TestGatherer(t *testing.T) {
 							t.Errorf("Ask(%d) panicked with %v", q, v)
 						}
 					}()
-					if got, err := g.Ask(t.Context(), "t", q); err != nil || got != q {
+					if got, err := g.Do(t.Context(), "t", q); err != nil || got != q {
 						t.Errorf("Ask(%d) = %d, %v", q, got, err)
 					}
 				})
@@ -151,7 +151,7 @@ func TestGatherer(t *testing.T) {
 			var all sync.WaitGroup
 			for q := range 12 {
 				all.Go(func() {
-					if _, err := g.Ask(t.Context(), "t", q); fault.KindOf(err) != fault.Offline {
+					if _, err := g.Do(t.Context(), "t", q); fault.KindOf(err) != fault.Offline {
 						t.Errorf("Ask(%d): %v", q, err)
 					}
 				})
@@ -178,13 +178,13 @@ func TestGatherer(t *testing.T) {
 			var all sync.WaitGroup
 			for q := range 4 {
 				all.Go(func() {
-					if _, err := g.Ask(ctx, "slow", q); !errors.Is(err, context.Canceled) {
+					if _, err := g.Do(ctx, "slow", q); !errors.Is(err, context.Canceled) {
 						t.Errorf("Ask() = %v", err)
 					}
 				})
 			}
 			synctest.Wait()
-			if got, err := g.Ask(t.Context(), "quick", 3); err != nil || got != 3 {
+			if got, err := g.Do(t.Context(), "quick", 3); err != nil || got != 3 {
 				t.Errorf("Ask() = %d, %v", got, err)
 			}
 			cancel()

@@ -19,11 +19,11 @@ type argo struct {
 	gitTime   *prometheus.HistogramVec
 	gitFailed *prometheus.CounterVec
 	reconcile *prometheus.HistogramVec
-	repos     *few
+	repos     *firstValues
 	synced    *syncs
 }
 
-func newArgo(m *Meter) argo {
+func newArgo(m *Metrics) argo {
 	a := argo{repos: newFew(m.options.MaxSeries), synced: newSyncs(m.options.MaxSeries)}
 	a.logins = m.counter("argocd_login_request_total", "Attempts to sign in.", "status")
 	a.gitTotal = m.counter("argocd_git_request_total", "Conversations with Git servers.", "repo", "request_type")
@@ -54,22 +54,22 @@ func (a argo) ended(application, phase string, took time.Duration) {
 
 // Reconciled counts a look at an application. Argo CD's label dest_server is
 // left empty, because a batch of applications is looked at together.
-func (m *Meter) Reconciled(took time.Duration) {
+func (m *Metrics) Reconciled(took time.Duration) {
 	if m.options.Argo {
 		m.argo.reconcile.WithLabelValues("", "").Observe(took.Seconds())
 	}
 }
 
-// few lets the first values of a label through, and calls the rest other.
-type few struct {
+// firstValues lets the first values of a label through, and calls the rest other.
+type firstValues struct {
 	mu   sync.Mutex
 	most int
 	seen map[string]bool
 }
 
-func newFew(most int) *few { return &few{most: most, seen: map[string]bool{}} }
+func newFew(most int) *firstValues { return &firstValues{most: most, seen: map[string]bool{}} }
 
-func (f *few) pick(v string) string {
+func (f *firstValues) pick(v string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.seen[v] {
@@ -128,8 +128,8 @@ func (s *syncs) of(application string) map[string]ended {
 	return out
 }
 
-// keep forgets applications that are not there any more.
-func (s *syncs) keep(there map[string]bool) {
+// forgetMissing forgets applications that are not there any more.
+func (s *syncs) forgetMissing(there map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.count {
@@ -144,7 +144,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // argoSeries are the series of one picture of the applications.
-func (m *Meter) argoSeries(p Picture, ch chan<- prometheus.Metric) {
+func (m *Metrics) argoSeries(p Snapshot, ch chan<- prometheus.Metric) {
 	info := desc("argocd_app_info", "One series for each application.", "namespace", "name", "project", "autosync_enabled", "repo", "dest_server", "dest_namespace", "sync_status", "health_status", "operation", "tenant")
 	conditions := desc("argocd_app_condition", "Conditions of applications.", "namespace", "name", "condition", "tenant")
 	total := desc("argocd_app_sync_total", "Operations of applications that ended.", "namespace", "name", "project", "dest_server", "phase", "dry_run", "tenant")
@@ -171,12 +171,12 @@ func (m *Meter) argoSeries(p Picture, ch chan<- prometheus.Metric) {
 		}
 	}
 	if !p.Truncated {
-		m.argo.synced.keep(there)
+		m.argo.synced.forgetMissing(there)
 	}
 	m.argoClusters(p.Clusters, ch)
 }
 
-func (m *Meter) argoClusters(clusters []Cluster, ch chan<- prometheus.Metric) {
+func (m *Metrics) argoClusters(clusters []Cluster, ch chan<- prometheus.Metric) {
 	info := desc("argocd_cluster_info", "One series for each cluster.", "server", "name", "k8s_version", "tenant")
 	status := desc("argocd_cluster_connection_status", "1 while the cluster's agent is connected.", "server", "k8s_version", "tenant", "name")
 	apis := desc("argocd_cluster_api_resources", "API versions and kinds that a cluster serves.", "server", "name", "tenant")
@@ -189,7 +189,7 @@ func (m *Meter) argoClusters(clusters []Cluster, ch chan<- prometheus.Metric) {
 
 // labelDesc is argocd_app_labels with the labels that were asked for
 // (OBS-02); nil: none were.
-func (m *Meter) labelDesc() (*prometheus.Desc, []string) {
+func (m *Metrics) labelDesc() (*prometheus.Desc, []string) {
 	if len(m.options.Labels) == 0 {
 		return nil, nil
 	}

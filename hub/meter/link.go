@@ -15,7 +15,7 @@ import (
 )
 
 // Unary counts a call of an agent.
-func (m *Meter) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (m *Metrics) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	res, err := next(ctx, req)
 	m.calls.WithLabelValues(info.FullMethod, code(err)).Inc()
@@ -27,7 +27,7 @@ func (m *Meter) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 // Stream counts a stream of an agent and what goes over it.
-func (m *Meter) Stream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
+func (m *Metrics) Stream(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error) {
 	return &counted{ss, m}, func(err error) { m.calls.WithLabelValues(method, code(err)).Inc() }, nil
 }
 
@@ -50,7 +50,7 @@ func code(err error) string {
 // counted is a stream whose messages are counted.
 type counted struct {
 	grpc.ServerStream
-	m *Meter
+	m *Metrics
 }
 
 // SendMsg counts what the hub sends.
@@ -90,7 +90,7 @@ func (c *counted) RecvMsg(msg any) error {
 	return nil
 }
 
-func (m *Meter) sent(blobs []*linkv1.Blob) {
+func (m *Metrics) sent(blobs []*linkv1.Blob) {
 	m.blobs.WithLabelValues("sent").Add(float64(len(blobs)))
 	for _, b := range blobs {
 		m.blobBytes.Add(float64(len(b.GetSealed())))
@@ -123,7 +123,7 @@ type LinkFigures struct {
 }
 
 // Link adds the metrics of connections, read at each scrape.
-func (m *Meter) Link(read func() []LinkFigures) { m.reg.MustRegister(links(read)) }
+func (m *Metrics) Link(read func() []LinkFigures) { m.reg.MustRegister(links(read)) }
 
 type links func() []LinkFigures
 
@@ -160,13 +160,13 @@ func (l links) Collect(ch chan<- prometheus.Metric) {
 
 // PoolFigures is how one pool of database connections stands.
 type PoolFigures struct {
-	Name                                     string
-	Open, InUse, Max, Acquired, Waited, Gave float64
-	WaitSeconds                              float64
+	Name                                         string
+	Open, InUse, Max, Acquired, Waited, TimedOut float64
+	WaitSeconds                                  float64
 }
 
 // Pools adds the metrics of database connections.
-func (m *Meter) Pools(read func() []PoolFigures) { m.reg.MustRegister(pools(read)) }
+func (m *Metrics) Pools(read func() []PoolFigures) { m.reg.MustRegister(pools(read)) }
 
 type pools func() []PoolFigures
 
@@ -194,7 +194,7 @@ func (p pools) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, d[0], f.InUse, f.Name, "used")
 		gauge(ch, d[0], f.Open-f.InUse, f.Name, "idle")
 		gauge(ch, d[0], f.Max, f.Name, "max")
-		for i, v := range []float64{f.Acquired, f.Waited, f.WaitSeconds, f.Gave} {
+		for i, v := range []float64{f.Acquired, f.Waited, f.WaitSeconds, f.TimedOut} {
 			ch <- prometheus.MustNewConstMetric(d[i+1], prometheus.CounterValue, v, f.Name)
 		}
 	}

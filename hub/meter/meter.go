@@ -20,8 +20,8 @@ type Options struct {
 	MaxSeries int      // applications and repositories that are shown one by one; 0: 10,000
 }
 
-// A Meter is the hub's instruments. Many goroutines may use it.
-type Meter struct {
+// A Metrics is the hub's instruments. Many goroutines may use it.
+type Metrics struct {
 	options Options
 	reg     prometheus.Registerer
 
@@ -54,11 +54,11 @@ type Meter struct {
 }
 
 // New makes the instruments and registers them.
-func New(reg prometheus.Registerer, o Options) *Meter {
+func New(reg prometheus.Registerer, o Options) *Metrics {
 	if o.MaxSeries <= 0 {
 		o.MaxSeries = 10_000
 	}
-	m := &Meter{options: o, reg: reg}
+	m := &Metrics{options: o, reg: reg}
 	m.requests = m.counter("capstan_http_requests_total", "Requests to the HTTP API.", "route", "method", "code")
 	m.requestTime = m.histogram("capstan_http_request_duration_seconds", "Time to answer a request; streams apart.", "route", "method")
 	m.logins = m.counter("capstan_logins_total", "Attempts to sign in.", "result")
@@ -92,22 +92,22 @@ func New(reg prometheus.Registerer, o Options) *Meter {
 	return m
 }
 
-func (m *Meter) counter(name, help string, labels ...string) *prometheus.CounterVec {
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return telemetry.Counter(m.reg, name, help, labels...)
 }
 
-func (m *Meter) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
+func (m *Metrics) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	return telemetry.Histogram(m.reg, name, help, labels...)
 }
 
-func (m *Meter) plain(name, help string) prometheus.Histogram {
+func (m *Metrics) plain(name, help string) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: telemetry.Seconds()})
 	m.reg.MustRegister(h)
 	return h
 }
 
 // Figure adds a gauge or counter that is read at each scrape.
-func (m *Meter) Figure(name, help string, counter bool, read func() float64) {
+func (m *Metrics) Figure(name, help string, counter bool, read func() float64) {
 	if counter {
 		m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 		return
@@ -116,7 +116,7 @@ func (m *Meter) Figure(name, help string, counter bool, read func() float64) {
 }
 
 // Request counts an answered request. Route is a pattern, never an address.
-func (m *Meter) Request(route, method, code string, took time.Duration) {
+func (m *Metrics) Request(route, method, code string, took time.Duration) {
 	method = known(method, "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 	m.requests.WithLabelValues(route, method, code).Inc()
 	if route != "/api/v1/stream" {
@@ -125,7 +125,7 @@ func (m *Meter) Request(route, method, code string, took time.Duration) {
 }
 
 // Login counts an attempt to sign in.
-func (m *Meter) Login(ok bool) {
+func (m *Metrics) Login(ok bool) {
 	m.logins.WithLabelValues(result(ok)).Inc()
 	if m.options.Argo {
 		m.argo.logins.WithLabelValues(map[bool]string{true: "success", false: "failure"}[ok]).Inc()
@@ -133,29 +133,29 @@ func (m *Meter) Login(ok bool) {
 }
 
 // Enrolled counts an attempt to enrol by the stage that it reached.
-func (m *Meter) Enrolled(stage string) {
+func (m *Metrics) Enrolled(stage string) {
 	m.enrolments.WithLabelValues(known(stage, "issued", "token", "expired", "used", "csr", "store", "limit")).Inc()
 }
 
 // Webhook counts a push event.
-func (m *Meter) Webhook(ok bool) { m.webhooks.WithLabelValues(result(ok)).Inc() }
+func (m *Metrics) Webhook(ok bool) { m.webhooks.WithLabelValues(result(ok)).Inc() }
 
 // Claimed counts items of work that were taken.
-func (m *Meter) Claimed(kind string, n int) { m.claimed.WithLabelValues(kind).Add(float64(n)) }
+func (m *Metrics) Claimed(kind string, n int) { m.claimed.WithLabelValues(kind).Add(float64(n)) }
 
 // Finished counts an item of work that was given back.
-func (m *Meter) Finished(kind string, done bool, took time.Duration) {
+func (m *Metrics) Finished(kind string, done bool, took time.Duration) {
 	m.finished.WithLabelValues(kind, map[bool]string{true: "done", false: "later"}[done]).Inc()
 	m.held.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // Rendered counts one render.
-func (m *Meter) Rendered(result string, took time.Duration) {
+func (m *Metrics) Rendered(result string, took time.Duration) {
 	m.renderTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // Git counts a conversation with a Git server: type is ls-remote or fetch.
-func (m *Meter) Git(kind, repo string, err error, took time.Duration) {
+func (m *Metrics) Git(kind, repo string, err error, took time.Duration) {
 	m.gitRequests.WithLabelValues(kind, result(err == nil)).Inc()
 	m.gitTime.WithLabelValues(kind).Observe(took.Seconds())
 	if m.options.Argo {
@@ -164,10 +164,10 @@ func (m *Meter) Git(kind, repo string, err error, took time.Duration) {
 }
 
 // Fetched counts a look at a repository.
-func (m *Meter) Fetched(ok bool) { m.fetches.WithLabelValues(result(ok)).Inc() }
+func (m *Metrics) Fetched(ok bool) { m.fetches.WithLabelValues(result(ok)).Inc() }
 
 // Stored counts a report of an agent.
-func (m *Meter) Stored(err error, repeated bool, took time.Duration, records map[string]int) {
+func (m *Metrics) Stored(err error, repeated bool, took time.Duration, records map[string]int) {
 	word := "stored"
 	switch {
 	case err != nil:
@@ -185,7 +185,7 @@ func (m *Meter) Stored(err error, repeated bool, took time.Duration, records map
 }
 
 // Ended counts an operation that is over.
-func (m *Meter) Ended(tenant, application, phase string, took time.Duration) {
+func (m *Metrics) Ended(tenant, application, phase string, took time.Duration) {
 	phase = known(phase, "Succeeded", "Failed", "Error")
 	m.operations.WithLabelValues(phase).Inc()
 	m.operationRun.WithLabelValues(phase).Observe(took.Seconds())

@@ -33,9 +33,9 @@ func scrape(t *testing.T, reg *prometheus.Registry) map[string][]string {
 	return out
 }
 
-func picture(apps int) meter.Rows {
-	return func(_ context.Context, room int) (meter.Picture, error) {
-		var p meter.Picture
+func rows(apps int) meter.Rows {
+	return func(_ context.Context, room int) (meter.Snapshot, error) {
+		var p meter.Snapshot
 		for _, tenant := range []string{"acme", "globex"} {
 			var list []hub.ApplicationFigures
 			for i := range apps {
@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()
 		m := meter.New(reg, meter.Options{Argo: true, Labels: []string{"team.example.com/name"}})
-		m.Show(picture(2), quiet)
+		m.Show(rows(2), quiet)
 		m.Ended("t", "acme-1", "Succeeded", 2*time.Second)
 		got := scrape(t, reg)
 		for name, want := range map[string]int{
@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()
 		m := meter.New(reg, meter.Options{Argo: true, MaxSeries: 50})
-		m.Show(picture(500), quiet)
+		m.Show(rows(500), quiet)
 		for i := range 1000 {
 			m.Git("fetch", fmt.Sprintf("https://git.example.com/%d", i), nil, time.Second)
 			m.Ended("t", fmt.Sprintf("app-%d", i), "Succeeded", time.Second)
@@ -114,7 +114,7 @@ func TestMetrics(t *testing.T) {
 		for _, per := range []bool{false, true} {
 			reg := prometheus.NewRegistry()
 			m := meter.New(reg, meter.Options{PerTenant: per})
-			m.Show(picture(1), quiet)
+			m.Show(rows(1), quiet)
 			got := fmt.Sprint(scrape(t, reg))
 			if strings.Contains(got, "argocd_") || strings.Contains(got, "acme") != per {
 				t.Errorf("per tenant %v: %s", per, got)
@@ -124,8 +124,8 @@ func TestMetrics(t *testing.T) {
 	t.Run("a database that is away ends the series of its rows and breaks no scrape", func(t *testing.T) {
 		t.Parallel()
 		reg := prometheus.NewRegistry()
-		meter.New(reg, meter.Options{Argo: true}).Show(func(context.Context, int) (meter.Picture, error) {
-			return meter.Picture{}, fault.New(fault.Offline, "away")
+		meter.New(reg, meter.Options{Argo: true}).Show(func(context.Context, int) (meter.Snapshot, error) {
+			return meter.Snapshot{}, fault.New(fault.Offline, "away")
 		}, quiet)
 		got := scrape(t, reg)
 		if len(got["argocd_app_info"]) != 0 || !strings.Contains(fmt.Sprint(got["capstan_metrics_rows_failed_total"]), "value:1") {

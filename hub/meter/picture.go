@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/logkey"
 )
 
-// A Picture is what stored rows say at one time.
-type Picture struct {
+// A Snapshot is what stored rows say at one time.
+type Snapshot struct {
 	Queues       []hub.QueueFigures
 	Applications []Application
 	Clusters     []Cluster
@@ -27,7 +27,7 @@ type TenantFigures struct{ Applications, Clusters int }
 
 // Add takes one tenant's figures in: they are all counted, and shown one by
 // one while there is room.
-func (p *Picture) Add(tenant string, apps []hub.ApplicationFigures, clusters []hub.ClusterFigures, room int) {
+func (p *Snapshot) Add(tenant string, apps []hub.ApplicationFigures, clusters []hub.ClusterFigures, room int) {
 	if p.Sync == nil {
 		p.Sync, p.Tenants = map[[2]string]int{}, map[string]TenantFigures{}
 	}
@@ -46,40 +46,40 @@ func (p *Picture) Add(tenant string, apps []hub.ApplicationFigures, clusters []h
 }
 
 // Rows reads a picture; the daemon provides it.
-type Rows func(ctx context.Context, room int) (Picture, error)
+type Rows func(ctx context.Context, room int) (Snapshot, error)
 
 const (
-	pictureAge  = 15 * time.Second // a scrape within it is answered from memory
-	pictureTime = 10 * time.Second // that reading one may take
+	snapshotAge     = 15 * time.Second // a scrape within it is answered from memory
+	snapshotTimeout = 10 * time.Second // that reading one may take
 )
 
 // Show adds the metrics that are read from stored rows.
-func (m *Meter) Show(rows Rows, log *slog.Logger) {
-	m.reg.MustRegister(&pictures{m: m, rows: rows, log: log})
+func (m *Metrics) Show(rows Rows, log *slog.Logger) {
+	m.reg.MustRegister(&snapshots{m: m, rows: rows, log: log})
 }
 
-// pictures keeps the newest picture. One scrape at a time reads a new one.
-type pictures struct {
-	m    *Meter
+// snapshots keeps the newest picture. One scrape at a time reads a new one.
+type snapshots struct {
+	m    *Metrics
 	rows Rows
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	last   Picture
+	last   Snapshot
 	taken  time.Time
 	failed int64
 }
 
 // Describe gives none: which labels there are depends on the configuration.
-func (c *pictures) Describe(chan<- *prometheus.Desc) {}
+func (c *snapshots) Describe(chan<- *prometheus.Desc) {}
 
 // Collect shows the newest picture. When the database is away the series of
 // stored rows end, rather than lie.
-func (c *pictures) Collect(ch chan<- prometheus.Metric) {
+func (c *snapshots) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.taken) > pictureAge {
-		ctx, cancel := context.WithTimeout(context.Background(), pictureTime)
+	if time.Since(c.taken) > snapshotAge {
+		ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 		p, err := c.rows(ctx, c.m.options.MaxSeries)
 		cancel()
 		if err != nil {
@@ -95,7 +95,7 @@ func (c *pictures) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Meter) series(p Picture, ch chan<- prometheus.Metric) {
+func (m *Metrics) series(p Snapshot, ch chan<- prometheus.Metric) {
 	items := desc("capstan_work_items", "Items in the work queue, of all replicas.", "kind", "state")
 	oldest := desc("capstan_work_oldest_due_seconds", "How long the oldest due item has waited.", "kind")
 	for _, kind := range []string{hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade} {
@@ -125,7 +125,7 @@ func (m *Meter) series(p Picture, ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Meter) clusterSeries(p Picture, ch chan<- prometheus.Metric) {
+func (m *Metrics) clusterSeries(p Snapshot, ch chan<- prometheus.Metric) {
 	var connected, behind int
 	var rows int64
 	var worst float64

@@ -19,8 +19,8 @@ import (
 // otherwise.
 const DefaultDeadline = 30 * time.Minute
 
-// A Situation is all that a decision about one application depends on.
-type Situation struct {
+// An Input is all that a decision about one application depends on.
+type Input struct {
 	Application hub.Application
 	Spec        hub.ApplicationSpec
 	// Candidate is the newest snapshot that a complete, error-free render
@@ -58,7 +58,7 @@ type Decision struct {
 }
 
 // Next decides about a new candidate under the automation policy.
-func Next(s Situation) Decision {
+func Next(s Input) Decision {
 	app, st := s.Application, s.Application.Status
 	d := Decision{Target: s.Candidate.ID, Hold: ""}
 	if app.DeletingAt != nil {
@@ -113,7 +113,7 @@ func Next(s Situation) Decision {
 // not tried again (AUTO-04), however often the sources are looked at. That the
 // objects which it was refused are free is known for certain: no planned retry
 // is waited for then, nor does it matter who asked for the operation.
-func retriable(s Situation) bool {
+func retriable(s Input) bool {
 	if s.Failed == nil || s.Running != nil || s.Failed.Snapshot != s.Candidate.ID {
 		return false
 	}
@@ -127,7 +127,7 @@ func retriable(s Situation) bool {
 	return st.PlannedGeneration != s.Application.Generation || st.Hold != "" || s.Changed || s.Served.After(s.Failed.CreatedAt)
 }
 
-func automatic(s Situation) *hub.Operation {
+func automatic(s Input) *hub.Operation {
 	op := &hub.Operation{
 		ID:          hub.NewID[hub.OperationID](),
 		Application: s.Application.ID,
@@ -260,7 +260,7 @@ func Check(app hub.Application, running *hub.Operation, windows window.Set, now 
 // paused says whether the candidate leaves the application where a rollback
 // has put it: it is what was rolled back from, or renders no other objects than
 // that or the pin.
-func (s Situation) paused(pin hub.Pin) bool {
+func (s Input) paused(pin hub.Pin) bool {
 	skipped := s.Candidate.Revision == pin.Skipped
 	if len(pin.SkippedRevisions) > 1 {
 		skipped = slices.Equal(s.Candidate.Revisions, pin.SkippedRevisions)

@@ -25,7 +25,7 @@ func TestWindows(t *testing.T) {
 	opening := time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC)
 	t.Run("WIN-09 a new revision waits for the opening, and says so", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows = lunch(nil) }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows = lunch(nil) }))
 		if d.Target != fresh || d.Accept || d.Operation != nil || d.Again == nil || !d.Again.Equal(opening) {
 			t.Errorf("%+v", d)
 		}
@@ -35,7 +35,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("AUTO-02 at the opening it is applied", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows, s.Now = lunch(nil), opening }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows, s.Now = lunch(nil), opening }))
 		if !d.Accept || d.Operation == nil || d.Hold != "" || d.Again != nil {
 			t.Errorf("%+v", d)
 		}
@@ -43,7 +43,7 @@ func TestWindows(t *testing.T) {
 	t.Run("WIN-06 manualSync is for people alone", func(t *testing.T) {
 		t.Parallel()
 		byHand := lunch(func(w *window.Window) { w.ManualSync = true })
-		if d := plan.Next(situation(func(s *plan.Situation) { s.Windows = byHand })); d.Operation != nil {
+		if d := plan.Next(input(func(s *plan.Input) { s.Windows = byHand })); d.Operation != nil {
 			t.Errorf("%+v", d)
 		}
 		if err := plan.Check(hub.Application{Cluster: "prod"}, nil, byHand, moment()); err != nil {
@@ -52,7 +52,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 what runs is not superseded while closed", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) {
+		d := plan.Next(input(func(s *plan.Input) {
 			s.Windows, s.Running = lunch(nil), &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Running}
 		}))
 		if d.Supersede || d.Operation != nil || d.Again == nil {
@@ -61,14 +61,14 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 nothing waits where nothing is new", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows, s.Candidate.ID = lunch(nil), old }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows, s.Candidate.ID = lunch(nil), old }))
 		if d.Hold != "" || d.Again != nil {
 			t.Errorf("%+v", d)
 		}
 	})
 	t.Run("AUTO-04 a failed target whose cause has changed is tried at the opening", func(t *testing.T) {
 		t.Parallel()
-		s := situation(func(s *plan.Situation) {
+		s := input(func(s *plan.Input) {
 			s.Windows, s.Candidate.ID, s.Changed = lunch(nil), old, true
 			s.Failed = &hub.Operation{Snapshot: old, Phase: hub.Failed}
 		})

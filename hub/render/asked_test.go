@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 )
 
-func TestLooksThatAreAskedFor(t *testing.T) {
+func TestRequestedRefreshes(t *testing.T) {
 	t.Parallel()
 	asked := func(kind string) (*stageWorld, *hub.Application) {
 		w := newStageWorld(map[string]string{"a/x.yaml": "0"}, "a")
@@ -26,12 +26,12 @@ func TestLooksThatAreAskedFor(t *testing.T) {
 	t.Run("APP-22 the annotation stays until the repositories have been tried", func(t *testing.T) {
 		t.Parallel()
 		w, _ := asked("normal")
-		if w.run(t.Context(), false); len(w.looked) != 0 {
-			t.Errorf("done too early: %v", w.looked)
+		if w.run(t.Context(), false); len(w.refreshed) != 0 {
+			t.Errorf("done too early: %v", w.refreshed)
 		}
 		fetched(w)
-		if w.run(t.Context(), false); len(w.looked) != 1 || w.looked[0] != (hub.Looked{Application: "a", Version: 7}) {
-			t.Errorf("looked %v", w.looked)
+		if w.run(t.Context(), false); len(w.refreshed) != 1 || w.refreshed[0] != (hub.RefreshAck{Application: "a", Version: 7}) {
+			t.Errorf("looked %v", w.refreshed)
 		}
 	})
 	t.Run("APP-22 a repository that cannot be fetched ends the wait too", func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestLooksThatAreAskedFor(t *testing.T) {
 		w, _ := asked("hard")
 		at := time.Now().Add(time.Second)
 		w.apps["a"].Sources[0].Repository.ErrorAt = &at
-		if w.run(t.Context(), true); len(w.looked) != 1 {
-			t.Errorf("looked %v", w.looked)
+		if w.run(t.Context(), true); len(w.refreshed) != 1 {
+			t.Errorf("looked %v", w.refreshed)
 		}
 	})
 	t.Run("APP-22 a result that is not stored consumes nothing", func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestLooksThatAreAskedFor(t *testing.T) {
 		w, _ := asked("hard")
 		fetched(w)
 		w.loadErr = errors.New("not now")
-		if w.run(t.Context(), true); len(w.looked) != 0 {
-			t.Errorf("looked %v", w.looked)
+		if w.run(t.Context(), true); len(w.refreshed) != 0 {
+			t.Errorf("looked %v", w.refreshed)
 		}
 	})
 	t.Run("APP-24 an application that is left as it is renders nothing and consumes nothing", func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestLooksThatAreAskedFor(t *testing.T) {
 		renders := w.renders
 		w.push(rendertest.NewTree(map[string]string{"a/x.yaml": "1"}))
 		w.run(t.Context(), true)
-		if len(w.looked) != 0 || w.renders != renders || len(w.skipped) != 1 || len(w.done) != 1 {
-			t.Errorf("looked %v, %d renders, skipped %v", w.looked, w.renders-renders, w.skipped)
+		if len(w.refreshed) != 0 || w.renders != renders || len(w.skipped) != 1 || len(w.done) != 1 {
+			t.Errorf("looked %v, %d renders, skipped %v", w.refreshed, w.renders-renders, w.skipped)
 		}
 	})
 	t.Run("APP-24 nor does one on a cluster that is", func(t *testing.T) {

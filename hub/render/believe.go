@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// take checks one object before it is believed: its reference must speak of
+// acceptObject checks one object before it is believed: its reference must speak of
 // its body, because limits of projects are judged by references, and must be
 // fit for the store.
-func (r *run) take(frame Frame) error {
+func (r *run) acceptObject(frame Frame) error {
 	ref, err := Decode[hub.ObjectRef](frame, FrameMade)
 	if err != nil {
 		return err

@@ -43,11 +43,11 @@ func newShared() *shared {
 	}
 }
 
-// turn waits while a render is under way that may be another application's
+// begin waits while a render is under way that may be another application's
 // too. Where there is no result after that, it is this one's turn to render,
 // and end is to be called; nil: there is one, or it is of no use to others,
 // which wait for nobody.
-func (s *shared) turn(ctx context.Context, key sharedKey) (end func()) {
+func (s *shared) begin(ctx context.Context, key sharedKey) (end func()) {
 	for {
 		under, end := s.next(key)
 		if under == nil {

@@ -22,18 +22,18 @@ import (
 // place, if another one stays free.
 const (
 	brief = 2 * time.Second
-	// penance is how long a tenant whose worker had to be ended gets one
+	// penaltyTime is how long a tenant whose worker had to be ended gets one
 	// worker at a time, so that a bad template tried again and again leaves
 	// room for others.
-	penance = 5 * time.Minute
+	penaltyTime = 5 * time.Minute
 	// signEvery is how often a render that waits gives a sign of life.
 	signEvery = 15 * time.Second
 	// halfLife is that of what a tenant has used.
 	halfLife = time.Minute
 )
 
-// A stint is one render that has a place.
-type stint struct {
+// A slotLease is one render that has a place.
+type slotLease struct {
 	tenant hub.TenantID
 	app    string
 	passes bool // it passes a long render of its own tenant
@@ -44,7 +44,7 @@ type stint struct {
 	timer  *time.Timer // ends what is brief
 }
 
-func (s *stint) stop() {
+func (s *slotLease) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -67,7 +67,7 @@ func (p *Pool) acquire(ctx context.Context, tenant hub.TenantID) (grant, error) 
 
 // acquireFor waits for the turn of an application of the tenant.
 func (p *Pool) acquireFor(ctx context.Context, tenant hub.TenantID, app string) (grant, error) {
-	t := &ticket{tenant: tenant, app: app, turn: make(chan grant, 1)}
+	t := &ticket{tenant: tenant, app: app, granted: make(chan grant, 1)}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -93,14 +93,14 @@ func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
 	defer sign.Stop()
 	for {
 		select {
-		case g := <-t.turn:
+		case g := <-t.granted:
 			return g, nil
 		case <-ctx.Done():
 			return grant{}, fmt.Errorf("wait for a renderer: %w", ctx.Err())
 		case <-p.quit:
 			return grant{}, errStopping
 		case <-sign.C:
-			if running, _, _ := p.Figures(); running > 0 {
+			if running, _, _ := p.Stats(); running > 0 {
 				loop.Beat(ctx)
 			}
 		}
@@ -133,7 +133,7 @@ func (p *Pool) leave(t *ticket) {
 	}
 	p.mu.Unlock()
 	select {
-	case g := <-t.turn:
+	case g := <-t.granted:
 		for _, w := range g.evict {
 			w.kill()
 		}
@@ -143,7 +143,7 @@ func (p *Pool) leave(t *ticket) {
 }
 
 // hand notes which worker a stint has.
-func (p *Pool) hand(s *stint, w *process) {
+func (p *Pool) hand(s *slotLease, w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.worker = w; s.long {
@@ -156,17 +156,17 @@ func (p *Pool) release(g grant, w *process, err error) {
 	now := time.Now()
 	var end *process
 	p.mu.Lock()
-	p.leavePlace(g.stint, now)
+	p.leavePlace(g.slotLease, now)
 	if w == nil && fault.KindOf(err) == fault.Exceeded {
-		p.slow[g.tenant] = now.Add(penance)
+		p.slow[g.tenant] = now.Add(penaltyTime)
 		if g.app != "" {
-			p.heavy[rendered{g.tenant, g.app}] = now.Add(penance)
+			p.heavy[rendered{g.tenant, g.app}] = now.Add(penaltyTime)
 		}
 	} else if err == nil {
 		delete(p.heavy, rendered{g.tenant, g.app})
 	}
 	if w != nil {
-		if p.closed || w.calm || w.renders >= maxRenders || anonymous(w.cmd.Process.Pid) > p.cfg.Limits.Memory/2 {
+		if p.closed || w.deprioritized || w.renders >= maxRenders || anonymous(w.cmd.Process.Pid) > p.cfg.Limits.Memory/2 {
 			end = w
 		} else {
 			w.idle, w.spent = now, 0
@@ -180,13 +180,13 @@ func (p *Pool) release(g grant, w *process, err error) {
 	}
 }
 
-func (p *Pool) leavePlace(s *stint, now time.Time) {
+func (p *Pool) leavePlace(s *slotLease, now time.Time) {
 	s.stop()
 	delete(p.running, s)
 	if s.long {
 		p.long--
 	} else {
-		p.working--
+		p.shortRunning--
 	}
 	if p.busy[s.tenant]--; p.busy[s.tenant] == 0 {
 		delete(p.busy, s.tenant)
@@ -239,7 +239,7 @@ func (p *Pool) schedule(now time.Time) {
 		} else {
 			delete(p.waiting, tenant)
 		}
-		next.turn <- p.begin(next, passes, now)
+		next.granted <- p.begin(next, passes, now)
 	}
 }
 
@@ -249,11 +249,11 @@ func (p *Pool) schedule(now time.Time) {
 // lately, and leaves an ordinary place free for whoever comes. The caller
 // holds mu.
 func (p *Pool) passing(now time.Time) int {
-	if len(p.turns) != 1 || p.working+1 >= p.cfg.Workers {
+	if len(p.turns) != 1 || p.shortRunning+1 >= p.cfg.Workers {
 		return -1
 	}
 	tenant := p.turns[0]
-	if p.busy[tenant] == 0 || p.count(func(s *stint) bool { return s.passes && s.tenant == tenant }) > 0 {
+	if p.busy[tenant] == 0 || p.count(func(s *slotLease) bool { return s.passes && s.tenant == tenant }) > 0 {
 		return -1
 	}
 	return slices.IndexFunc(p.waiting[tenant], func(t *ticket) bool {
@@ -265,23 +265,23 @@ func (p *Pool) passing(now time.Time) int {
 // begin gives a place to a ticket that may start.
 func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
 	tenant := t.tenant
-	s := &stint{tenant: tenant, app: t.app, passes: passes, began: now}
+	s := &slotLease{tenant: tenant, app: t.app, passes: passes, began: now}
 	if p.isSlow(tenant, now) && p.longPlaces() > 0 && !passes {
 		s.long, s.slow = true, true
 		p.long++
 	} else {
-		p.working++
-		s.timer = time.AfterFunc(brief, p.look)
+		p.shortRunning++
+		s.timer = time.AfterFunc(brief, p.promoteLong)
 	}
 	p.running[s] = struct{}{}
 	p.busy[tenant]++
-	g := p.place(tenant)
-	g.stint = s
+	g := p.assignWorker(tenant)
+	g.slotLease = s
 	return g
 }
 
-// look is what a timer does when a render is no longer brief.
-func (p *Pool) look() {
+// promoteLong is what a timer does when a render is no longer brief.
+func (p *Pool) promoteLong() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.schedule(time.Now())
@@ -294,7 +294,7 @@ func (p *Pool) longPlaces() int { return p.cfg.Processes - p.cfg.Workers }
 // somebody else waits. The caller holds mu.
 func (p *Pool) promote(now time.Time) {
 	for p.long < p.longPlaces() {
-		var next *stint
+		var next *slotLease
 		for s := range p.running {
 			if !s.long && now.Sub(s.began) >= brief && p.othersWait(s.tenant) && (next == nil || s.began.Before(next.began)) {
 				next = s
@@ -304,7 +304,7 @@ func (p *Pool) promote(now time.Time) {
 			return
 		}
 		next.long = true
-		p.working--
+		p.shortRunning--
 		p.long++
 		if next.worker != nil {
 			next.worker.stepBack()
@@ -332,15 +332,15 @@ func (p *Pool) debt(tenant hub.TenantID, now time.Time) int64 {
 func (p *Pool) mayStart(tenant hub.TenantID, now time.Time) bool {
 	if p.isSlow(tenant, now) {
 		if places := p.longPlaces(); places > 0 {
-			return p.busy[tenant] == 0 && p.long < places && p.count(func(s *stint) bool { return s.slow }) < max(1, places/2)
+			return p.busy[tenant] == 0 && p.long < places && p.count(func(s *slotLease) bool { return s.slow }) < max(1, places/2)
 		}
-		return p.busy[tenant] == 0 && p.working < p.cfg.Workers
+		return p.busy[tenant] == 0 && p.shortRunning < p.cfg.Workers
 	}
-	return p.working < p.cfg.Workers && p.busy[tenant] < p.cfg.Workers &&
-		p.count(func(s *stint) bool { return s.long && !s.slow && s.tenant == tenant }) == 0
+	return p.shortRunning < p.cfg.Workers && p.busy[tenant] < p.cfg.Workers &&
+		p.count(func(s *slotLease) bool { return s.long && !s.slow && s.tenant == tenant }) == 0
 }
 
-func (p *Pool) count(which func(*stint) bool) int {
+func (p *Pool) count(which func(*slotLease) bool) int {
 	n := 0
 	for s := range p.running {
 		if which(s) {
@@ -360,8 +360,8 @@ func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
 	return slow
 }
 
-// place finds a worker for a render that was just counted, or room for one.
-func (p *Pool) place(tenant hub.TenantID) grant {
+// assignWorker finds a worker for a render that was just counted, or room for one.
+func (p *Pool) assignWorker(tenant hub.TenantID) grant {
 	// The one that was idle for the shortest time is the warmest.
 	for i := len(p.idle) - 1; i >= 0; i-- {
 		if w := p.idle[i]; w.tenant == tenant {
@@ -370,7 +370,7 @@ func (p *Pool) place(tenant hub.TenantID) grant {
 		}
 	}
 	var g grant
-	for len(p.idle) > 0 && p.working+p.long+len(p.idle) > p.cfg.Processes {
+	for len(p.idle) > 0 && p.shortRunning+p.long+len(p.idle) > p.cfg.Processes {
 		g.evict = append(g.evict, p.idle[0])
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}

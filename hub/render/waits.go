@@ -69,9 +69,9 @@ func (r *round) refuse(j *job, err error) {
 	r.fail(j, hub.InvalidSpecError, err)
 }
 
-// looksNow says whether this is the look that the application's annotation
+// isRequestedRefresh says whether this is the look that the application's annotation
 // asks for: all of its repositories have been tried since it was set.
-func looksNow(f hub.Refresh) bool {
+func isRequestedRefresh(f hub.Refresh) bool {
 	if asked, _ := f.Application.AsksRefresh(); !asked {
 		return false
 	}

@@ -15,9 +15,9 @@ import (
 // nothing.
 
 const (
-	clockTick = time.Second / 100 // of the kernel's accounts, on every Linux that Go runs on
-	calmness  = 10                // how far a long render steps back behind all others
-	restless  = 2 * time.Second   // of processor time that a worker may use while it has nothing to do
+	clockTick    = time.Second / 100 // of the kernel's accounts, on every Linux that Go runs on
+	lowPriority  = 10                // how far a long render steps back behind all others
+	idleCPULimit = 2 * time.Second   // of processor time that a worker may use while it has nothing to do
 )
 
 // anonymous is the memory that a process has to itself.
@@ -58,23 +58,23 @@ func processor(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// calm makes a process step back behind everything else that wants the
+// deprioritize makes a process step back behind everything else that wants the
 // processor. Priorities belong to threads; new ones inherit theirs.
-func calm(pid int) {
+func deprioritize(pid int) {
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
 	if err != nil {
 		return
 	}
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, calmness) // it may be gone
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, lowPriority) // it may be gone
 		}
 	}
 }
 
-// gone waits for a process that was seen to close its connection, and says
+// waitForExit waits for a process that was seen to close its connection, and says
 // whether it ended by itself. It stays for its parent to be reaped.
-func gone(pid int, wait time.Duration) bool {
+func waitForExit(pid int, wait time.Duration) bool {
 	until := time.Now().Add(wait)
 	for {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

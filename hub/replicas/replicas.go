@@ -36,9 +36,9 @@ type Store interface {
 	Leave(ctx context.Context, id string) error
 	// Attachment says where the agent of a cluster is attached. The error is
 	// fault.Offline if it is nowhere.
-	Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Placement, error)
+	Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.AgentHome, error)
 	// Attachments gives what changed after a fence, in order.
-	Attachments(ctx context.Context, after int64) ([]hub.Placement, error)
+	Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error)
 }
 
 // Agents are those that are attached to this replica.
@@ -54,7 +54,7 @@ type Config struct {
 	Store  Store
 	Agents Agents
 	// Heard is called with the hints of other replicas. It must not block.
-	Heard func(Hint)
+	Heard func(Notice)
 	// Server and Client prove replicas to each other; nil: this one has no
 	// internal port and reaches no other.
 	Server, Client *tls.Config
@@ -75,7 +75,7 @@ type Replicas struct {
 	draining bool
 	beaten   time.Time         // when the database last said who is there
 	others   map[string]*other // replicas but this one, by id
-	places   map[hub.ClusterID]hub.Placement
+	places   map[hub.ClusterID]hub.AgentHome
 	fence    int64     // newest of the places
 	whole    time.Time // when all places were read
 }
@@ -101,14 +101,14 @@ func New(cfg Config) *Replicas {
 	if cfg.Clock == nil {
 		cfg.Clock = run.System{}
 	}
-	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.Placement{}}
+	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.AgentHome{}}
 }
 
 // Run keeps the view current until ctx ends; then it takes leave and returns
 // nil.
 func (r *Replicas) Run(ctx context.Context) error {
 	g := run.NewGroup(ctx)
-	g.Go(func(ctx context.Context) error { return r.beats(ctx) })
+	g.Go(func(ctx context.Context) error { return r.sendHeartbeats(ctx) })
 	g.Go(func(ctx context.Context) error {
 		failed := func(err error) {
 			r.cfg.Log.WarnContext(ctx, "where agents are attached is not known anew", logkey.Error, err)
@@ -125,8 +125,8 @@ func (r *Replicas) Run(ctx context.Context) error {
 	return err
 }
 
-// beats says again and again that this replica lives.
-func (r *Replicas) beats(ctx context.Context) error {
+// sendHeartbeats says again and again that this replica lives.
+func (r *Replicas) sendHeartbeats(ctx context.Context) error {
 	ctx, done := run.Watch(ctx, "sign of life", time.Minute+r.cfg.Lease)
 	defer done()
 	for {
@@ -298,17 +298,17 @@ func (r *Replicas) follow(ctx context.Context) error {
 	if all {
 		r.whole = now
 		// What a call has learnt since is not among those that were read.
-		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.Placement) bool { return p.Fence <= newest })
+		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.AgentHome) bool { return p.Fence <= newest })
 	}
 	for _, p := range places {
-		r.remember(p)
+		r.storeHome(p)
 		r.fence = max(r.fence, p.Fence)
 	}
 	return nil
 }
 
-// remember takes in a placement unless a newer one is known. The lock is held.
-func (r *Replicas) remember(p hub.Placement) {
+// storeHome takes in a placement unless a newer one is known. The lock is held.
+func (r *Replicas) storeHome(p hub.AgentHome) {
 	if known, ok := r.places[p.Cluster]; ok && known.Fence > p.Fence {
 		return
 	}

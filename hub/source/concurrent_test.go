@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/run"
 )
 
-// TestReadersBesideFetches reads old and new commits while packs come, are
+// TestReadersDuringFetches reads old and new commits while packs come, are
 // merged and closed. It is worth most with the race detector.
-func TestReadersBesideFetches(t *testing.T) {
+func TestReadersDuringFetches(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)
 	m := newMirrors(t, source.Config{MaxPacks: 3})

@@ -89,8 +89,8 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 
 // isDamage says whether the mirror's own files are at fault.
 func isDamage(err error) bool {
-	_, told := fault.As(err)
-	return !told && (errors.Is(err, errDamaged) || errors.Is(err, errNoObject))
+	_, message := fault.As(err)
+	return !message && (errors.Is(err, errDamaged) || errors.Is(err, errNoObject))
 }
 
 // visit lists the refs of the repository.
@@ -376,7 +376,7 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 		return fmt.Errorf("read the end of the pack: %w", err)
 	}
 	limits := packLimits{objects: v.cfg.MaxObjects, object: v.cfg.MaxObject, inflated: 16 * v.cfg.MaxBytes}
-	p, err := v.lib.take(ctx, s, v.odb.dir, limits)
+	p, err := v.lib.ingest(ctx, s, v.odb.dir, limits)
 	if err != nil {
 		return fmt.Errorf("take in the pack: %w", err)
 	}

@@ -234,7 +234,7 @@ func newMirrors(tb testing.TB, cfg source.Config) *source.Mirrors {
 		cfg.AllowedNetworks = loopback()
 	}
 	if cfg.ListTimeout == 0 {
-		cfg.ListTimeout = patience
+		cfg.ListTimeout = answerTimeout
 	}
 	m, err := source.New(cfg, noCredentials{}, run.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -253,9 +253,9 @@ func closeMirrors(tb testing.TB, m *source.Mirrors) {
 	}
 }
 
-// patience is how long a repository may take to answer, unless a test is about
+// answerTimeout is how long a repository may take to answer, unless a test is about
 // that: a busy machine takes long to start a program of git or an SSH session.
-const patience = 2 * time.Minute
+const answerTimeout = 2 * time.Minute
 
 func testContext(tb testing.TB) context.Context {
 	tb.Helper()

@@ -115,7 +115,7 @@ func (l *Loop) claim(ctx context.Context) error {
 		l.log.ErrorContext(ctx, "fetch work cannot be claimed", logkey.Error, err, logkey.Wait, wait)
 	}
 	return run.Loop(ctx, l.clock, run.Backoff{}, failed, func(ctx context.Context) error {
-		room, err := l.queue.room(ctx)
+		room, err := l.queue.freeWorkers(ctx)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (l *Loop) worker(ctx context.Context) error {
 func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	repo, cred, err := l.work.Load(ctx, item)
 	if fault.KindOf(err) == fault.Missing {
-		return l.gone(ctx, item)
+		return l.repositoryDeleted(ctx, item)
 	}
 	if ctx.Err() != nil {
 		return l.leave(ctx, item, l.clock.Now())
@@ -212,7 +212,7 @@ func (l *Loop) fetch(ctx context.Context, item hub.WorkItem, repo hub.Repository
 	return refs, l.clock.Now(), err
 }
 
-func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {
+func (l *Loop) repositoryDeleted(ctx context.Context, item hub.WorkItem) error {
 	l.count(hub.RepositoryID(item.Key), false)
 	if err := l.mirrors.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
 		l.log.WarnContext(ctx, "mirror not removed", logkey.Repository, item.Key, logkey.Error, err)

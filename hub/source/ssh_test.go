@@ -85,7 +85,7 @@ func sshMirrors(tb testing.TB, cfg source.Config, creds source.Credentials, log 
 		cfg.AllowedNetworks = loopback()
 	}
 	if cfg.ListTimeout == 0 {
-		cfg.ListTimeout = patience
+		cfg.ListTimeout = answerTimeout
 	}
 	m, err := source.New(cfg, creds, run.System{}, log)
 	if err != nil {

@@ -37,7 +37,7 @@ func (a authorities) Authorities(_ context.Context, _ hub.TenantID, host string)
 // mirrorsTrusting makes mirrors of a tenant that has stored authorities.
 func mirrorsTrusting(t *testing.T, of map[string]string) *source.Mirrors {
 	t.Helper()
-	cfg := source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: patience}
+	cfg := source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: answerTimeout}
 	m, err := source.New(cfg, authorities{of: of}, run.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func (t *Tenant) queueStamps(b *pgx.Batch, reports []report) {
 	for _, r := range reports {
 		for _, a := range r.Applications {
 			in, sum := stamped(buckets.Application(string(a.Application)), a.Stamp)
-			cluster, mark, app = append(cluster, string(r.cluster)), append(mark, r.at.mark), append(app, string(a.Application))
+			cluster, mark, app = append(cluster, string(r.cluster)), append(mark, r.at.version), append(app, string(a.Application))
 			bucket, leaf = append(bucket, in), append(leaf, sum)
 		}
 	}

@@ -457,14 +457,14 @@ func TestTargets(t *testing.T) {
 	})
 	t.Run("tombstones stay open until they are closed", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			again := w.stone()
+			again := w.tombstone()
 			again.Since = 99
 			check(t, tx.OpenTombstones(ctx, []hub.Tombstone{again, again}))
 			open := must[map[hub.ApplicationID][]hub.Tombstone](t)(tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID}))
-			if diff := cmp.Diff([]hub.Tombstone{w.stone()}, open[w.app.ID]); diff != "" {
+			if diff := cmp.Diff([]hub.Tombstone{w.tombstone()}, open[w.app.ID]); diff != "" {
 				t.Errorf("INV-3 tombstones: %s", diff)
 			}
-			check(t, tx.CloseTombstones(ctx, []hub.Tombstone{w.stone(), again}))
+			check(t, tx.CloseTombstones(ctx, []hub.Tombstone{w.tombstone(), again}))
 			if open := must[map[hub.ApplicationID][]hub.Tombstone](t)(tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})); len(open) != 0 {
 				t.Errorf("tombstones %v after they were closed", open)
 			}

@@ -131,9 +131,9 @@ func (t *Tenant) cursor(ctx context.Context, p position) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// place opens a cursor. One that an earlier release gave out is too old: its
+// parseCursor opens a cursor. One that an earlier release gave out is too old: its
 // holder reads the lists again.
-func (t *Tenant) place(ctx context.Context, cursor string) (position, error) {
+func (t *Tenant) parseCursor(ctx context.Context, cursor string) (position, error) {
 	if _, plain := parsePosition(cursor); plain {
 		return position{}, errForgotten()
 	}
@@ -160,7 +160,7 @@ func errForgotten() error {
 // many transactions run side by side. The error is fault.Missing if changes
 // after the cursor were already forgotten: the caller reads its lists again.
 func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Change, string, error) {
-	from, err := t.place(ctx, after)
+	from, err := t.parseCursor(ctx, after)
 	if err != nil {
 		return nil, "", err
 	}

@@ -38,7 +38,7 @@ const effective = 102
 // SettleIdempotent notes, in the very transaction of its effect, that a
 // request with a key has taken effect. The error is fault.Conflict if another
 // try of the same request was faster.
-func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.Once, caller string) error {
+func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error {
 	n, err := exec(ctx, t.tx, "settle idempotency key", settleIdempotent, t.id, caller, once.Key, []byte(once.Attempt))
 	if err == nil && n == 0 {
 		return carriedOut()
@@ -85,7 +85,7 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 // status 0 it gives the key back, because there is no answer, unless the
 // request has taken effect all the same. The answer is sealed, because it may
 // show a secret once.
-func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error {
+func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error {
 	if status == 0 {
 		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, once.Key)
 		return err

@@ -22,9 +22,9 @@ type snapshotKey struct {
 
 func newSnapshots() *snapshots { return lru.New[snapshotKey, hub.Snapshot](keptBytes) }
 
-// kept gives those of the snapshots that are in memory, and the ids of the
+// cachedSnapshots gives those of the snapshots that are in memory, and the ids of the
 // others.
-func kept(t *Tenant, in *snapshots, want []hub.SnapshotID) (found map[hub.SnapshotID]hub.Snapshot, missing []hub.SnapshotID) {
+func cachedSnapshots(t *Tenant, in *snapshots, want []hub.SnapshotID) (found map[hub.SnapshotID]hub.Snapshot, missing []hub.SnapshotID) {
 	found = make(map[hub.SnapshotID]hub.Snapshot, len(want))
 	for _, id := range want {
 		if s, ok := in.Get(snapshotKey{t.id, id}); ok {

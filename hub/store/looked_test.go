@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 )
 
-func TestLooked(t *testing.T) {
+func TestAcknowledgeRefresh(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
 	w := build(t, db, "acme", "acme")
@@ -22,11 +22,11 @@ func TestLooked(t *testing.T) {
 		a := must[hub.Application](t)(tx.ApplicationByID(ctx, w.app.ID))
 		a.Annotations = map[string]string{"argocd.argoproj.io/refresh": "hard", "argocd.argoproj.io/refresh-timestamp": "2026-01-01T00:00:00.1Z", "team": "shop"}
 		a = must[hub.Application](t)(tx.UpdateApplication(ctx, a, 0))
-		check(t, tx.Looked(ctx, []hub.Looked{{Application: a.ID, Version: a.Version - 1}, {Application: "no id", Version: 1}}))
+		check(t, tx.AcknowledgeRefresh(ctx, []hub.RefreshAck{{Application: a.ID, Version: a.Version - 1}, {Application: "no id", Version: 1}}))
 		if now := must[hub.Application](t)(tx.ApplicationByID(ctx, a.ID)); now.Version != a.Version || len(now.Annotations) != 3 {
 			t.Errorf("APP-22 a look at an older version took the annotation away: %v", now.Annotations)
 		}
-		check(t, tx.Looked(ctx, []hub.Looked{{Application: a.ID, Version: a.Version}}))
+		check(t, tx.AcknowledgeRefresh(ctx, []hub.RefreshAck{{Application: a.ID, Version: a.Version}}))
 		now := must[hub.Application](t)(tx.ApplicationByID(ctx, a.ID))
 		if diff := cmp.Diff(map[string]string{"team": "shop"}, now.Annotations); diff != "" || now.Version != a.Version+1 || now.Generation != a.Generation {
 			t.Errorf("APP-22 version %d, generation %d, annotations (-want +got):\n%s", now.Version-a.Version, now.Generation-a.Generation, diff)

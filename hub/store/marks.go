@@ -6,11 +6,11 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// A nullMark is a mark as it is read. Whoever reads a row again and finds that
+// A nullVersion is a mark as it is read. Whoever reads a row again and finds that
 // the same transaction wrote it last has the same row: a transaction shows
 // nothing before its end. Numbers of transactions are those of one server, and
 // one that takes over from another may give them again; it began at another time.
-type nullMark struct {
+type nullVersion struct {
 	server              time.Time
 	application, status uint32
 	operation, rendered *uint32 // nil: there is none
@@ -18,16 +18,16 @@ type nullMark struct {
 }
 
 // dest is in the order of the columns.
-func (m *nullMark) dest() []any {
+func (m *nullVersion) dest() []any {
 	return []any{&m.server, &m.application, &m.status, &m.operation, &m.rendered, &m.failing}
 }
 
-// mark is the zero mark for what must always be read again.
-func (m *nullMark) mark() hub.Mark {
+// version is the zero mark for what must always be read again.
+func (m *nullVersion) version() hub.RowVersion {
 	if m.failing {
-		return hub.Mark{}
+		return hub.RowVersion{}
 	}
-	out := hub.Mark{Server: m.server.UnixMicro(), Application: m.application, Status: m.status}
+	out := hub.RowVersion{Server: m.server.UnixMicro(), Application: m.application, Status: m.status}
 	if m.operation != nil {
 		out.Operation = *m.operation
 	}

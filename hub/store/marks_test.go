@@ -13,7 +13,7 @@ import (
 )
 
 // What was seen is given again only if reading it would give the same.
-func TestLockSeen(t *testing.T) {
+func TestLockIfUnchanged(t *testing.T) {
 	t.Parallel()
 	urls := storetest.Database(t)
 	db := storetest.OpenURLs(t, urls.Config())
@@ -27,18 +27,18 @@ func TestLockSeen(t *testing.T) {
 		return tx.PutOperations(ctx, []hub.Operation{op})
 	})
 	const asSeen = "as it was seen" // marks what was not read again
-	see := func() *hub.Seen {
+	see := func() *hub.ReadVersion {
 		var got []hub.Refresh
 		check(t, db.ReadTenant(t.Context(), w.tenant, func(ctx context.Context, tx *store.Tenant) (err error) {
 			got, err = tx.Refreshes(ctx, []hub.ApplicationID{app.ID}, 1)
 			return err
 		}))
-		s := &hub.Seen{Application: got[0].Application, Mark: got[0].Mark}
+		s := &hub.ReadVersion{Application: got[0].Application, Version: got[0].Version}
 		s.Application.Name = asSeen
 		return s
 	}
-	lock := func(ctx context.Context, tx *store.Tenant, s *hub.Seen) hub.Application {
-		got := must[map[hub.ApplicationID]hub.Application](t)(tx.LockSeen(ctx, []hub.ApplicationID{app.ID, hub.NewID[hub.ApplicationID]()}, map[hub.ApplicationID]*hub.Seen{app.ID: s}))
+	lock := func(ctx context.Context, tx *store.Tenant, s *hub.ReadVersion) hub.Application {
+		got := must[map[hub.ApplicationID]hub.Application](t)(tx.LockIfUnchanged(ctx, []hub.ApplicationID{app.ID, hub.NewID[hub.ApplicationID]()}, map[hub.ApplicationID]*hub.ReadVersion{app.ID: s}))
 		if len(got) != 1 {
 			t.Fatalf("%d applications are there", len(got))
 		}
@@ -71,7 +71,7 @@ func TestLockSeen(t *testing.T) {
 			return tx.PutOperations(ctx, []hub.Operation{newOperation(app, "")})
 		}, false},
 		{"another application renders it", func(ctx context.Context, tx *store.Tenant) error {
-			return tx.PutRendition(ctx, hub.Rendition{Object: string(app.ID), Kind: "Application", Parent: w.app.ID, Applied: []byte(`{}`)})
+			return tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(app.ID), Kind: "Application", Parent: w.app.ID, Applied: []byte(`{}`)})
 		}, false},
 		{"it has a condition", func(ctx context.Context, tx *store.Tenant) error {
 			return tx.SetCondition(ctx, app.ID, hub.SyncError, "no")
@@ -120,7 +120,7 @@ func TestLockSeen(t *testing.T) {
 	})
 	t.Run("another server gives the same numbers to other transactions", func(t *testing.T) {
 		seen := see()
-		seen.Mark.Server++
+		seen.Version.Server++
 		in(func(ctx context.Context, tx *store.Tenant) error {
 			if got := lock(ctx, tx, seen); got.Name == asSeen {
 				t.Error("it was not read again")
@@ -133,7 +133,7 @@ func TestLockSeen(t *testing.T) {
 			if got := lock(ctx, tx, nil); got.Name != app.Name {
 				t.Errorf("given: %+v", got)
 			}
-			if got := lock(ctx, tx, &hub.Seen{}); got.Name != app.Name {
+			if got := lock(ctx, tx, &hub.ReadVersion{}); got.Name != app.Name {
 				t.Errorf("given: %+v", got)
 			}
 			return nil

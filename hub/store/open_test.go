@@ -190,7 +190,7 @@ func TestIdleConnections(t *testing.T) {
 	tenant := storetest.Tenant(t, db, "acme")
 	super := storetest.Connect(t, urls.Superuser)
 	processes := func() int {
-		return ask[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
+		return queryOne[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
 	}
 	t.Run("FT-D10 a burst has as many as there may be, and no more", func(t *testing.T) {
 		here, leave := make(chan struct{}), make(chan struct{})

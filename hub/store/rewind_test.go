@@ -177,14 +177,14 @@ func TestTwoWithOneIdentity(t *testing.T) {
 		if err := connect("s5", "e3", "one", false); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("the replaced one came back: %v", err)
 		}
-		lost := must[[]string](t)(s.Seen(t.Context(), []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", At: now()}}))
+		lost := must[[]string](t)(s.RenewAttachments(t.Context(), []hub.Heartbeat{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", At: now()}}))
 		if len(lost) != 1 {
 			t.Errorf("lost %v", lost)
 		}
 	})
 	t.Run("FT-L4 the late end of an older session leaves the newer one", func(t *testing.T) {
 		check(t, s.Disconnected(t.Context(), w.tenant, w.cluster.ID, "s3"))
-		if r := must[hub.Placement](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
+		if r := must[hub.AgentHome](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
 			t.Errorf("attachment %+v", r)
 		}
 	})

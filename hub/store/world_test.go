@@ -110,7 +110,7 @@ func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
 	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
 	check(t, err)
-	check(t, tx.FinishIdempotent(ctx, hub.Once{Key: "key"}, w.mark, 201, []byte(w.mark)))
+	check(t, tx.FinishIdempotent(ctx, hub.IdempotencyKey{Key: "key"}, w.mark, 201, []byte(w.mark)))
 }
 
 func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
@@ -133,7 +133,7 @@ func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	app.Project, app.Labels = w.mark, map[string]string{"mark": w.mark}
 	w.app = must[hub.Application](t)(tx.CreateApplication(ctx, app))
 	project := must[hub.Project](t)(tx.Project(ctx, w.mark))
-	check(t, tx.PutRendition(ctx, hub.Rendition{Object: string(project.ID), Kind: "AppProject", Parent: w.app.ID, Applied: json.RawMessage(`{"mark":"` + w.mark + `"}`)}))
+	check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(project.ID), Kind: "AppProject", Parent: w.app.ID, Applied: json.RawMessage(`{"mark":"` + w.mark + `"}`)}))
 }
 
 func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
@@ -158,7 +158,7 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1}}))
 	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1, Receipt: &hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}}}))
-	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.stone()}))
+	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.tombstone()}))
 	check(t, tx.AppendHistory(ctx, []hub.HistoryEntry{{Application: w.app.ID, Operation: w.operation.ID, Snapshot: w.snapshot.ID, Revision: "c0ffee",
 		Initiator: hub.Initiator{Username: w.mark}, Reason: w.mark, StartedAt: now(), DeployedAt: now()}}))
 	must[hub.Observed](t)(tx.PutObservation(ctx, w.cluster.ID, hub.Observation{
@@ -167,7 +167,7 @@ func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
 	}))
 }
 
-func (w *world) stone() hub.Tombstone {
+func (w *world) tombstone() hub.Tombstone {
 	return hub.Tombstone{Application: w.app.ID, Cluster: w.cluster.ID, Version: "v1", Kind: "ConfigMap", Namespace: w.mark, Name: "old", Since: 1}
 }
 

@@ -26,9 +26,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// patience is the most that a test waits for something that must happen. It
+// waitLimit is the most that a test waits for something that must happen. It
 // costs nothing when all is well, so it is long enough for any machine.
-const patience = 3 * time.Minute
+const waitLimit = 3 * time.Minute
 
 // fakeHub is the hub's real end of the link with everything behind it in
 // memory. It can be stopped and started; the log stays.
@@ -53,12 +53,12 @@ type fakeHub struct {
 	rows        []*linkv1.Row
 	withhold    bool // blobs are not sent with rows, only when asked for
 	deaf        bool // reports are not acknowledged
-	patience    time.Duration
+	timeout     time.Duration
 	blobs       map[string][]byte
 	apps        map[string]*linkv1.AppReport
 	resources   map[string]*linkv1.Resource
 	operations  map[string]*linkv1.OperationReport
-	told        map[string]int // final results that came, by operation
+	finals      map[string]int // final results that came, by operation
 	closed      []string
 	receipts    int
 	ack         uint64 // newest row that the agent has stored
@@ -73,8 +73,8 @@ func newHub(t *testing.T) *fakeHub {
 		t: t, dir: &directory{invited: map[[32]byte]*hub.Invitation{}, member: hub.Member{ClusterName: "demo"}},
 		tenant: hub.NewID[hub.TenantID](), cluster: hub.NewID[hub.ClusterID](), log: quiet(t),
 		changed: make(chan struct{}), incarnation: "one", blobs: map[string][]byte{}, apps: map[string]*linkv1.AppReport{},
-		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, told: map[string]int{},
-		epochs: map[string]uint64{}, patience: patience,
+		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, finals: map[string]int{},
+		epochs: map[string]uint64{}, timeout: waitLimit,
 	}
 	port, err := harness.FreePort()
 	if err != nil {
@@ -150,7 +150,7 @@ func (h *fakeHub) change(fn func()) {
 // await waits until cond holds, and says what it was if it never does.
 func (h *fakeHub) await(what string, cond func() bool) {
 	h.t.Helper()
-	limit := time.NewTimer(h.patience)
+	limit := time.NewTimer(h.timeout)
 	defer limit.Stop()
 	for {
 		h.mu.Lock()
@@ -360,7 +360,7 @@ func (h *fakeHub) fold(up *linkv1.ReportUp) {
 		}
 		h.operations[o.GetOperationId()] = o
 		if o.GetFinishedUnixNano() != 0 {
-			h.told[o.GetOperationId()]++
+			h.finals[o.GetOperationId()]++
 		}
 	}
 	for _, c := range up.GetClosed() {

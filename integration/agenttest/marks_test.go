@@ -21,15 +21,15 @@ func (w *world) set(s *linkv1.Settings) {
 	w.append(row(linkv1.RowKind_ROW_KIND_SETTINGS, w.settings, s))
 }
 
-// again syncs the application once more as it is.
-func (a *application) again() {
+// syncAgain syncs the application once more as it is.
+func (a *application) syncAgain() {
 	a.w.t.Helper()
 	id, op := a.operation(nil)
 	a.w.append(op)
 	a.w.ended(id, "Succeeded")
 }
 
-func TestMarksOfArgo(t *testing.T) {
+func TestTrackingOfArgo(t *testing.T) {
 	w := newWorld(t)
 	const annotation, label = "argocd.argoproj.io/tracking-id", "app.kubernetes.io/instance"
 	marks := func(a *application, name, id, instance string) {
@@ -61,13 +61,13 @@ func TestMarksOfArgo(t *testing.T) {
 	t.Run("TRK-02 the annotation of Argo CD is written on request, with the next sync", func(t *testing.T) {
 		w.set(&linkv1.Settings{TrackingMethod: "annotation"})
 		w.eventually("the next sync writes it", func() bool {
-			a.again()
+			a.syncAgain()
 			return w.get(configMaps, "marked").GetAnnotations()[annotation] != ""
 		})
 		marks(a, "marked", id(a, "marked"), "")
 		quiet(a)
 		before := w.get(configMaps, "marked").GetResourceVersion()
-		a.again()
+		a.syncAgain()
 		if w.get(configMaps, "marked").GetResourceVersion() != before {
 			t.Error("an object that is marked as it should be is written again")
 		}
@@ -119,7 +119,7 @@ func TestMarksOfArgo(t *testing.T) {
 	t.Run("TRK-01 without the setting the next sync takes the marks off", func(t *testing.T) {
 		w.set(&linkv1.Settings{})
 		w.eventually("the next sync takes them off", func() bool {
-			a.again()
+			a.syncAgain()
 			return w.get(configMaps, "marked").GetAnnotations()[annotation] == ""
 		})
 		marks(a, "marked", "", "")

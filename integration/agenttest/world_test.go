@@ -158,7 +158,7 @@ type application struct {
 	id, name   string
 	generation uint64
 	policy     *linkv1.Policy
-	stones     []*linkv1.Tombstone
+	tombstones []*linkv1.Tombstone
 	target     *linkv1.SnapshotRef
 	accepted   *linkv1.SnapshotRef
 	ops        int
@@ -217,7 +217,7 @@ func (a *application) stateRow() *linkv1.Row {
 	a.generation++
 	return row(linkv1.RowKind_ROW_KIND_STATE, a.id, &linkv1.AppState{
 		Name: a.name, AppNamespace: "argocd", Namespace: a.w.namespace, Project: "default", Generation: a.generation,
-		Target: a.target, Accepted: a.accepted, Policy: a.policy, Tombstones: a.stones,
+		Target: a.target, Accepted: a.accepted, Policy: a.policy, Tombstones: a.tombstones,
 		Orphans:          a.orphans,
 		ApprovedUnixNano: a.approved,
 	})
@@ -233,7 +233,7 @@ func (a *application) operation(change func(*linkv1.Operation)) (string, *linkv1
 	o := &linkv1.Operation{
 		Id: string(hub.NewID[hub.OperationID]()), Kind: linkv1.OperationKind_OPERATION_KIND_SYNC, Fence: fence,
 		Snapshot: &linkv1.SnapshotRef{Id: a.target.GetId(), Revision: a.target.GetRevision()}, Options: &linkv1.Options{Prune: true},
-		DeadlineUnix: time.Now().Add(2 * patience).Unix(), Initiator: "test", CreatedUnixNano: time.Now().UnixNano(),
+		DeadlineUnix: time.Now().Add(2 * waitLimit).Unix(), Initiator: "test", CreatedUnixNano: time.Now().UnixNano(),
 	}
 	if change != nil {
 		change(o)
@@ -244,7 +244,7 @@ func (a *application) operation(change func(*linkv1.Operation)) (string, *linkv1
 // begin writes state and operation in one batch.
 func (a *application) begin(yaml string, change func(*linkv1.Operation)) string {
 	a.w.t.Helper()
-	a.bury(a.target, yaml)
+	a.addTombstones(a.target, yaml)
 	a.target = a.snapshot(yaml)
 	a.accepted = a.target
 	state := a.stateRow()
@@ -253,8 +253,8 @@ func (a *application) begin(yaml string, change func(*linkv1.Operation)) string 
 	return id
 }
 
-// bury makes tombstones of what a new snapshot no longer has.
-func (a *application) bury(old *linkv1.SnapshotRef, yaml string) {
+// addTombstones makes tombstones of what a new snapshot no longer has.
+func (a *application) addTombstones(old *linkv1.SnapshotRef, yaml string) {
 	next := a.snapshot(yaml)
 	has := func(o *linkv1.ObjectRef) bool {
 		for _, n := range next.GetObjects() {
@@ -266,7 +266,7 @@ func (a *application) bury(old *linkv1.SnapshotRef, yaml string) {
 	}
 	for _, o := range old.GetObjects() {
 		if o.GetHook() == "" && !has(o) {
-			a.stones = append(a.stones, &linkv1.Tombstone{Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), Wave: o.GetWave()})
+			a.tombstones = append(a.tombstones, &linkv1.Tombstone{Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), Wave: o.GetWave()})
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (a *application) deploy(yaml string) *linkv1.OperationReport {
 // ended waits for the end of an operation.
 func (w *world) ended(id, phase string) *linkv1.OperationReport {
 	w.t.Helper()
-	w.await("operation "+id+" ended", func() bool { return w.told[id] > 0 })
+	w.await("operation "+id+" ended", func() bool { return w.finals[id] > 0 })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.operations[id]
@@ -355,7 +355,7 @@ func (w *world) edit(r schema.GroupVersionResource, name, manager, patch string)
 // live waits until a live object fits.
 func (w *world) live(r schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
 	o, err := shared.WaitFor(ctx, r, w.namespace, name, check)
 	if err != nil {
@@ -369,7 +369,7 @@ func (w *world) live(r schema.GroupVersionResource, name string, check func(*uns
 // eventually waits for what the hub does not hear of.
 func (w *world) eventually(what string, cond func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
 	err := harness.Eventually(ctx, func(context.Context) error {
 		if cond() {
@@ -382,15 +382,15 @@ func (w *world) eventually(what string, cond func() bool) {
 	}
 }
 
-// taken waits until the agent goes by the newest state of the application.
-func (a *application) taken() {
+// waitForState waits until the agent goes by the newest state of the application.
+func (a *application) waitForState() {
 	a.w.t.Helper()
 	a.w.await("the state is taken", func() bool { return a.w.fakeHub.apps[a.id].GetGeneration() == a.generation })
 }
 
-func (w *world) gone(r schema.GroupVersionResource, name string) {
+func (w *world) waitDeleted(r schema.GroupVersionResource, name string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
 	if err := shared.WaitGone(ctx, r, w.namespace, name); err != nil {
 		w.t.Fatal(err)

@@ -255,8 +255,8 @@ func (x *scale) slow(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = wire.Stop() }()
-	wire.Set(harness.Weather{Line: speed})
-	a.beats = 1
+	wire.Set(harness.NetworkFaults{Line: speed})
+	a.heartbeats = 1
 	a.through = wire.Addr()
 	app := strings.Replace(application("bulk", "bulk", repo.URL(), "bulk"), "name: in-cluster", "name: "+a.name, 1)
 	if _, err := x.s.API.Apply(ctx, app); err != nil {

@@ -55,13 +55,13 @@ type sim struct {
 	ackedSeq  atomic.Uint64 // of reports
 	in, sent  atomic.Int64  // bytes on the wire, TLS included
 
-	held     map[string]bool             // digests of bodies that came
-	pending  map[uint64]time.Time        // reports with events, until they are stored
-	took     []time.Duration             // how long that was
-	digests  map[string]bool             // of the newest states, to ask for again
-	through  string                      // where to dial instead of the hub; empty: the hub
-	beats    uint32                      // seconds between heartbeats; 0: what the hub says
-	greeting func(*linkv1.HelloResponse) // nil: nothing
+	held       map[string]bool             // digests of bodies that came
+	pending    map[uint64]time.Time        // reports with events, until they are stored
+	took       []time.Duration             // how long that was
+	digests    map[string]bool             // of the newest states, to ask for again
+	through    string                      // where to dial instead of the hub; empty: the hub
+	heartbeats uint32                      // seconds between heartbeats; 0: what the hub says
+	greeting   func(*linkv1.HelloResponse) // nil: nothing
 }
 
 func newSim(f *fleet, n int) *sim {
@@ -167,8 +167,8 @@ func (s *sim) run(ctx context.Context) error {
 
 // Opened, Revoked and Closed are the Sessions.
 func (s *sim) Opened(_ context.Context, h *linkv1.HelloResponse) error {
-	if s.beats > 0 {
-		h.HeartbeatSeconds = s.beats
+	if s.heartbeats > 0 {
+		h.HeartbeatSeconds = s.heartbeats
 	}
 	if s.greeting != nil {
 		s.greeting(h)
@@ -195,7 +195,7 @@ func (s *sim) Cursor() *linkv1.Cursor {
 	return at
 }
 
-func (s *sim) Take(_ context.Context, b *linkv1.Batch) error {
+func (s *sim) StoreBatch(_ context.Context, b *linkv1.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.GetReset_() {
@@ -352,9 +352,9 @@ func (s *sim) Rewound(reason string) {
 	s.wrong = fmt.Errorf("%s: the hub was rewound: %s", s.name, reason)
 }
 
-// Answer gives no answer: what was rewound is wrong already, and the others
+// Respond gives no answer: what was rewound is wrong already, and the others
 // ask for nothing.
-func (s *sim) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) { return nil, nil }
+func (s *sim) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) { return nil, nil }
 
 // put queues a report; s.mu is held.
 func (s *sim) put(up *linkv1.ReportUp) uint64 {

@@ -58,9 +58,9 @@ func cluster(t *testing.T, conn *pgx.Conn) (id string) {
 	return id
 }
 
-// gather takes down what the database has of the application. It is called
+// collect takes down what the database has of the application. It is called
 // before the deletion, which takes operations and history along, and after.
-func (r *round) gather() {
+func (r *round) collect() {
 	r.t.Helper()
 	conn := database(r.t)
 	defer conn.Close(context.WithoutCancel(r.t.Context()))
@@ -93,7 +93,7 @@ func (r *round) rest() {
 	r.t.Helper()
 	conn := database(r.t)
 	defer conn.Close(context.WithoutCancel(r.t.Context()))
-	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
 		var waiting int
 		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM work.item i JOIN operation o ON i.key = o.id AND i.kind = 'outcome' JOIN application a ON a.id = o.application_id WHERE a.name = $1)
 			+ (SELECT count(*) FROM operation o JOIN application a ON a.id = o.application_id WHERE a.name = $1 AND o.phase NOT IN ('Succeeded', 'Failed', 'Error'))`, r.name).Scan(&waiting)

@@ -124,7 +124,7 @@ func (v *victim) watch() {
 				continue
 			}
 			v.died()
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 			err := v.process.Start(ctx)
 			cancel()
 			if err != nil {

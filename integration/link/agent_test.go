@@ -86,7 +86,7 @@ func (i *inventory) Cursor() *linkv1.Cursor {
 	return &linkv1.Cursor{Incarnation: incarnation, Seq: last.GetSeq(), Chain: last.GetChain()}
 }
 
-func (i *inventory) Take(_ context.Context, b *linkv1.Batch) error {
+func (i *inventory) StoreBatch(_ context.Context, b *linkv1.Batch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	defer i.changed.Broadcast()
@@ -121,7 +121,7 @@ func (i *inventory) Rewound(reason string) {
 	i.changed.Broadcast()
 }
 
-func (i *inventory) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+func (i *inventory) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	return nil, nil
 }
 

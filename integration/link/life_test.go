@@ -238,7 +238,7 @@ func TestSilentHub(t *testing.T) {
 	a.sessions.awaitOpened(2)
 }
 
-func TestPresence(t *testing.T) {
+func TestAttachments(t *testing.T) {
 	w := newWorld(t)
 	clock := runtest.NewClock(time.Now())
 	w.hub = clock

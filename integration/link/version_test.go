@@ -21,7 +21,7 @@ import (
 
 func TestVersions(t *testing.T) {
 	w := newWorld(t)
-	w.cfg = func(c *fleet.Config) { c.Floor, c.Features = "0.4.0", []string{"paint", tunnel.FeatureProbe} }
+	w.cfg = func(c *fleet.Config) { c.MinVersion, c.Features = "0.4.0", []string{"paint", tunnel.FeatureProbe} }
 	r := w.start()
 
 	t.Run("FT-L14 an agent that is too old hears that it needs an upgrade, and so do people", func(t *testing.T) {

@@ -97,7 +97,7 @@ func (w *world) PutObservation(ctx context.Context, tenant hub.TenantID, cluster
 
 func (w *world) observe() *observe.Service {
 	return observe.New(w, func(ctx context.Context) (hub.TenantID, hub.ClusterID, error) { return w.tenant, w.cluster.ID, nil },
-		observe.Hints{Changed: func(hub.TenantID) {}, Over: func() {}}, w.log)
+		observe.Notifier{Changed: func(hub.TenantID) {}, Over: func() {}}, w.log)
 }
 
 // desiredStore is the store as dispatch sees it.
@@ -240,11 +240,11 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 type desired struct{ *inventory.Store }
 
 func (d desired) Cursor() *linkv1.Cursor {
-	c, _ := d.Place()
+	c, _ := d.Position()
 	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof, Compares: true}
 }
 
-func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
+func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	_, commit, err := d.Stage(b)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
 }
 
 func (d desired) Rewound(reason string) { d.Rewind(reason) }
-func (d desired) Answer(_ context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+func (d desired) Respond(_ context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	if c := down.GetCompare(); c != nil {
 		return &linkv1.FollowUp{Message: &linkv1.FollowUp_Sums{Sums: d.Sums(c.GetFirst())}}, nil
 	}

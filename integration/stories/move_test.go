@@ -29,7 +29,7 @@ spec:
 `, repo.URL()), "NAME", name)
 	}
 	for _, name := range []string{"left", "right"} {
-		if _, err := s.API.Apply(within(t, patience), namespaced(name)); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), namespaced(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +61,7 @@ spec:
 		}
 		for file, name := range in {
 			app, _, _ := strings.Cut(file, "/")
-			o, err := cluster.WaitFor(within(t, patience), configMaps, "moves", name, func(o *unstructured.Unstructured) error {
+			o, err := cluster.WaitFor(within(t, waitLimit), configMaps, "moves", name, func(o *unstructured.Unstructured) error {
 				if got, _, _ := unstructured.NestedString(o.Object, "data", "v"); got != value {
 					return fmt.Errorf("it has %q", got)
 				}
@@ -95,7 +95,7 @@ spec:
 		move(t, "five", map[string]string{"left/x.yaml": "x"}, map[string]string{"right/x.yaml": "x"})
 	})
 	for _, name := range []string{"moves-left", "moves-right"} {
-		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", name, "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", name, "--yes"); err != nil {
 			t.Error(err)
 		}
 	}

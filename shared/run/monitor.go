@@ -46,12 +46,12 @@ func monitorOf(ctx context.Context) *Monitor {
 
 // A loop is one thing that must go on.
 type loop struct {
-	m      *Monitor
-	name   string
-	limit  time.Duration
-	parent *loop
-	due    time.Time // by when the next sign of life has to come; zero: it rests
-	told   bool      // it was reported as stuck
+	m        *Monitor
+	name     string
+	limit    time.Duration
+	parent   *loop
+	due      time.Time // by when the next sign of life has to come; zero: it rests
+	reported bool      // it was reported as stuck
 }
 
 // Watch says that what runs under the context it gives shows a sign of life
@@ -77,13 +77,13 @@ func Watch(ctx context.Context, name string, limit time.Duration) (context.Conte
 // Beat is a sign of life of the loop that ctx belongs to, and of those that
 // it is a part of.
 func Beat(ctx context.Context) {
-	signal(ctx, func(l *loop, now time.Time) { l.due, l.told = now.Add(l.limit), false })
+	signal(ctx, func(l *loop, now time.Time) { l.due, l.reported = now.Add(l.limit), false })
 }
 
 // Expect is a Beat before something that may take up to d by itself, such as
 // a request with a deadline.
 func Expect(ctx context.Context, d time.Duration) {
-	signal(ctx, func(l *loop, now time.Time) { l.due, l.told = now.Add(max(l.limit, d+l.limit/2)), false })
+	signal(ctx, func(l *loop, now time.Time) { l.due, l.reported = now.Add(max(l.limit, d+l.limit/2)), false })
 }
 
 // Rest says that the loop has nothing to do until its next Beat. Those that it
@@ -92,7 +92,7 @@ func Rest(ctx context.Context) {
 	if l, _ := ctx.Value(loopKey{}).(*loop); l != nil {
 		l.m.mu.Lock()
 		defer l.m.mu.Unlock()
-		l.due, l.told = time.Time{}, false
+		l.due, l.reported = time.Time{}, false
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *Monitor) Excuse() {
 	defer m.mu.Unlock()
 	now := m.clock.Now()
 	for l := range m.loops {
-		if l.told = false; !l.due.IsZero() {
+		if l.reported = false; !l.due.IsZero() {
 			l.due = now.Add(l.limit)
 		}
 	}
@@ -128,7 +128,7 @@ func (m *Monitor) Stuck() []string {
 	defer m.mu.Unlock()
 	var names []string
 	for l := range m.loops {
-		if l.told {
+		if l.reported {
 			names = append(names, l.name)
 		}
 	}
@@ -152,8 +152,8 @@ func (m *Monitor) overdue(tell bool) (names []string, news bool) {
 			continue
 		}
 		names = append(names, l.name)
-		if tell && !l.told {
-			l.told, news = true, true
+		if tell && !l.reported {
+			l.reported, news = true, true
 		}
 	}
 	slices.Sort(names)

@@ -24,10 +24,10 @@ type DialConfig struct {
 	Pins []Pin
 	// Certificate is the agent's; nil only to enrol.
 	Certificate *tls.Certificate
-	// Outer is what lies between agent and hub; the zero value: nothing.
-	Outer Outer
-	// Learnt remembers between dials which carrier works; nil: nothing is.
-	Learnt *Learnt
+	// Proxy is what lies between agent and hub; the zero value: nothing.
+	Proxy ProxyConfig
+	// Memory remembers between dials which carrier works; nil: nothing is.
+	Memory *ProxyMemory
 	// Dial opens connections; nil: TCP.
 	Dial Dialer
 	// Timeout bounds connection and handshake; zero: 15 s.

@@ -31,12 +31,12 @@ var (
 	errAway  = errors.New("the other side takes no more streams")
 )
 
-// leanMux speaks yamux with one goroutine, which reads, and with hardly any
+// serverMux speaks yamux with one goroutine, which reads, and with hardly any
 // memory besides what streams hold that nobody has read: a hub has a session
 // for each of its agents, and nearly all of them rest. Whoever writes does so
 // itself, in one piece with the frame's head. The reading goroutine never
 // writes, so two sides that both write cannot hold each other up.
-type leanMux struct {
+type serverMux struct {
 	conn  net.Conn
 	lane  Lane
 	blame func(error) // hears why the session is about to end, if people should read it
@@ -49,17 +49,17 @@ type leanMux struct {
 	mu      sync.Mutex
 	err     error // why it ended; nil: it has not
 	away    bool  // the other side takes no more streams
-	streams map[uint32]*leanStream
-	arrived []*leanStream  // not yet accepted
-	more    sync.Cond      // arrived, err or take have changed
-	take    func(net.Conn) // is given what arrives, instead of Accept
-	ended   func(error)    // is called by the reader when it is over
-	over    bool           // it is
+	streams map[uint32]*serverStream
+	arrived []*serverStream // not yet accepted
+	more    sync.Cond       // arrived, err or take have changed
+	deliver func(net.Conn)  // is given what arrives, instead of Accept
+	ended   func(error)     // is called by the reader when it is over
+	over    bool            // it is
 }
 
-// newLean starts reading.
-func newLean(conn net.Conn, lane Lane, dialled bool, blame func(error)) *leanMux {
-	m := &leanMux{conn: conn, lane: lane, blame: blame, done: make(chan struct{}), first: 2, streams: map[uint32]*leanStream{}}
+// newServerMux starts reading.
+func newServerMux(conn net.Conn, lane Lane, dialled bool, blame func(error)) *serverMux {
+	m := &serverMux{conn: conn, lane: lane, blame: blame, done: make(chan struct{}), first: 2, streams: map[uint32]*serverStream{}}
 	if dialled {
 		m.first = 1
 	}
@@ -69,23 +69,23 @@ func newLean(conn net.Conn, lane Lane, dialled bool, blame func(error)) *leanMux
 }
 
 // Done is closed when the connection has ended.
-func (m *leanMux) Done() <-chan struct{} { return m.done }
+func (m *serverMux) Done() <-chan struct{} { return m.done }
 
 // Streams is how many are open.
-func (m *leanMux) Streams() int {
+func (m *serverMux) Streams() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.streams)
 }
 
 // Close ends everything. It does not wait for the reader.
-func (m *leanMux) Close() error {
+func (m *serverMux) Close() error {
 	m.end(net.ErrClosed)
 	return nil
 }
 
 // end frees all who wait.
-func (m *leanMux) end(err error) {
+func (m *serverMux) end(err error) {
 	m.mu.Lock()
 	first := m.err == nil
 	if first {
@@ -107,7 +107,7 @@ func (m *leanMux) end(err error) {
 }
 
 // Open opens a stream. It does not wait for the other side to take it.
-func (m *leanMux) Open() (net.Conn, error) {
+func (m *serverMux) Open() (net.Conn, error) {
 	m.mu.Lock()
 	if err := m.mayOpen(); err != nil {
 		m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *leanMux) Open() (net.Conn, error) {
 	return s, nil
 }
 
-func (m *leanMux) mayOpen() error {
+func (m *serverMux) mayOpen() error {
 	switch {
 	case m.err != nil:
 		return m.err
@@ -135,16 +135,16 @@ func (m *leanMux) mayOpen() error {
 	return nil
 }
 
-func (m *leanMux) add(id uint32) *leanStream {
-	s := &leanStream{m: m, id: id, recv: minWindow, credit: minWindow}
+func (m *serverMux) add(id uint32) *serverStream {
+	s := &serverStream{m: m, id: id, recv: minWindow, credit: minWindow}
 	s.moved.L = &m.mu
 	m.streams[id] = s
 	return s
 }
 
 // Accept waits for a stream that the other side opened, and tells it.
-func (m *leanMux) Accept() (net.Conn, error) {
-	s, err := m.arrival()
+func (m *serverMux) Accept() (net.Conn, error) {
+	s, err := m.acceptStream()
 	if err == nil {
 		err = s.confirm()
 	}
@@ -154,7 +154,7 @@ func (m *leanMux) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-func (m *leanMux) arrival() (*leanStream, error) {
+func (m *serverMux) acceptStream() (*serverStream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.arrived) == 0 {
@@ -172,10 +172,10 @@ func (m *leanMux) arrival() (*leanStream, error) {
 // on the goroutine that reads, so nobody need wait in Accept; ended is called
 // when no more come, likewise. The other side learns that a stream is taken by
 // the first that is read from it or written to it.
-func (m *leanMux) Deliver(take func(net.Conn), ended func(error)) {
+func (m *serverMux) Deliver(take func(net.Conn), ended func(error)) {
 	m.mu.Lock()
 	waiting := m.arrived
-	m.arrived, m.take, m.ended = nil, take, ended
+	m.arrived, m.deliver, m.ended = nil, take, ended
 	over, err := m.over, m.err
 	m.mu.Unlock()
 	for _, s := range waiting {
@@ -188,7 +188,7 @@ func (m *leanMux) Deliver(take func(net.Conn), ended func(error)) {
 
 // send writes one frame. A frame that cannot be written in time ends the
 // session: nobody could tell how much of it has gone.
-func (m *leanMux) send(kind byte, flags uint16, id, length uint32, body []byte) error {
+func (m *serverMux) send(kind byte, flags uint16, id, length uint32, body []byte) error {
 	buf := frameBuffer()
 	defer frames.Put(buf)
 	b := append((*buf)[:0], 0, kind)
@@ -208,7 +208,7 @@ func (m *leanMux) send(kind byte, flags uint16, id, length uint32, body []byte) 
 	return err
 }
 
-func (m *leanMux) put(b []byte) error {
+func (m *serverMux) put(b []byte) error {
 	m.write.Lock()
 	defer m.write.Unlock()
 	if err := m.conn.SetWriteDeadline(time.Now().Add(m.lane.Stall)); err != nil {
@@ -222,7 +222,7 @@ func (m *leanMux) put(b []byte) error {
 }
 
 // read takes in frames until the connection ends.
-func (m *leanMux) read() {
+func (m *serverMux) read() {
 	err := m.frame()
 	for err == nil {
 		err = m.frame()
@@ -241,7 +241,7 @@ func (m *leanMux) read() {
 }
 
 // frame takes in one frame.
-func (m *leanMux) frame() error {
+func (m *serverMux) frame() error {
 	if _, err := io.ReadFull(m.conn, m.head[:]); err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (m *leanMux) frame() error {
 }
 
 // find gives the stream of a frame, and opens it if the frame says so.
-func (m *leanMux) find(id uint32, flags uint16) (*leanStream, error) {
+func (m *serverMux) find(id uint32, flags uint16) (*serverStream, error) {
 	m.mu.Lock()
 	s := m.streams[id]
 	if flags&flagSYN == 0 {
@@ -302,8 +302,8 @@ func (m *leanMux) find(id uint32, flags uint16) (*leanStream, error) {
 		return nil, errNonsense("stream %d opened twice, or by the wrong side", id)
 	}
 	s = m.add(id)
-	s.answer = true
-	take := m.take
+	s.ackDue = true
+	take := m.deliver
 	if take == nil {
 		m.arrived = append(m.arrived, s)
 		m.more.Signal()
@@ -317,7 +317,7 @@ func (m *leanMux) find(id uint32, flags uint16) (*leanStream, error) {
 
 // body takes in the data of a frame, piece by piece: a peer that announces
 // much and sends little holds no memory.
-func (m *leanMux) body(s *leanStream, length uint32) error {
+func (m *serverMux) body(s *serverStream, length uint32) error {
 	if s != nil {
 		m.mu.Lock()
 		enough := length <= s.recv
@@ -334,7 +334,7 @@ func (m *leanMux) body(s *leanStream, length uint32) error {
 		}
 		length -= uint32(len(piece))
 		if s != nil {
-			s.hold(piece)
+			s.buffer(piece)
 		}
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 // speaker makes one side of a session of a connection.
 type speaker func(conn net.Conn, lane Lane) Mux
 
-func leanSide(dialled bool) speaker {
-	return func(conn net.Conn, lane Lane) Mux { return newLean(conn, lane, dialled, func(error) {}) }
+func muxSide(dialled bool) speaker {
+	return func(conn net.Conn, lane Lane) Mux { return newServerMux(conn, lane, dialled, func(error) {}) }
 }
 
 func library(conn net.Conn, lane Lane) Mux {
@@ -45,11 +45,11 @@ func between(dialler, taker speaker, lane Lane) (Mux, Mux, func()) {
 	}
 }
 
-func TestLeanStreamIsAConnection(t *testing.T) {
+func TestServerStreamIsAConnection(t *testing.T) {
 	for name, opens := range map[string]bool{"opened": true, "accepted": false} {
 		t.Run(name, func(t *testing.T) {
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
-				a, b, stop := between(leanSide(true), leanSide(false), Control())
+				a, b, stop := between(muxSide(true), muxSide(false), Control())
 				one, err := a.Open()
 				if err != nil {
 					return nil, nil, nil, err
@@ -64,14 +64,14 @@ func TestLeanStreamIsAConnection(t *testing.T) {
 	}
 }
 
-// TestLeanSpeaksYamux sends any amounts on any number of streams, of both
+// TestServerMuxSpeaksYamux sends any amounts on any number of streams, of both
 // sides at once, and gets them back whole and in order.
-func TestLeanSpeaksYamux(t *testing.T) {
-	for name, dialler := range map[string]speaker{"with the library": library, "with itself": leanSide(true)} {
+func TestServerMuxSpeaksYamux(t *testing.T) {
+	for name, dialler := range map[string]speaker{"with the library": library, "with itself": muxSide(true)} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				lane := rapid.SampledFrom([]Lane{Control(), Bulk()}).Draw(t, "lane")
-				a, b, stop := between(dialler, leanSide(false), lane)
+				a, b, stop := between(dialler, muxSide(false), lane)
 				defer stop()
 				var wg sync.WaitGroup
 				for _, m := range []Mux{a, b} {
@@ -146,7 +146,7 @@ func frameOf(kind byte, flags uint16, id, length uint32, body ...byte) []byte {
 	return append(b, body...)
 }
 
-func TestLeanRefuses(t *testing.T) {
+func TestServerMuxRefuses(t *testing.T) {
 	many := bytes.Buffer{}
 	for id := uint32(1); id < 2*mostKnown+3; id += 2 {
 		many.Write(frameOf(typeWindow, flagSYN, id, 0))
@@ -172,7 +172,7 @@ func TestLeanRefuses(t *testing.T) {
 			one, two := net.Pipe()
 			defer func() { _ = one.Close() }()
 			why := make(chan error, 1)
-			m := newLean(two, Control(), false, func(err error) { why <- err })
+			m := newServerMux(two, Control(), false, func(err error) { why <- err })
 			_, _ = one.Write(c.bytes)
 			<-m.Done()
 			if err := <-why; fault.KindOf(err) != c.kind {
@@ -185,9 +185,9 @@ func TestLeanRefuses(t *testing.T) {
 	}
 }
 
-func TestLeanEnds(t *testing.T) {
+func TestServerMuxEnds(t *testing.T) {
 	t.Run("what came before the end is read before it", func(t *testing.T) {
-		a, b, stop := between(leanSide(true), leanSide(false), Control())
+		a, b, stop := between(muxSide(true), muxSide(false), Control())
 		defer stop()
 		c, err := a.Open()
 		if err != nil {
@@ -211,7 +211,7 @@ func TestLeanEnds(t *testing.T) {
 		}
 	})
 	t.Run("FT-L3 the session's end frees readers, writers and those who accept", func(t *testing.T) {
-		a, b, stop := between(leanSide(true), leanSide(false), Control())
+		a, b, stop := between(muxSide(true), muxSide(false), Control())
 		defer stop()
 		c, err := a.Open()
 		if err != nil {
@@ -234,7 +234,7 @@ func TestLeanEnds(t *testing.T) {
 	t.Run("FT-L3 a stream that is dropped frees both of its ends", func(t *testing.T) {
 		one, two := net.Pipe()
 		defer func() { _ = one.Close() }()
-		m := newLean(two, Control(), false, func(error) {})
+		m := newServerMux(two, Control(), false, func(error) {})
 		defer func() { _ = m.Close() }()
 		go func() { _, _ = io.Copy(io.Discard, one) }()
 		_, _ = one.Write(frameOf(typeWindow, flagSYN, 1, 0))
@@ -259,7 +259,7 @@ func TestLeanEnds(t *testing.T) {
 		one, two := net.Pipe() // nobody reads
 		defer func() { _ = one.Close() }()
 		why := make(chan error, 1)
-		m := newLean(two, lane, false, func(err error) { why <- err })
+		m := newServerMux(two, lane, false, func(err error) { why <- err })
 		if _, err := m.Open(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Open() = %v", err)
 		}
@@ -271,7 +271,7 @@ func TestLeanEnds(t *testing.T) {
 	t.Run("a farewell leaves what is open, and opens nothing", func(t *testing.T) {
 		one, two := net.Pipe()
 		defer func() { _ = one.Close() }()
-		m := newLean(two, Control(), false, func(error) {})
+		m := newServerMux(two, Control(), false, func(error) {})
 		defer func() { _ = m.Close() }()
 		go func() { _, _ = io.Copy(io.Discard, one) }()
 		_, _ = one.Write(frameOf(typeWindow, flagSYN, 1, 0))
@@ -291,15 +291,15 @@ func TestLeanEnds(t *testing.T) {
 	})
 }
 
-func TestLeanDelivers(t *testing.T) {
-	a, b, stop := between(leanSide(true), leanSide(false), Control())
+func TestServerMuxDelivers(t *testing.T) {
+	a, b, stop := between(muxSide(true), muxSide(false), Control())
 	defer stop()
-	lean := b.(*leanMux)
+	mux := b.(*serverMux)
 	got, ended := make(chan net.Conn, 2), make(chan error, 1)
 	if _, err := a.Open(); err != nil { // before somebody takes them
 		t.Fatal(err)
 	}
-	lean.Deliver(func(c net.Conn) { got <- c }, func(err error) { ended <- err })
+	mux.Deliver(func(c net.Conn) { got <- c }, func(err error) { ended <- err })
 	if _, err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -310,21 +310,21 @@ func TestLeanDelivers(t *testing.T) {
 		t.Error("it ended without a reason")
 	}
 	late := make(chan error, 1)
-	lean.Deliver(func(net.Conn) {}, func(err error) { late <- err })
+	mux.Deliver(func(net.Conn) {}, func(err error) { late <- err })
 	if err := <-late; err == nil {
 		t.Error("whoever comes late hears no reason")
 	}
 }
 
-// FuzzLean reads any bytes as frames. It must end, and hold no more than the
+// FuzzServerMux reads any bytes as frames. It must end, and hold no more than the
 // windows of the streams that it lets in.
-func FuzzLean(f *testing.F) {
+func FuzzServerMux(f *testing.F) {
 	f.Add(frameOf(typeWindow, flagSYN, 1, 0))
 	f.Add(append(frameOf(typeWindow, flagSYN, 1, 0), frameOf(typeData, flagFIN, 1, 3, 'a', 'b', 'c')...))
 	f.Add(append(frameOf(typeData, flagSYN, 3, 1, 'x'), frameOf(typeWindow, flagRST, 3, 0)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		one, two := net.Pipe()
-		m := newLean(two, Control(), false, func(error) {})
+		m := newServerMux(two, Control(), false, func(error) {})
 		m.Deliver(func(c net.Conn) {
 			go func() {
 				_, _ = io.Copy(io.Discard, c)

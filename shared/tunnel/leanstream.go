@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// leanStream is one stream of a leanMux. All but id and m is guarded by the
+// serverStream is one stream of a leanMux. All but id and m is guarded by the
 // multiplexer's mu.
-type leanStream struct {
-	m  *leanMux
+type serverStream struct {
+	m  *serverMux
 	id uint32
 
 	writing sync.Mutex // held by a Write, so that two do not mix
 	moved   sync.Cond  // anything below has changed
 
-	answer   bool   // it was opened by the other side, which was not told yet that it is taken
+	ackDue   bool   // it was opened by the other side, which was not told yet that it is taken
 	data     []byte // that nobody has read
 	at       int    // of data is read
 	recv     uint32 // bytes that the other side may still send
@@ -31,9 +31,9 @@ type leanStream struct {
 }
 
 // flags gives what the next frame has to say besides.
-func (s *leanStream) flags() uint16 {
-	if s.answer {
-		s.answer = false
+func (s *serverStream) flags() uint16 {
+	if s.ackDue {
+		s.ackDue = false
 		return flagACK
 	}
 	return 0
@@ -41,7 +41,7 @@ func (s *leanStream) flags() uint16 {
 
 // extend gives by how much more the other side may send, if that is worth
 // telling: half a window.
-func (s *leanStream) extend() uint32 {
+func (s *serverStream) extend() uint32 {
 	window := max(s.m.lane.Window, minWindow)
 	room := window - min(window, uint32(len(s.data)-s.at))
 	if extra := room - min(room, s.recv); extra >= window/2 {
@@ -51,8 +51,8 @@ func (s *leanStream) extend() uint32 {
 	return 0
 }
 
-// hold keeps data until it is read.
-func (s *leanStream) hold(piece []byte) {
+// buffer keeps data until it is read.
+func (s *serverStream) buffer(piece []byte) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	switch {
@@ -69,7 +69,7 @@ func (s *leanStream) hold(piece []byte) {
 }
 
 // closing notes what a frame said about the end.
-func (s *leanStream) closing(flags uint16) {
+func (s *serverStream) closing(flags uint16) {
 	if flags&flagRST != 0 {
 		s.reset = true
 	}
@@ -82,7 +82,7 @@ func (s *leanStream) closing(flags uint16) {
 	}
 }
 
-func (s *leanStream) stopLinger() {
+func (s *serverStream) stopLinger() {
 	if s.linger != nil {
 		s.linger.Stop()
 	}
@@ -90,7 +90,7 @@ func (s *leanStream) stopLinger() {
 
 // confirm tells the side that opened the stream that it is taken, unless it
 // knows, and how much it may send.
-func (s *leanStream) confirm() error {
+func (s *serverStream) confirm() error {
 	s.m.mu.Lock()
 	f := s.flags()
 	if f == 0 {
@@ -103,7 +103,7 @@ func (s *leanStream) confirm() error {
 }
 
 // Read waits for data. What has come before the end is read before it.
-func (s *leanStream) Read(b []byte) (int, error) {
+func (s *serverStream) Read(b []byte) (int, error) {
 	s.m.mu.Lock()
 	for {
 		if err := s.ready(); err != nil {
@@ -113,7 +113,7 @@ func (s *leanStream) Read(b []byte) (int, error) {
 		if s.at < len(s.data) {
 			break
 		}
-		if s.answer {
+		if s.ackDue {
 			s.m.mu.Unlock()
 			if err := s.confirm(); err != nil {
 				return 0, err
@@ -143,7 +143,7 @@ func (s *leanStream) Read(b []byte) (int, error) {
 }
 
 // ready says why nothing can be read, now or ever.
-func (s *leanStream) ready() error {
+func (s *serverStream) ready() error {
 	switch {
 	case s.closed:
 		return net.ErrClosed
@@ -163,7 +163,7 @@ func (s *leanStream) ready() error {
 }
 
 // Write sends everything, or as much as goes before an end or the deadline.
-func (s *leanStream) Write(b []byte) (sent int, err error) {
+func (s *serverStream) Write(b []byte) (sent int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for sent < len(b) {
@@ -181,7 +181,7 @@ func (s *leanStream) Write(b []byte) (sent int, err error) {
 }
 
 // reserve waits until some of want may be sent.
-func (s *leanStream) reserve(want int) (n int, flags uint16, err error) {
+func (s *serverStream) reserve(want int) (n int, flags uint16, err error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	for {
@@ -204,7 +204,7 @@ func (s *leanStream) reserve(want int) (n int, flags uint16, err error) {
 }
 
 // wait waits for a change, at most until a deadline; zero: there is none.
-func (s *leanStream) wait(by time.Time) {
+func (s *serverStream) wait(by time.Time) {
 	if !by.IsZero() {
 		t := time.AfterFunc(time.Until(by), s.wake)
 		defer t.Stop()
@@ -212,7 +212,7 @@ func (s *leanStream) wait(by time.Time) {
 	s.moved.Wait()
 }
 
-func (s *leanStream) wake() {
+func (s *serverStream) wake() {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.moved.Broadcast()
@@ -222,7 +222,7 @@ func late(by time.Time) bool { return !by.IsZero() && !time.Now().Before(by) }
 
 // Close ends both directions on this side and tells the other one. A stream
 // that the other side does not end as well is dropped after a while.
-func (s *leanStream) Close() error {
+func (s *serverStream) Close() error {
 	s.m.mu.Lock()
 	if s.closed || s.m.err != nil || s.reset {
 		s.closed = true
@@ -243,7 +243,7 @@ func (s *leanStream) Close() error {
 }
 
 // drop forgets a stream whose other end has lingered too long.
-func (s *leanStream) drop() {
+func (s *serverStream) drop() {
 	s.m.mu.Lock()
 	there := s.m.err == nil && s.m.streams[s.id] == s
 	if there {
@@ -256,7 +256,7 @@ func (s *leanStream) drop() {
 }
 
 // SetDeadline sets both deadlines.
-func (s *leanStream) SetDeadline(t time.Time) error {
+func (s *serverStream) SetDeadline(t time.Time) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.readBy, s.writeBy = t, t
@@ -265,7 +265,7 @@ func (s *leanStream) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline lets reads fail from t on, those that wait included.
-func (s *leanStream) SetReadDeadline(t time.Time) error {
+func (s *serverStream) SetReadDeadline(t time.Time) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.readBy = t
@@ -274,7 +274,7 @@ func (s *leanStream) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline lets writes fail from t on, those that wait included.
-func (s *leanStream) SetWriteDeadline(t time.Time) error {
+func (s *serverStream) SetWriteDeadline(t time.Time) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.writeBy = t
@@ -283,7 +283,7 @@ func (s *leanStream) SetWriteDeadline(t time.Time) error {
 }
 
 // LocalAddr is that of the connection.
-func (s *leanStream) LocalAddr() net.Addr { return s.m.conn.LocalAddr() }
+func (s *serverStream) LocalAddr() net.Addr { return s.m.conn.LocalAddr() }
 
 // RemoteAddr is that of the connection.
-func (s *leanStream) RemoteAddr() net.Addr { return s.m.conn.RemoteAddr() }
+func (s *serverStream) RemoteAddr() net.Addr { return s.m.conn.RemoteAddr() }

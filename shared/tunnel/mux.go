@@ -54,10 +54,10 @@ func (m yamuxMux) Streams() int          { return m.NumStreams() }
 // reason that matters.
 type yamuxLog struct{ log *slog.Logger }
 
-func (l yamuxLog) Print(v ...any)            { l.say(fmt.Sprint(v...)) }
-func (l yamuxLog) Printf(f string, v ...any) { l.say(fmt.Sprintf(f, v...)) }
-func (l yamuxLog) Println(v ...any)          { l.say(fmt.Sprintln(v...)) }
+func (l yamuxLog) Print(v ...any)            { l.write(fmt.Sprint(v...)) }
+func (l yamuxLog) Printf(f string, v ...any) { l.write(fmt.Sprintf(f, v...)) }
+func (l yamuxLog) Println(v ...any)          { l.write(fmt.Sprintln(v...)) }
 
-func (l yamuxLog) say(text string) {
+func (l yamuxLog) write(text string) {
 	l.log.DebugContext(context.Background(), "multiplexer", "text", text)
 }

@@ -64,7 +64,7 @@ func NewSession(conn net.Conn, cfg SessionConfig) (*Session, error) {
 		log: cfg.Log, idle: cfg.Idle,
 	}
 	if !cfg.Dialled {
-		s.mux = newLean(w, cfg.Lane, false, s.blame)
+		s.mux = newServerMux(w, cfg.Lane, false, s.blame)
 		return s, nil
 	}
 	var err error
@@ -170,7 +170,7 @@ func (s *Session) Accept() (net.Conn, error) {
 // ended once when no more can come. Both run where the session is read, so
 // nobody need wait in Accept. It is false if the session cannot do so.
 func (s *Session) deliver(take func(net.Conn), ended func(error)) bool {
-	m, ok := s.mux.(*leanMux)
+	m, ok := s.mux.(*serverMux)
 	if !ok {
 		return false
 	}
@@ -242,14 +242,14 @@ type stream struct {
 // Read gives what came. A stream that has nothing keeps no memory for what came
 // before: most wait nearly always.
 func (c *stream) Read(b []byte) (int, error) {
-	if s, ok := c.Conn.(shrinker); ok {
-		s.Shrink()
+	if s, ok := c.Conn.(bufferTrimmer); ok {
+		s.TrimBuffers()
 	}
 	return c.Conn.Read(b)
 }
 
-// A shrinker is a stream that can let go of its memory while it has no data.
-type shrinker interface{ Shrink() }
+// A bufferTrimmer is a stream that can let go of its memory while it has no data.
+type bufferTrimmer interface{ TrimBuffers() }
 
 // Write sends in chunks. A chunk that cannot be sent in time ends the
 // session: the other side's view of the stream is broken then.

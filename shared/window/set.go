@@ -131,9 +131,9 @@ func (s Set) change(t time.Time, is func(time.Time) bool) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Turn is the next moment after t at which a use becomes allowed or is so no
+// NextChange is the next moment after t at which a use becomes allowed or is so no
 // more; ok is false if none is in sight.
-func (s Set) Turn(u Use, t time.Time) (at time.Time, ok bool) {
+func (s Set) NextChange(u Use, t time.Time) (at time.Time, ok bool) {
 	return s.change(t, func(t time.Time) bool { return s.Allows(u, t) })
 }
 
@@ -143,7 +143,7 @@ func (s Set) Opening(u Use, t time.Time) (at time.Time, ok bool) {
 	if s.Allows(u, t) {
 		return t, true
 	}
-	return s.Turn(u, t)
+	return s.NextChange(u, t)
 }
 
 // Next is the next moment after t at which anything that a Set answers
@@ -215,7 +215,7 @@ func (s Set) Why(u Use, t time.Time) string {
 		text = "outside of the "
 	}
 	text += strings.Join(names, " and the ")
-	at, ok := s.Turn(u, t)
+	at, ok := s.NextChange(u, t)
 	if !ok {
 		return text + "; no opening is in sight"
 	}

@@ -183,7 +183,7 @@ func TestTurns(t *testing.T) {
 				t.Errorf("at %s it opens at %v, want %s", now, got, want)
 			}
 		}
-		if closes, ok := s.Turn(window.Automated, start); !ok || !closes.Equal(at(t, "2026-05-04 22:00 +0000")) {
+		if closes, ok := s.NextChange(window.Automated, start); !ok || !closes.Equal(at(t, "2026-05-04 22:00 +0000")) {
 			t.Errorf("closes at %v", closes)
 		}
 	})
@@ -238,7 +238,7 @@ func TestTurnProperties(t *testing.T) {
 		}
 		s := window.New(ws)
 		now := time.Unix(60*rapid.Int64Range(1_790_000_000/60, 1_793_000_000/60).Draw(rt, "now"), 0)
-		at, ok := s.Turn(window.Automated, now)
+		at, ok := s.NextChange(window.Automated, now)
 		if !ok {
 			return
 		}

@@ -174,7 +174,7 @@ func rogue(mode string) int {
 	return 0
 }
 
-func TestAWorkerIsNotBelieved(t *testing.T) {
+func TestOutputOfAWorkerIsValidated(t *testing.T) {
 	t.Parallel()
 	for mode, c := range map[string]struct {
 		kind fault.Kind

@@ -142,7 +142,7 @@ func Open(t testing.TB) *store.DB {
 func OpenPatient(t testing.TB) *store.DB {
 	t.Helper()
 	cfg := Database(t).Config()
-	cfg.Patience = time.Hour
+	cfg.HomeWait = time.Hour
 	return OpenURLs(t, cfg)
 }
 
