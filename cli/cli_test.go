@@ -18,7 +18,7 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // A fakeHub answers with the API's shapes and remembers what it was asked.

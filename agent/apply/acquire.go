@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // This file is where the engine meets the state machine of package ownership.
@@ -245,7 +245,7 @@ func (e *Engine) reconsider(a *app) {
 	}
 	ctx := e.life
 	e.workers.Go(func() {
-		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { a.stateChanged(ctx); return nil })
+		_ = lifecycle.Safely(ctx, "engine", func(ctx context.Context) error { a.stateChanged(ctx); return nil })
 	})
 }
 
@@ -539,7 +539,7 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 		if ok {
 			return nil
 		}
-		if !again || a.e.Clock.Now().After(until) || run.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
+		if !again || a.e.Clock.Now().After(until) || lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
 			return managed(key, a.e.titleOf(id))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/action"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -78,7 +78,7 @@ func (e *Engine) Act(ctx context.Context, w ActionRequest,
 		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
 			return written, at.partly(err, len(written), len(changes))
 		}
-		if run.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
+		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
 			return nil, at.partly(err, 0, len(changes))
 		}
 	}

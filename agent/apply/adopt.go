@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // adoptOption is the sync option that adopts an object whatever marks it carries.
@@ -38,7 +38,7 @@ func (a *app) meet(ctx context.Context, x *object) {
 		if listed, broken := a.e.kindState(x); met || listed || broken != nil || a.e.Clock.Now().After(until) {
 			return
 		}
-		if run.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
 			return
 		}
 	}

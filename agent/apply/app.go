@@ -14,10 +14,10 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -31,7 +31,7 @@ type app struct {
 	tombstones        tombstoneIndex   // tombstones of the state
 	generation        uint64           // highest that was seen
 	ignore            *diff.Ignore
-	windows           window.Set // of the state
+	windows           syncwindow.Set // of the state
 	target            *snapshot
 	accepted          *snapshot
 	exclusionsChanged bool // other kinds are excluded than when objects were taken up
@@ -189,22 +189,22 @@ func (a *app) start() {
 
 // reconcile does what waits, one thing after the other, and ends when nothing does.
 func (a *app) reconcile(ctx context.Context) {
-	ctx, done := run.Watch(ctx, "application", loopLimit)
+	ctx, done := lifecycle.Watch(ctx, "application", loopLimit)
 	defer done()
-	back := run.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
+	back := lifecycle.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		next := a.pick(ctx)
 		if next == nil {
 			return
 		}
-		err := run.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
+		err := lifecycle.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
 		if err == nil {
 			back.Reset()
 			continue
 		}
 		// A defect keeps this application waiting, and no other one.
-		if run.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
 			continue
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // comparePause is the least time between two dry runs of one object.
@@ -45,7 +45,7 @@ func (a *app) compare(ctx context.Context) {
 		}
 		wait.Go(func() {
 			defer func() { <-a.e.tries }()
-			_ = run.Safely(ctx, "comparison", func(ctx context.Context) error { a.examine(ctx, x); return nil })
+			_ = lifecycle.Safely(ctx, "comparison", func(ctx context.Context) error { a.examine(ctx, x); return nil })
 		})
 	}
 	wait.Wait()
@@ -91,7 +91,7 @@ func (a *app) compareLater(wait time.Duration) {
 		return
 	}
 	a.compareScheduled = a.e.do(func(ctx context.Context) {
-		if run.Sleep(ctx, a.e.Clock, wait) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
 			return
 		}
 		a.mu.Lock()
@@ -192,7 +192,7 @@ func (a *app) readLive(ctx context.Context, x *object, d *desired, s *sending) (
 // awaitDeletion looks at a deleted object until it is gone: its kind is not served
 // in its version any more, so that no watch sees that.
 func (a *app) awaitDeletion(ctx context.Context, x *object) {
-	back := run.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
+	back := lifecycle.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
 	for {
 		_, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key})
 		a.mu.Lock()
@@ -204,7 +204,7 @@ func (a *app) awaitDeletion(ctx context.Context, x *object) {
 		if err != nil {
 			a.e.Log.WarnContext(ctx, "deleted object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
-		if run.Sleep(ctx, a.e.Clock, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
 			return
 		}
 	}
@@ -311,7 +311,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
 			if missed = true; rebuild {
-				_ = run.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
+				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
 				return
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 func TestPermit(t *testing.T) {
@@ -215,7 +215,7 @@ func TestFightBackoff(t *testing.T) {
 func TestHealAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &app{e: &Engine{Config: Config{Clock: run.System{}}, begun: true, life: t.Context()}, warnings: map[string]string{}}
+		a := &app{e: &Engine{Config: Config{Clock: lifecycle.System{}}, begun: true, life: t.Context()}, warnings: map[string]string{}}
 		x := &object{app: a, key: manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
 		a.objects = map[manifest.Key]*object{x.key: x}
 		planned := func() time.Duration {

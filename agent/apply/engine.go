@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Mapper knows under which resource a kind is served.
@@ -95,7 +95,7 @@ type Config struct {
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
-	Clock    run.Clock            // nil: the real one
+	Clock    lifecycle.Clock      // nil: the real one
 	Parallel int                  // requests at a time; 0: 32
 	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
 }
@@ -147,7 +147,7 @@ func New(c Config) *Engine {
 		c.Excluded = func(string, string) bool { return false }
 	}
 	if c.Clock == nil {
-		c.Clock = run.System{}
+		c.Clock = lifecycle.System{}
 	}
 	if c.Offset == nil {
 		c.Offset = func() time.Duration { return 0 }
@@ -193,10 +193,10 @@ func (e *Engine) Orphans() *Orphans { return e.orphans }
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
-	ctx, done := run.Watch(ctx, "engine", loopLimit)
+	ctx, done := lifecycle.Watch(ctx, "engine", loopLimit)
 	defer done()
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		served := e.Mapper.Changed()
 		tick, stop := e.Clock.After(e.turns.wait(e.now(), time.Minute))
 		select {
@@ -397,7 +397,7 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 	}
 	ctx := e.life
 	e.workers.Go(func() {
-		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
+		_ = lifecycle.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
 	})
 	return true
 }
@@ -405,7 +405,7 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 // runAfter runs work after a while, unless Run ends before.
 func (e *Engine) runAfter(d time.Duration, work func(ctx context.Context)) {
 	e.do(func(ctx context.Context) {
-		if run.Sleep(ctx, e.Clock, d) == nil {
+		if lifecycle.Sleep(ctx, e.Clock, d) == nil {
 			work(ctx)
 		}
 	})

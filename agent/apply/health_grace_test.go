@@ -6,8 +6,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/health"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 // child is an object of an application with a health.

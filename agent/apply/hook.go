@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // hookBody turns a hook's manifest into what is made: under the name of this
@@ -304,7 +304,7 @@ func (t *task) handOver(ctx context.Context, it wave.Item, namespaced bool) (*wa
 			return nil, nil
 		}
 		// A write of it is under way, or the other application has just taken another state.
-		if err := run.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
+		if err := lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // HubObjects are the objects that live in the hub and in no cluster:
@@ -138,7 +138,7 @@ const (
 // patientlyInHub writes an object of the hub. While the hub is away the
 // operation waits for it, as long as it may take.
 func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
-	back := run.Backoff{First: hubFirst, Max: hubMost}
+	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
 	for {
 		body, err := t.app.e.body(ctx, d.digest)
 		if err == nil {
@@ -147,7 +147,7 @@ func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *d
 				return w, nil
 			}
 		}
-		if fault.KindOf(err) != fault.Offline || run.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
+		if fault.KindOf(err) != fault.Offline || lifecycle.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
 			return written{}, err
 		}
 	}
@@ -164,12 +164,12 @@ func (t *task) deleteInHub(ctx context.Context, it wave.Item) (wave.Outcome, err
 	if err != nil {
 		return wave.Outcome{}, err
 	}
-	back := run.Backoff{First: hubFirst, Max: hubMost}
+	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
 	for {
 		d, err := h.Delete(ctx, HubRef{App: a.id, Key: it.Key}, uid)
 		switch {
 		case fault.KindOf(err) == fault.Offline, err == nil && d.Waits != "":
-			if run.Sleep(ctx, a.e.Clock, back.Next()) != nil {
+			if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
 				return wave.Outcome{}, fault.With(fault.New(fault.Conflict, "it waits: %s", sentenceOr(err, d.Waits)), it.Key.Describe(), "")
 			}
 			continue

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // Manager is the field manager, unless the agent is given another name. Two
@@ -48,7 +48,7 @@ type kube struct {
 	client  dynamic.Interface
 	manager string
 	lease   func() error
-	clock   run.Clock
+	clock   lifecycle.Clock
 	slots   chan struct{}
 
 	// lost says what it means that the server does not know a resource.
@@ -259,7 +259,7 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
 			return err
 		}
-		if run.Sleep(ctx, k.clock, pause(try, err)) != nil {
+		if lifecycle.Sleep(ctx, k.clock, pause(try, err)) != nil {
 			return err
 		}
 		if settled == nil || !ambiguous(err) {

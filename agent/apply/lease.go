@@ -16,8 +16,8 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // The Lease of the agents of one cluster. A holder renews it every ten
@@ -36,7 +36,7 @@ const (
 type Lease struct {
 	client dynamic.ResourceInterface
 	holder string
-	clock  run.Clock
+	clock  lifecycle.Clock
 	log    *slog.Logger
 	held   chan struct{} // closed when the lease is held for the first time
 	soon   chan struct{} // capacity 1: it is to be renewed now
@@ -55,7 +55,7 @@ type Lease struct {
 // NewLease makes a lease of the agent's namespace. The holder is the same for
 // a process that was restarted with the same state directory, and differs for
 // all others.
-func NewLease(client dynamic.Interface, namespace, holder string, clock run.Clock, log *slog.Logger) *Lease {
+func NewLease(client dynamic.Interface, namespace, holder string, clock lifecycle.Clock, log *slog.Logger) *Lease {
 	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return &Lease{client: client.Resource(gvr).Namespace(namespace), holder: holder, clock: clock, log: log, held: make(chan struct{}), soon: make(chan struct{}, 1)}
 }
@@ -99,7 +99,7 @@ func (l *Lease) Check() error {
 
 // Run takes and renews the lease until ctx ends, gives it back and returns nil.
 func (l *Lease) Run(ctx context.Context) error {
-	var reminder run.Reminder
+	var reminder lifecycle.Reminder
 	for {
 		wait := leaseRenew
 		err := l.renew(ctx)
@@ -107,7 +107,7 @@ func (l *Lease) Run(ctx context.Context) error {
 			wait = leaseRetry
 		}
 		l.reportLoss(ctx, &reminder, err)
-		run.Expect(ctx, wait)
+		lifecycle.Expect(ctx, wait)
 		tick, stop := l.clock.After(wait)
 		select {
 		case <-ctx.Done():
@@ -118,13 +118,13 @@ func (l *Lease) Run(ctx context.Context) error {
 			stop()
 		case <-tick:
 		}
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 	}
 }
 
 // reportLoss says why the lease is not held: each cause once, and then less and less
 // often.
-func (l *Lease) reportLoss(ctx context.Context, reminder *run.Reminder, err error) {
+func (l *Lease) reportLoss(ctx context.Context, reminder *lifecycle.Reminder, err error) {
 	cause := ""
 	if err != nil {
 		cause = err.Error()

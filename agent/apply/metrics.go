@@ -8,7 +8,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/wave"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -74,8 +74,8 @@ func (g *guarded) Delete(ctx context.Context, it wave.Item) (out wave.Outcome, e
 
 // State tells what is live.
 func (g *guarded) State(ctx context.Context, it wave.Item) (out wave.State, err error) {
-	run.Beat(ctx)
-	err = run.Safely(ctx, "state", func(ctx context.Context) error {
+	lifecycle.Beat(ctx)
+	err = lifecycle.Safely(ctx, "state", func(ctx context.Context) error {
 		out, err = g.task.State(ctx, it)
 		return err
 	})
@@ -83,10 +83,10 @@ func (g *guarded) State(ctx context.Context, it wave.Item) (out wave.State, err 
 }
 
 func (g *guarded) step(ctx context.Context, doing string, it wave.Item, do func(context.Context) (bool, error)) error {
-	run.Beat(ctx)
+	lifecycle.Beat(ctx)
 	began := time.Now()
 	changed := false
-	err := run.Safely(ctx, doing, func(ctx context.Context) (err error) {
+	err := lifecycle.Safely(ctx, doing, func(ctx context.Context) (err error) {
 		changed, err = do(ctx)
 		return err
 	})
@@ -98,7 +98,7 @@ func (g *guarded) step(ctx context.Context, doing string, it wave.Item, do func(
 	if trace.Enabled(ctx) {
 		g.measure(doing, it.Key.Kind, began, err)
 	}
-	run.Beat(ctx)
+	lifecycle.Beat(ctx)
 	return err
 }
 

@@ -12,9 +12,9 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -44,7 +44,7 @@ func (a *app) startOperation(ctx context.Context, o inventory.Operation) {
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
 	var out *linkv1.OperationReport
 	var conflicts refused
-	err := run.Safely(own, "operation", func(own context.Context) error {
+	err := lifecycle.Safely(own, "operation", func(own context.Context) error {
 		out = a.runOperation(own, trace.Below(ctx, own), o, started, &conflicts)
 		return nil
 	})
@@ -190,7 +190,7 @@ func (a *app) ready(ctx context.Context, p *progress) error {
 		if !reminder {
 			p.report(phaseRunning, "waiting: "+sentence(err))
 		}
-		if run.Sleep(ctx, a.e.Clock, 20*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, 20*time.Millisecond) != nil {
 			return err
 		}
 	}

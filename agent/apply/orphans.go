@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/glob"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -64,7 +64,7 @@ func (s *Orphans) Run(ctx context.Context, w Watches) error {
 		for _, a := range s.e.all() {
 			a.orphaned(s)
 		}
-		if run.Sleep(ctx, s.e.Clock, orphanScanPause) != nil {
+		if lifecycle.Sleep(ctx, s.e.Clock, orphanScanPause) != nil {
 			return nil
 		}
 		select {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // refusals are why the last operation of an application was refused objects:
@@ -20,7 +20,7 @@ type refusals struct {
 	causes    map[manifest.Key]string
 	over      bool      // the causes are gone, and the hub is told
 	notBefore time.Time // when the hub may be told next
-	backoff   run.Backoff
+	backoff   lifecycle.Backoff
 	planned   bool
 }
 
@@ -35,7 +35,7 @@ const (
 func (r *refusals) set(operation string, refused []inventory.Refusal) {
 	r.operation, r.causes, r.over = "", nil, false
 	if len(refused) == 0 {
-		r.backoff, r.notBefore = run.Backoff{}, time.Time{}
+		r.backoff, r.notBefore = lifecycle.Backoff{}, time.Time{}
 		return
 	}
 	r.operation, r.causes = operation, map[manifest.Key]string{}
@@ -77,7 +77,7 @@ func (a *app) unblocked(now time.Time) string {
 		return ""
 	}
 	if r.backoff.First == 0 {
-		r.backoff = run.Backoff{First: unblockFirst, Max: unblockMost}
+		r.backoff = lifecycle.Backoff{First: unblockFirst, Max: unblockMost}
 	}
 	r.over, r.notBefore = true, now.Add(r.backoff.Next())
 	return r.operation

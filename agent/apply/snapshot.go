@@ -10,10 +10,10 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // A desired is one object of a snapshot, without its body.
@@ -210,11 +210,11 @@ func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte
 }
 
 func (e *Engine) open(digest, sealed []byte) ([]byte, error) {
-	key, err := seal.KeyFrom(e.Secret.Keys().Object)
+	key, err := encryption.KeyFrom(e.Secret.Keys().Object)
 	if err != nil {
 		return nil, fault.New(fault.Offline, "the key of the objects is not here yet; it comes with the first session with the hub")
 	}
-	plain, err := seal.OpenBlob(key, [32]byte(digest), sealed)
+	plain, err := encryption.OpenBlob(key, [32]byte(digest), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open object %x: %w", digest[:4], err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // noSecret is a cluster that has no Secret of the agent yet, and keeps none.
@@ -71,7 +71,7 @@ func TestStateAndOperationArriveTogether(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	prev := chain.First("one")
+	prev := hashchain.First("one")
 	var seq uint64
 	add := func(kind linkv1.RowKind, body proto.Message) *linkv1.Row {
 		raw, err := proto.Marshal(body)
@@ -79,7 +79,7 @@ func TestStateAndOperationArriveTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		seq++
-		prev = chain.Next(prev, seq, int32(kind), "a", raw)
+		prev = hashchain.Next(prev, seq, int32(kind), "a", raw)
 		return &linkv1.Row{Seq: seq, Kind: kind, AppId: "a", Body: raw, Chain: prev}
 	}
 	for round := range 300 {

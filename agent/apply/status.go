@@ -11,15 +11,15 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // reportPause is the least time between two looks at a whole application.
 const reportPause = 40 * time.Millisecond
 
 // scheduleReport reports how the application stands: at once, and then at most every
-// tellPause. The caller holds mu.
+// reportPause. The caller holds mu.
 func (a *app) scheduleReport() {
 	if a.state == nil || a.closed || a.reportScheduled {
 		return
@@ -27,7 +27,7 @@ func (a *app) scheduleReport() {
 	now := a.e.Clock.Now()
 	if wait := reportPause - now.Sub(a.lastReportAt); wait > 0 {
 		a.reportScheduled = a.e.do(func(ctx context.Context) {
-			if run.Sleep(ctx, a.e.Clock, wait) != nil {
+			if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
 				return
 			}
 			a.mu.Lock()

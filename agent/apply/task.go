@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/wave"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A task is the cluster as the machine of one operation sees it.
@@ -99,14 +99,14 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 	if s == nil {
 		return nil, nil
 	}
-	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	back := lifecycle.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		objects, err := t.describe(ctx, s)
 		if err == nil || fault.KindOf(err) != fault.Offline || ctx.Err() != nil {
 			return objects, err
 		}
 		p.report(phaseRunning, "waiting: "+sentence(err))
-		if run.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
 			return nil, err
 		}
 	}
@@ -115,10 +115,10 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 // describe gives the objects as the planner needs them. For a deletion only
 // its hooks count.
 func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
-	run.Rest(ctx) // others are being planned
+	lifecycle.Rest(ctx) // others are being planned
 	select {
 	case t.app.e.plans <- struct{}{}:
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -381,7 +381,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 			return w, err
 		}
 		t.app.e.Mapper.Forget(d.gvk)
-		if run.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
 			return w, err
 		}
 	}
@@ -450,7 +450,7 @@ func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 		next <- i
 	}
 	close(next)
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	for range min(16, len(items)) {
 		g.Go(func(context.Context) error {
 			for i := range next {

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // Sync windows hold here too: an operation that comes late, because the agent
@@ -20,16 +20,16 @@ import (
 func (e *Engine) now() time.Time { return e.Clock.Now().Add(e.Offset()) }
 
 // windowsOf reads the windows of a state. What cannot be read closes it.
-func windowsOf(state *linkv1.AppState) window.Set {
+func windowsOf(state *linkv1.AppState) syncwindow.Set {
 	given := state.GetPolicy().GetWindows()
-	out := make([]window.Window, len(given))
+	out := make([]syncwindow.Window, len(given))
 	for i, w := range given {
-		out[i] = window.Window{
+		out[i] = syncwindow.Window{
 			Kind: w.GetKind(), Schedule: w.GetSchedule(), Duration: w.GetDuration(), TimeZone: w.GetTimeZone(), Description: w.GetDescription(),
 			ManualSync: w.GetManualSync(), SyncOverrun: w.GetSyncOverrun(), SelfHeal: w.GetSelfHeal(),
 		}
 	}
-	return window.New(out)
+	return syncwindow.New(out)
 }
 
 // windowQueue holds when the windows of applications change next.
@@ -111,7 +111,7 @@ func (e *Engine) runDueWindows(ctx context.Context) {
 
 // heals says whether live state may be brought back now. The caller holds mu.
 func (a *app) heals() bool {
-	return a.windows.Empty() || a.windows.Allows(window.Heal, a.e.now())
+	return a.windows.Empty() || a.windows.Allows(syncwindow.Heal, a.e.now())
 }
 
 // unhealed says that live state is not brought back because of windows; empty
@@ -121,11 +121,11 @@ func (a *app) unhealed() string {
 		return ""
 	}
 	if a.nsHealable() {
-		return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+		return "self-heal waits: " + a.windows.Why(syncwindow.Heal, a.e.now())
 	}
 	for _, x := range a.objects {
 		if a.healable(x) {
-			return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+			return "self-heal waits: " + a.windows.Why(syncwindow.Heal, a.e.now())
 		}
 	}
 	return ""
@@ -147,7 +147,7 @@ func (a *app) mayBegin() bool {
 	if !ok || !o.Open() || o.Terminated != "" || exempt(o.Order) {
 		return true
 	}
-	use, now := window.Of(o.Order.GetAutomated()), a.e.now()
+	use, now := syncwindow.Of(o.Order.GetAutomated()), a.e.now()
 	if a.windows.Allows(use, now) || len(o.Progress) > 0 && a.windows.Continues(use, now) {
 		a.waits = ""
 		return true
@@ -164,7 +164,7 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 	if exempt(o.Order) {
 		return nil
 	}
-	use := window.Of(o.Order.GetAutomated())
+	use := syncwindow.Of(o.Order.GetAutomated())
 	return func(ctx context.Context, say func(string)) error {
 		for {
 			set, now := a.newest(), a.e.now()
@@ -179,7 +179,7 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 			if at, ok := set.Next(now); ok {
 				wait = min(wait, at.Sub(now))
 			}
-			if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+			if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
 				return err
 			}
 		}
@@ -192,10 +192,10 @@ const windowPoll = time.Second
 
 // newest reads the windows of the newest state, which the application itself
 // takes up once its operation is over.
-func (a *app) newest() window.Set {
+func (a *app) newest() syncwindow.Set {
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {
-		return window.Set{} // the hub has it no more, and its operation is being ended
+		return syncwindow.Set{} // the hub has it no more, and its operation is being ended
 	}
 	return windowsOf(row.State)
 }

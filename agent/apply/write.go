@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // maxConflicts is how often a write is prepared anew because the object
@@ -399,7 +399,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		if now == nil || now.GetUID() != live.GetUID() {
 			break
 		}
-		if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
 			return nil, fault.New(fault.Conflict, "it is being deleted to be made anew, and held by finalizers %v", now.GetFinalizers())
 		}
 	}

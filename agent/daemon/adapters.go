@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/agent/hubside"
+	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/action"
+	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/pack"
 )
 
 // desired gives the link the agent's copy of the desired log.
@@ -46,7 +46,7 @@ func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
-		if errors.Is(err, pack.ErrBase) {
+		if errors.Is(err, compress.ErrBase) {
 			d.a.plain.Store(true) // the next stream brings whole rows
 		}
 		return err
@@ -167,29 +167,29 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 }
 
 // hubObjects gives the engine the objects that live in the hub.
-type hubObjects struct{ *hubside.Objects }
+type hubObjects struct{ *hubobjects.Objects }
 
 // Read gives one of them.
 func (h hubObjects) Read(ctx context.Context, r apply.HubRef) (*manifest.Object, error) {
-	return h.Objects.Read(ctx, hubside.Ref(r))
+	return h.Objects.Read(ctx, hubobjects.Ref(r))
 }
 
 // Apply has the hub write one.
 func (h hubObjects) Apply(ctx context.Context, r apply.HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error) {
-	return h.Objects.Apply(ctx, hubside.Ref(r), digest, dryRun)
+	return h.Objects.Apply(ctx, hubobjects.Ref(r), digest, dryRun)
 }
 
 // Delete has the hub delete one.
 func (h hubObjects) Delete(ctx context.Context, r apply.HubRef, uid string) (apply.HubDeletion, error) {
-	d, err := h.Objects.Delete(ctx, hubside.Ref(r), uid)
+	d, err := h.Objects.Delete(ctx, hubobjects.Ref(r), uid)
 	return apply.HubDeletion(d), err
 }
 
 // SetFollowed says which are followed.
 func (h hubObjects) SetFollowed(refs []apply.HubRef) {
-	out := make([]hubside.Ref, len(refs))
+	out := make([]hubobjects.Ref, len(refs))
 	for i, r := range refs {
-		out[i] = hubside.Ref(r)
+		out[i] = hubobjects.Ref(r)
 	}
 	h.Objects.SetFollowed(out)
 }

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	"github.com/capstan-cd/capstan/agent/act"
+	"github.com/capstan-cd/capstan/agent/actions"
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/agent/hubside"
+	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/kubeevent"
 	"github.com/capstan-cd/capstan/agent/link"
@@ -29,8 +29,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -77,13 +77,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	store.Guard(secret.Cursor())
 	a := assemble(c, k, guard, store, secret, t)
 	a.addStats()
-	return run.Run(ctx, append(t.parts(c), a.parts()...)...)
+	return lifecycle.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
 
 // openSecret reads the agent's Secret, and waits for an API server that is
 // away. It gives nil when ctx ends first.
 func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, error) {
-	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	back := lifecycle.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		s, err := inventory.OpenSecret(ctx, v, c.Log)
 		if err == nil {
@@ -96,7 +96,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 			return nil, err
 		}
 		c.Log.WarnContext(ctx, "waiting for the API server", logkey.Error, err)
-		if run.Sleep(ctx, run.System{}, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, back.Next()) != nil {
 			return nil, nil
 		}
 	}
@@ -151,7 +151,7 @@ type agent struct {
 	tree        *watch.Tree
 	engine      *apply.Engine
 	watcher     *watch.Informers
-	hub         *hubside.Objects
+	hub         *hubobjects.Objects
 	orphans     *watch.Informers
 	lease       *apply.Lease
 	epoch       string
@@ -161,7 +161,7 @@ type agent struct {
 
 	settings       *settings.Current
 	rules          *rule.Rules
-	actions        *act.Server
+	actions        *actions.Server
 	events         *kubeevent.Recorder
 	engineSettings atomic.Pointer[apply.Settings] // what the engine uses of the settings
 }
@@ -170,15 +170,15 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a := &agent{Config: c, instruments: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.settings = settings.New(store.Settings())
 	a.rules = rule.New(healthScripts(a.settings))
-	a.actions = act.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
+	a.actions = actions.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
 	a.customize()
-	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
+	a.outbox = report.New(a.epoch, lifecycle.System{}, a.delivered, c.Log)
 	a.tree = watch.NewTree(a.assessHealth, children{a.outbox})
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.tree.Label(a.settings.Get().CustomLabels())
-	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
+	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), lifecycle.System{}, c.Log)
 	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
-	a.hub = hubside.New(a.control, run.System{}, c.Log)
+	a.hub = hubobjects.New(a.control, lifecycle.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
 		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
@@ -208,8 +208,8 @@ func (a *agent) eventReasons() []string {
 }
 
 // parts are what runs, in the order in which it starts.
-func (a *agent) parts() []run.Part {
-	return []run.Part{
+func (a *agent) parts() []lifecycle.Part {
+	return []lifecycle.Part{
 		{Name: "inventory", Run: a.store.Run},
 		{Name: "secret", Run: a.secret.Run},
 		{Name: "lease", Run: a.lease.Run},
@@ -229,7 +229,7 @@ func (a *agent) parts() []run.Part {
 func (a *agent) firstSnapshot(ctx context.Context) error {
 	const look = 50 * time.Millisecond
 	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
-		if run.Sleep(ctx, run.System{}, look) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, look) != nil {
 			return nil
 		}
 	}
@@ -267,7 +267,7 @@ func (a *agent) attach(ctx context.Context) error {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 			linkv1.RegisterActsServer(r, a.actions)
 			linkv1.RegisterUpgradesServer(r, &upgrade.Server{
-				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: run.System{}, Log: a.Log,
+				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: lifecycle.System{}, Log: a.Log,
 			})
 		},
 	})

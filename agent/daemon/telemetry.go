@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
-	"github.com/capstan-cd/capstan/agent/meter"
+	"github.com/capstan-cd/capstan/agent/metrics"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
@@ -22,10 +22,10 @@ const guardEvery = 5 * time.Second
 
 // instruments is what the agent tells of itself.
 type instruments struct {
-	monitor  *run.Monitor
+	monitor  *lifecycle.Monitor
 	health   *telemetry.Health
 	registry *prometheus.Registry
-	metrics  *meter.Metrics
+	metrics  *metrics.Metrics
 	tracer   *trace.Tracer
 	stop     func() // ends the port
 }
@@ -40,7 +40,7 @@ const firstComparison = "first look"
 func newInstruments(ctx context.Context, c Config) (*instruments, error) {
 	t := &instruments{health: telemetry.NewHealth(), stop: func() {}}
 	t.health.Ready(firstComparison, starting)
-	t.monitor = run.NewMonitor(run.System{}, func(ctx context.Context, e *run.PanicError) {
+	t.monitor = lifecycle.NewMonitor(lifecycle.System{}, func(ctx context.Context, e *lifecycle.PanicError) {
 		c.Log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
 	})
 	t.health.Live("loops", func(context.Context) error {
@@ -50,7 +50,7 @@ func newInstruments(ctx context.Context, c Config) (*instruments, error) {
 		return nil
 	})
 	t.registry = telemetry.NewRegistry(t.monitor)
-	t.metrics = meter.New(t.registry, true)
+	t.metrics = metrics.New(t.registry, true)
 	var err error
 	if t.tracer, err = trace.Setup(ctx, "capstan-agent", "", c.Log); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (t *instruments) listen(ctx context.Context, c Config) error {
 	c.Log.InfoContext(ctx, "serving health and metrics", logkey.Address, ln.Addr().String())
 	go func() {
 		defer close(done)
-		err := run.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
+		err := lifecycle.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
 		if err != nil {
 			c.Log.ErrorContext(own, "health and metrics are not served any more", logkey.Error, err)
 		}
@@ -86,15 +86,15 @@ func (t *instruments) listen(ctx context.Context, c Config) error {
 	return nil
 }
 
-// close ends what newTold began, whether the agent ran or not.
+// close ends what newInstruments began, whether the agent ran or not.
 func (t *instruments) close(ctx context.Context) {
 	t.stop()
 	_ = t.tracer.Stop(ctx) // the last spans are lost with their collector
 }
 
 // parts are what runs before all others.
-func (t *instruments) parts(c Config) []run.Part {
-	return []run.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
+func (t *instruments) parts(c Config) []lifecycle.Part {
+	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
 			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
 		})

@@ -18,7 +18,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -120,7 +120,7 @@ func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
 	}
 	var steps []tunnel.Step
 	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Proxy: h.Proxy, Dial: h.Dial, Log: h.Log, Clock: run.System{},
+		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Proxy: h.Proxy, Dial: h.Dial, Log: h.Log, Clock: lifecycle.System{},
 		Trace: func(s tunnel.Step) { steps = append(steps, s) },
 	})
 	r.steps(address, steps, err)

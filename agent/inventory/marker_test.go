@@ -6,7 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // The last row of a log at rest is mostly an operation that is over. A replay
@@ -27,7 +27,7 @@ func TestReplayOfALogAtRest(t *testing.T) {
 		if c := s.Cursor(); s.Rewound() != "" || c.Seq != 2 || !bytes.Equal(c.Chain, over.GetChain()) || len(changes.Operations) != 0 {
 			t.Errorf("rewound %q, cursor %+v, changes %+v", s.Rewound(), c, changes)
 		}
-		if !bytes.Equal(s.Root(), chain.Root(map[string][32]byte{"a": chain.Leaf("a", state.GetBody())})) {
+		if !bytes.Equal(s.Root(), hashchain.Root(map[string][32]byte{"a": hashchain.Leaf("a", state.GetBody())})) {
 			t.Error("the root is another")
 		}
 	})

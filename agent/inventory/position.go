@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
@@ -104,9 +104,9 @@ func (s *Store) Settled() {
 func (s *Store) Sums(first []uint32) *linkv1.Sums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sums := buckets.Sums{}
+	sums := buckethash.Sums{}
 	for id, leaf := range s.leaves() {
-		sums.Add(buckets.Of(id), buckets.Leaf(id, leaf[:]))
+		sums.Add(buckethash.Of(id), buckethash.Leaf(id, leaf[:]))
 	}
 	if len(first) == 0 {
 		return &linkv1.Sums{First: sums.First()}

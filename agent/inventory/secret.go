@@ -14,8 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // SecretName is the name of the Secret that survives a lost state directory.
@@ -153,7 +153,7 @@ const secretRetry = 30 * time.Second
 // After failures it waits longer and longer, and tells each cause once and then
 // less and less often.
 func (s *Secret) Run(ctx context.Context) error {
-	wait, reminder := secretPause, run.Reminder{}
+	wait, reminder := secretPause, lifecycle.Reminder{}
 	for {
 		select {
 		case <-s.wake:
@@ -178,7 +178,7 @@ func (s *Secret) Run(ctx context.Context) error {
 }
 
 // reportFailure says why the Secret is not written, and what waits for it.
-func (s *Secret) reportFailure(ctx context.Context, reminder *run.Reminder, wait time.Duration, err error) {
+func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder, wait time.Duration, err error) {
 	if err == nil {
 		if _, before := reminder.Due(time.Now(), ""); before {
 			s.log.InfoContext(ctx, "agent secret written again")

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // settingsID is what rows with settings carry in place of an application.
@@ -27,9 +27,9 @@ func TestSettings(t *testing.T) {
 	root := func(rows ...*linkv1.Row) []byte {
 		leaves := map[string][32]byte{}
 		for _, r := range rows {
-			leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+			leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		}
-		return chain.Root(leaves)
+		return hashchain.Root(leaves)
 	}
 	if s.Settings() != nil {
 		t.Error("there are settings before any came")
@@ -65,13 +65,13 @@ func TestSettings(t *testing.T) {
 		}
 	})
 	t.Run("a bucket of theirs is forgotten and sent again, others leave them alone", func(t *testing.T) {
-		other := uint32(buckets.Of("a"))
+		other := uint32(buckethash.Of("a"))
 		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{other}})
 		if version() != 2 {
 			t.Error("they were forgotten with another bucket")
 		}
 		stageAndWait(t, s, batch(app))
-		own := buckets.Of(settingsID)
+		own := buckethash.Of(settingsID)
 		sums := s.Sums([]uint32{uint32(own >> 8)})
 		got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{uint32(own)}})
 		if s.Settings() != nil || !got.Settings {

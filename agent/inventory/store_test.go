@@ -12,11 +12,11 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -61,12 +61,12 @@ func (l *hubLog) add(kind linkv1.RowKind, app string, body proto.Message) *linkv
 			l.t.Fatal(err)
 		}
 	}
-	prev := chain.First("one")
+	prev := hashchain.First("one")
 	if n := len(l.rows); n > 0 {
 		prev = l.rows[n-1].GetChain()
 	}
 	r := &linkv1.Row{Seq: uint64(len(l.rows) + 1), Kind: kind, AppId: app, Body: raw}
-	r.Chain = chain.Next(prev, r.GetSeq(), int32(kind), app, raw)
+	r.Chain = hashchain.Next(prev, r.GetSeq(), int32(kind), app, raw)
 	l.rows = append(l.rows, r)
 	return r
 }
@@ -126,7 +126,7 @@ func TestLog(t *testing.T) {
 		if o, ok := s.Operation("op"); !ok || !o.Open() || o.Terminated != "alice" {
 			t.Errorf("operation is %+v", o)
 		}
-		root := chain.Root(map[string][32]byte{"a": chain.Leaf("a", l.rows[4].GetBody()), "b": chain.Leaf("b", l.rows[1].GetBody())})
+		root := hashchain.Root(map[string][32]byte{"a": hashchain.Leaf("a", l.rows[4].GetBody()), "b": hashchain.Leaf("b", l.rows[1].GetBody())})
 		if !bytes.Equal(s.Root(), root) {
 			t.Error("the root hash differs from the hub's")
 		}
@@ -182,7 +182,7 @@ func TestRewindGuard(t *testing.T) {
 			s.Guard(c.guard)
 			l := &hubLog{t: t}
 			b := batch(l.state("a", 1), l.state("b", 1))
-			b.Rows[1].Body, b.Rows[1].Chain = nil, chain.Next(b.Rows[0].GetChain(), 2, int32(b.Rows[1].GetKind()), "b", nil)
+			b.Rows[1].Body, b.Rows[1].Chain = nil, hashchain.Next(b.Rows[0].GetChain(), 2, int32(b.Rows[1].GetKind()), "b", nil)
 			if c.spoil != nil {
 				c.spoil(b)
 			}

@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -111,7 +111,7 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 // served says when the hub's calls cannot come in any more.
 func (c *Client) serve(ctx context.Context, a *attachment, served <-chan error) error {
 	c.attached(ctx, a)
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return c.watch(ctx, a) })
 	g.Go(func(ctx context.Context) error {
 		select {

@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -27,7 +27,7 @@ type EnrolConfig struct {
 	Version string             // of the agent; may be empty
 	Proxy   tunnel.ProxyConfig // what lies between the agent and the hub
 	Dial    tunnel.Dialer      // nil: TCP
-	Clock   run.Clock          // nil: the real one
+	Clock   lifecycle.Clock    // nil: the real one
 }
 
 // Enroll gives the agent's identity, and makes it with the join token if
@@ -37,7 +37,7 @@ type EnrolConfig struct {
 // refuses. A refusal leaves an identity that exists in place.
 func Enroll(ctx context.Context, joinToken string, cfg EnrolConfig) (Identity, error) {
 	if cfg.Clock == nil {
-		cfg.Clock = run.System{}
+		cfg.Clock = lifecycle.System{}
 	}
 	old, err := cfg.Vault.Load(ctx)
 	if err != nil && fault.KindOf(err) != fault.Missing {
@@ -75,7 +75,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 		return Identity{}, err
 	}
 	cfg.Log.InfoContext(ctx, "enrolling at the hub", logkey.Address, token.Addresses[0])
-	wait := run.Backoff{First: time.Second, Max: time.Minute}
+	wait := lifecycle.Backoff{First: time.Second, Max: time.Minute}
 	var memory tunnel.ProxyMemory
 	for {
 		for _, address := range token.Addresses {
@@ -92,7 +92,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 		if f, ok := fault.As(err); ok {
 			d = max(d, f.RetryAfter)
 		}
-		if run.Sleep(ctx, cfg.Clock, d) != nil {
+		if lifecycle.Sleep(ctx, cfg.Clock, d) != nil {
 			return Identity{}, err
 		}
 	}

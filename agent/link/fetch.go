@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -55,7 +55,7 @@ type errTake struct{ error }
 func (e errTake) Unwrap() error { return e.error }
 
 func (f *fetch) run(ctx context.Context) error {
-	wait := run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: f.c.cfg.Random}
+	wait := lifecycle.Backoff{First: firstWait, Max: 30 * time.Second, Rand: f.c.cfg.Random}
 	for len(f.want) > 0 {
 		before := len(f.want)
 		err := f.fetchBatch(ctx)
@@ -69,7 +69,7 @@ func (f *fetch) run(ctx context.Context) error {
 		if err = f.hopeless(ctx, err); err != nil {
 			return err
 		}
-		if err := run.Sleep(ctx, f.c.cfg.Clock, wait.Next()); err != nil {
+		if err := lifecycle.Sleep(ctx, f.c.cfg.Clock, wait.Next()); err != nil {
 			return err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // streamWait is the back-off of a stream that fails while its session lives.
-func (c *Client) streamWait() run.Backoff {
-	return run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
+func (c *Client) streamWait() lifecycle.Backoff {
+	return lifecycle.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
 }
 
 func (c *Client) streamFailed(ctx context.Context, what string) func(error, time.Duration) {
@@ -30,7 +30,7 @@ func (c *Client) streamFailed(ctx context.Context, what string) func(error, time
 // follow keeps the stream of desired state open for as long as the session
 // lives.
 func (c *Client) follow(ctx context.Context, a *attachment) error {
-	return run.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
+	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
 		return c.followOnce(ctx, linkv1.NewDesiredClient(a.conn))
 	})
 }

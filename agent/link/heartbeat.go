@@ -12,7 +12,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // heartbeats remembers when the newest beat was sent.
@@ -40,7 +40,7 @@ func (b *heartbeats) of(number uint64) (time.Time, bool) {
 // heartbeat sends a beat at once and then at each interval ± 20 %. It ends
 // with the reason when the hub ends the session.
 func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error {
 		stream, err := linkv1.NewSessionClient(a.conn).Heartbeat(ctx)
 		if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream 
 		if load.Incomplete {
 			pause = min(pause, incompletePause)
 		}
-		if err := run.Sleep(ctx, c.cfg.Clock, run.Spread(pause, 0.2, c.random())); err != nil {
+		if err := lifecycle.Sleep(ctx, c.cfg.Clock, lifecycle.Spread(pause, 0.2, c.random())); err != nil {
 			return err
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -47,7 +47,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	}
 	c.cfg.Log.InfoContext(ctx, "attached anew, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
 	c.lingering.Go(func() {
-		_ = run.Sleep(serving, c.cfg.Clock, lingerTime)
+		_ = lifecycle.Sleep(serving, c.cfg.Clock, lingerTime)
 		stop()
 		a.session.Close(errMoved())
 	})
@@ -76,8 +76,8 @@ func (c *Client) move(ctx context.Context, a *attachment) *attachment {
 		return nil
 	}
 	pause := time.Duration(float64(min(within, mostDrain)) * c.random())
-	wait := run.Backoff{First: firstWait, Max: moveWait, Rand: c.cfg.Random}
-	for run.Sleep(ctx, c.cfg.Clock, pause) == nil {
+	wait := lifecycle.Backoff{First: firstWait, Max: moveWait, Rand: c.cfg.Random}
+	for lifecycle.Sleep(ctx, c.cfg.Clock, pause) == nil {
 		a.moving.Store(true)
 		next, err := c.open(ctx)
 		if err == nil {

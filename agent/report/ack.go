@@ -8,7 +8,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Agreed says whether the hub has everything that was put in: a comparison or
@@ -37,7 +37,7 @@ func (o *Outbox) whole() bool {
 func (o *Outbox) Delivered(ctx context.Context) error {
 	since := o.clock.Now()
 	for !o.deliveredBefore(since) {
-		if err := run.Sleep(ctx, o.clock, deliveryPoll); err != nil {
+		if err := lifecycle.Sleep(ctx, o.clock, deliveryPoll); err != nil {
 			return fault.Wrap(fault.Offline, err, "the hub has not stored all reports yet")
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 )
 
 const (
@@ -117,8 +117,8 @@ func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
 }
 
 // sums are the hashes of what the hub was told.
-func (o *Outbox) sums() buckets.Sums {
-	out := buckets.Sums{}
+func (o *Outbox) sums() buckethash.Sums {
+	out := buckethash.Sums{}
 	for _, v := range o.values {
 		if v.sent != 0 {
 			out.Add(v.bucket, v.sent)
@@ -148,7 +148,7 @@ func (v *value) stamp(m proto.Message, raw []byte) {
 	if v.kind == operationValue {
 		return
 	}
-	key := buckets.Application(v.app)
+	key := buckethash.Application(v.app)
 	switch m := m.(type) {
 	case *linkv1.AppReport:
 		if timeless := proto.CloneOf(m); timeless.GetComparedUnixNano() != 0 {
@@ -158,9 +158,9 @@ func (v *value) stamp(m proto.Message, raw []byte) {
 			}
 		}
 	case *linkv1.Resource:
-		key = buckets.Resource(m.GetAppId(), m.GetGroup(), m.GetKind(), m.GetNamespace(), m.GetName())
+		key = buckethash.Resource(m.GetAppId(), m.GetGroup(), m.GetKind(), m.GetNamespace(), m.GetName())
 	}
 	sum := sha256.Sum256(raw)
 	v.hash = [8]byte(sum[:8])
-	v.bucket, v.leaf = buckets.Of(key), buckets.Leaf(key, v.hash[:])
+	v.bucket, v.leaf = buckethash.Of(key), buckethash.Leaf(key, v.hash[:])
 }

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 // An Outbox gathers what changes and gives it out as reports.
 type Outbox struct {
 	epoch     string
-	clock     run.Clock
+	clock     lifecycle.Clock
 	log       *slog.Logger
 	delivered func(operation string)
 	wake      chan struct{}
@@ -95,7 +95,7 @@ type sent struct {
 
 // New makes an outbox. Delivered is called, from the link's goroutine, when
 // the hub has the result of an operation.
-func New(epoch string, clock run.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
+func New(epoch string, clock lifecycle.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
 	return &Outbox{
 		epoch: epoch, clock: clock, delivered: delivered, log: log, wake: make(chan struct{}, 1),
 		values: map[string]*value{}, credit: defaultCredit, bulkCredit: defaultCredit, snapshotDue: true,

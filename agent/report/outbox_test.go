@@ -10,14 +10,14 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/report"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 func newOutbox(delivered func(string)) *report.Outbox {
 	if delivered == nil {
 		delivered = func(string) {}
 	}
-	return report.New("epoch", run.System{}, delivered, slog.New(slog.DiscardHandler))
+	return report.New("epoch", lifecycle.System{}, delivered, slog.New(slog.DiscardHandler))
 }
 
 func next(t *testing.T, o *report.Outbox) *linkv1.ReportUp {

@@ -14,8 +14,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Server takes orders of the hub.
@@ -28,7 +28,7 @@ type Server struct {
 	Repositories []string
 	Client       dynamic.Interface
 	Namespace    string
-	Clock        run.Clock
+	Clock        lifecycle.Clock
 	Log          *slog.Logger
 }
 

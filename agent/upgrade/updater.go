@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -31,7 +31,7 @@ type Updater struct {
 	Client    dynamic.Interface
 	Namespace string // of the agent
 	Lease     string // name of the agent's
-	Clock     run.Clock
+	Clock     lifecycle.Clock
 	Log       *slog.Logger
 }
 
@@ -57,7 +57,7 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 			u.Log.WarnContext(ctx, "upgrade waits", logkey.Error, err)
 			pause = retryGap
 		}
-		if err := run.Sleep(ctx, u.Clock, pause); err != nil {
+		if err := lifecycle.Sleep(ctx, u.Clock, pause); err != nil {
 			return fmt.Errorf("upgrade %s is not over: %w", o.ID, err)
 		}
 	}

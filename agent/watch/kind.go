@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -59,8 +59,8 @@ type reflector struct {
 
 // run goes on until ctx ends.
 func (k *reflector) run(ctx context.Context) {
-	back := run.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
-	look := run.Backoff{First: unservedRetry, Max: unservedWait}
+	back := lifecycle.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
+	look := lifecycle.Backoff{First: unservedRetry, Max: unservedWait}
 	for ctx.Err() == nil {
 		err := k.listAndWatch(ctx)
 		if ctx.Err() != nil {
@@ -81,7 +81,7 @@ func (k *reflector) run(ctx context.Context) {
 			back.Reset()
 			look.Reset()
 			k.version = ""
-			if run.Sleep(ctx, k.w.clock, period()) != nil {
+			if lifecycle.Sleep(ctx, k.w.clock, period()) != nil {
 				return
 			}
 			continue
@@ -95,7 +95,7 @@ func (k *reflector) run(ctx context.Context) {
 		default:
 			k.report(ctx, err)
 		}
-		if run.Sleep(ctx, k.w.clock, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, k.w.clock, back.Next()) != nil {
 			return
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Mapping says under which resource a kind is served.
@@ -194,7 +194,7 @@ func (m *RESTMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr
 	if !read.Before(asked) {
 		return gvr, namespaced, err
 	}
-	if run.Sleep(ctx, run.System{}, refreshPause-time.Since(read)) != nil {
+	if lifecycle.Sleep(ctx, lifecycle.System{}, refreshPause-time.Since(read)) != nil {
 		return gvr, namespaced, err
 	}
 	return m.Resource(ctx, gvk)

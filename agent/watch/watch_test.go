@@ -21,8 +21,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/watch"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Sink is told what is seen. Calls for one kind come one after the other;
@@ -56,7 +56,7 @@ type Informers struct {
 	sink   Sink
 	tree   *Tree
 	log    *slog.Logger
-	clock  run.Clock
+	clock  lifecycle.Clock
 	wake   chan struct{}
 	turns  chan struct{} // one for each kind that may begin now; nil: no bound
 	most   int64         // watches, if there is no object of some kinds; 0: no bound
@@ -79,7 +79,7 @@ func New(client dynamic.Interface, mapper *RESTMapper, sink Sink, tree *Tree, lo
 	}
 	return &Informers{
 		spaces: namespaces,
-		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: run.System{},
+		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: lifecycle.System{},
 		wake: make(chan struct{}, 1), wanted: map[schema.GroupVersionKind]struct{}{},
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // GetApplicationWindows answers how the sync windows of an application stand.
@@ -29,8 +29,8 @@ func (s *Server) GetProjectWindows(ctx context.Context, r gen.GetProjectWindowsR
 	return gen.GetProjectWindows200JSONResponse{Windows: collect(activeOnly(all), presentWindow), All: collect(all, presentWindow)}, nil
 }
 
-func activeOnly(in []window.State) []window.State {
-	var out []window.State
+func activeOnly(in []syncwindow.State) []syncwindow.State {
+	var out []syncwindow.State
 	for _, w := range in {
 		if w.Active {
 			out = append(out, w)
@@ -39,7 +39,7 @@ func activeOnly(in []window.State) []window.State {
 	return out
 }
 
-func presentWindow(w window.State) gen.SyncWindow {
+func presentWindow(w syncwindow.State) gen.SyncWindow {
 	return gen.SyncWindow{
 		Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
 		Applications: w.Applications, Namespaces: w.Namespaces, Clusters: w.Clusters,

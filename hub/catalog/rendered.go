@@ -10,9 +10,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // An application may render applications and projects (APP-31). They are
@@ -176,7 +176,7 @@ func (w *writer) accepted(ctx context.Context, keys hub.TenantKeys, p *parent, w
 	if len(sealed) != 1 {
 		return nil, fault.New(fault.Missing, "the manifest of %s is not there any more", want.Key().Describe())
 	}
-	plain, err := seal.OpenBlob(keys.Object, want.Digest, sealed[0].Sealed)
+	plain, err := encryption.OpenBlob(keys.Object, want.Digest, sealed[0].Sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open the manifest of %s: %w", want.Key(), err)
 	}

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/batch"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/hub/dispatch"
-	"github.com/capstan-cd/capstan/hub/gather"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/settings"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
@@ -128,9 +128,9 @@ func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error
 // time are stored in one transaction; those that only tell of live state may
 // be lost with the database and come again, so they are apart from the others.
 type observations struct {
-	lasting, passing *gather.Batcher[hub.ClusterObservation, hub.Observed]
+	lasting, passing *batch.Batcher[hub.ClusterObservation, hub.Observed]
 	queue            *queue
-	metrics          *meter.Metrics
+	metrics          *metrics.Metrics
 }
 
 // first is the first application that a report tells of.
@@ -143,7 +143,7 @@ func first(r hub.ClusterObservation) (id hub.ApplicationID) {
 	return id
 }
 
-func newObservations(db *store.DB, q *queue, m *meter.Metrics) observations {
+func newObservations(db *store.DB, q *queue, m *metrics.Metrics) observations {
 	put := func(ctx context.Context, tenant string, reports []hub.ClusterObservation) ([]hub.Observed, error) {
 		// In the order in which others lock applications, so that no two
 		// transactions wait for each other.
@@ -171,7 +171,7 @@ func newObservations(db *store.DB, q *queue, m *meter.Metrics) observations {
 		return out, nil
 	}
 	// What a change brings back waits until the change has gone to everyone.
-	return observations{lasting: gather.New(put).After(q.first.wait), passing: gather.New(put).After(q.first.wait), queue: q, metrics: m}
+	return observations{lasting: batch.New(put).After(q.first.wait), passing: batch.New(put).After(q.first.wait), queue: q, metrics: m}
 }
 
 func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
@@ -233,7 +233,7 @@ func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub
 	if err != nil {
 		return object, mask, err
 	}
-	return keys.Object, seal.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
+	return keys.Object, encryption.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
 }
 
 // attached are the agents of this replica, as the others see them.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A hub with many idle agents holds much and makes little garbage. How far the
@@ -238,7 +238,7 @@ func (t *gcTuner) finish() {
 // addGCTuner keeps memory small while the hub rests, unless the environment
 // says how the collector shall work.
 func (p *parts) addGCTuner(context.Context) error {
-	run.BoundMemory(ownMemory, p.log)
+	lifecycle.BoundMemory(ownMemory, p.log)
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (p *parts) addGCTuner(context.Context) error {
 		t.watch()
 		defer t.finish()
 		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
-		return run.Every(ctx, p.clock, memoryEvery, 0, nil, func(context.Context) error {
+		return lifecycle.Every(ctx, p.clock, memoryEvery, 0, nil, func(context.Context) error {
 			metrics.Read(sample)
 			t.adjust(p.clock.Now(), sample[0].Value.Uint64(), sample[1].Value.Uint64()+sample[2].Value.Uint64()+sample[3].Value.Uint64())
 			return nil

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 )
 
@@ -83,17 +83,17 @@ func (p *parts) addStats() {
 	p.instruments.Figure("capstan_render_running", "Renders under way.", false, pool(func(n, _ int, _ int64) float64 { return float64(n) }))
 	p.instruments.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, pool(func(_, n int, _ int64) float64 { return float64(n) }))
 	p.instruments.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
-	p.instruments.Link(func() []meter.LinkFigures {
-		var out []meter.LinkFigures
+	p.instruments.Link(func() []metrics.LinkFigures {
+		var out []metrics.LinkFigures
 		for _, t := range p.fleet.ByteCounts() {
-			out = append(out, meter.LinkFigures(t))
+			out = append(out, metrics.LinkFigures(t))
 		}
 		return out
 	})
-	p.instruments.Pools(func() []meter.PoolFigures {
-		var out []meter.PoolFigures
+	p.instruments.Pools(func() []metrics.PoolFigures {
+		var out []metrics.PoolFigures
 		for _, s := range p.db.Pools() {
-			out = append(out, meter.PoolFigures{
+			out = append(out, metrics.PoolFigures{
 				Name: s.Name, Open: float64(s.Open), InUse: float64(s.InUse), Max: float64(s.Max), Acquired: float64(s.Acquired),
 				Waited: float64(s.Waited), TimedOut: float64(s.AcquireFailed), WaitSeconds: s.Wait.Seconds(),
 			})
@@ -108,8 +108,8 @@ func (p *parts) addStats() {
 // cluster, and what is deployed to it, is shown by the replica that holds its
 // agent, so that sums over replicas are right; while no replica does, all
 // show it.
-func (p *parts) snapshot(ctx context.Context, room int) (meter.Snapshot, error) {
-	var out meter.Snapshot
+func (p *parts) snapshot(ctx context.Context, room int) (metrics.Snapshot, error) {
+	var out metrics.Snapshot
 	system := p.db.System()
 	var err error
 	if out.Queues, err = system.Queues(ctx); err != nil {
@@ -164,7 +164,7 @@ func elsewhere(replica string, apps []hub.ApplicationFigures, clusters *[]hub.Cl
 // metered is a renderer whose renders are counted.
 type metered struct {
 	next    render.Renderer
-	metrics *meter.Metrics
+	metrics *metrics.Metrics
 }
 
 // Render renders one application.
@@ -181,8 +181,8 @@ func (m metered) Render(ctx context.Context, r render.Request) (render.Result, e
 
 // face is what the HTTP face tells.
 type face struct {
-	*meter.Metrics
-	monitor *run.Monitor
+	*metrics.Metrics
+	monitor *lifecycle.Monitor
 }
 
 // Caught counts a defect in a handler.

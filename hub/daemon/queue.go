@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -158,7 +158,7 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		if kind == hub.WorkOutcome {
 			q.first.wait(ctx)
 		}

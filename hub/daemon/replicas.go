@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/replicas"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // newReplicaID names one process: its operator's name for it, and what no
@@ -124,5 +124,5 @@ func (p *parts) leave(ctx context.Context) {
 	}
 	p.log.InfoContext(ctx, "the hub stops; agents and clients go to other replicas", logkey.Wait, time.Duration(p.cfg.Drain))
 	p.fleet.Drain(time.Duration(p.cfg.Drain) / 2)
-	_ = run.Sleep(ctx, p.clock, time.Duration(p.cfg.Drain)) // only the end of ctx
+	_ = lifecycle.Sleep(ctx, p.clock, time.Duration(p.cfg.Drain)) // only the end of ctx
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -42,7 +42,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
@@ -53,7 +53,7 @@ import (
 type parts struct {
 	cfg   Config
 	log   *slog.Logger
-	clock run.Clock
+	clock lifecycle.Clock
 
 	replica  string      // id of this process
 	stopping atomic.Bool // no new work, agents and clients are wanted
@@ -71,9 +71,9 @@ type parts struct {
 	inviter   fleet.Inviter
 	api       *api.Server
 
-	monitor     *run.Monitor
+	monitor     *lifecycle.Monitor
 	health      *telemetry.Health
-	instruments *meter.Metrics
+	instruments *metrics.Metrics
 	tracer      *trace.Tracer
 	metrics     *prometheus.Registry
 	webSocket   http.Handler // takes agents that come through HTTP
@@ -81,13 +81,13 @@ type parts struct {
 	proxies     clientip.Proxies // whose word on where clients are counts
 	connections *connections     // to the HTTP listeners
 
-	running []run.Part
+	running []lifecycle.Part
 }
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
-	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: run.System{}}
+	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: lifecycle.System{}}
 	p.log = log.With("replica", p.replica)
 	var err error
 	if p.proxies, err = clientip.ParseProxies(cfg.TrustedProxies); err != nil {
@@ -129,7 +129,7 @@ func (p *parts) runParts(ctx context.Context) error {
 		case <-running.Done():
 		}
 	}()
-	err := run.Run(running, p.running...)
+	err := lifecycle.Run(running, p.running...)
 	end()
 	<-left
 	return err
@@ -149,7 +149,7 @@ func newLogger(cfg Log) (*slog.Logger, *slog.LevelVar) {
 }
 
 func (p *parts) add(name string, do func(context.Context) error) {
-	p.running = append(p.running, run.Part{Name: name, Run: do})
+	p.running = append(p.running, lifecycle.Part{Name: name, Run: do})
 }
 
 // open reads the master key and opens the database.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // candidate decides about one rendered application.
@@ -162,8 +162,8 @@ func (c *change) moveAway(ctx context.Context, app hub.Application) error {
 }
 
 // windows are the sync windows that concern an application.
-func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) window.Set {
-	return window.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
+func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) syncwindow.Set {
+	return syncwindow.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
 }
 
 func hasHooks(s hub.Snapshot) bool {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -112,7 +112,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 	}
 	seen := map[hub.Digest]bool{}
 	add := func(plain []byte) (hub.Digest, error) {
-		digest := hub.Digest(seal.Digest(keys.Digest, plain))
+		digest := hub.Digest(encryption.Digest(keys.Digest, plain))
 		if seen[digest] {
 			return digest, nil // as another application has it
 		}
@@ -120,7 +120,7 @@ func (d *Dispatcher) seal(ctx context.Context, tenant hub.TenantID, results []hu
 		body, _, sealed := d.recent.get(tenant, digest)
 		var err error
 		if !sealed {
-			body, err = seal.SealBlob(keys.Object, digest, plain)
+			body, err = encryption.SealBlob(keys.Object, digest, plain)
 		}
 		if err == nil {
 			err = checkSealedSize(body)
@@ -512,7 +512,7 @@ func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) 
 		return false, err
 	}
 	leaf, held := c.leaves[cluster][string(m.app.ID)]
-	return held && leaf == chain.Leaf(string(m.app.ID), body), nil
+	return held && leaf == hashchain.Leaf(string(m.app.ID), body), nil
 }
 
 // state begins a state row with what does not depend on snapshots.

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/gather"
+	"github.com/capstan-cd/capstan/hub/batch"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -151,9 +151,9 @@ type Dispatcher struct {
 	log     *slog.Logger
 	wakes   *subscriptions
 	heads   *heads
-	pages   *gather.Batcher[cursor, logPage]
-	acks    *gather.Batcher[hub.LogAck, struct{}]
-	batches *gather.Batcher[blobRequest, []hub.SealedObject]
+	pages   *batch.Batcher[cursor, logPage]
+	acks    *batch.Batcher[hub.LogAck, struct{}]
+	batches *batch.Batcher[blobRequest, []hub.SealedObject]
 	recent  *recentBlobs
 	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
@@ -166,7 +166,7 @@ type Dispatcher struct {
 // want to see; it must not block.
 func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{store: store, work: work, log: log, bursts: noBursts{}, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
-	d.pages, d.acks, d.batches = gather.New(d.read), gather.New(d.acknowledge), gather.New(d.bodies)
+	d.pages, d.acks, d.batches = batch.New(d.read), batch.New(d.acknowledge), batch.New(d.bodies)
 	return d
 }
 
@@ -184,7 +184,7 @@ const loopLimit = 90 * time.Second
 // Run settles ended operations, starts retries and looks after logs that moved
 // without a hint, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
 	g.Go(func(ctx context.Context) error { d.watch(ctx); return nil })
@@ -192,7 +192,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.Context, hub.WorkItem) error) {
-	ctx, done := run.Watch(ctx, kind, loopLimit)
+	ctx, done := lifecycle.Watch(ctx, kind, loopLimit)
 	defer done()
 	for ctx.Err() == nil {
 		items, err := d.work.Claim(ctx, kind, claimed)
@@ -221,9 +221,9 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(context.Context, hub.WorkItem) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	run.Beat(ctx)
+	lifecycle.Beat(ctx)
 	own, end := trace.Start(trace.Resume(ctx, item.Trace), item.Kind, logkey.Tenant, string(item.Tenant), logkey.Operation, item.Key)
-	err := run.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
+	err := lifecycle.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
 	end(err)
 	failpoint.Here(failpoint.HubOutcomeAfter)
 	if err == nil {

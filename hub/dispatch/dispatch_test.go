@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -238,9 +238,9 @@ func TestAutomatedRevision(t *testing.T) {
 			rows, head, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 10)
 			return err
 		})
-		at := chain.First(head.Incarnation)
+		at := hashchain.First(head.Incarnation)
 		for i, r := range rows {
-			at = chain.Next(at, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+			at = hashchain.Next(at, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
 			if r.Seq != int64(i+1) || string(at) != string(r.Chain) {
 				t.Errorf("row %d has number %d or another chain", i+1, r.Seq)
 			}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"google.golang.org/grpc"
 )
 
@@ -241,7 +241,7 @@ func (f *follower) advance(ctx context.Context, l advanceOptions) error {
 			return err
 		}
 		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.expectedLeaves(p.leaves))}
+		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
 }
@@ -352,7 +352,7 @@ func (f *follower) expectedLeaves(leaves map[string][32]byte) map[string][32]byt
 
 // equal says whether the agent was found to hold the state of a row already.
 func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckethash.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored since

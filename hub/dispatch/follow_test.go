@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -137,16 +137,16 @@ func (a *agent) batch(b *linkv1.Batch) {
 			a.t.Fatalf("row %d came after row %d", r.Seq, a.cursor.Seq)
 		}
 		if r.Kind != linkv1.RowKind_ROW_KIND_UNSPECIFIED && r.Seq == a.cursor.Seq+1 && a.cursor.Seq > 0 &&
-			!bytes.Equal(r.Chain, chain.Next(a.cursor.Chain, r.Seq, int32(r.Kind), r.AppId, r.Body)) {
+			!bytes.Equal(r.Chain, hashchain.Next(a.cursor.Chain, r.Seq, int32(r.Kind), r.AppId, r.Body)) {
 			a.t.Fatalf("row %d does not follow from the one before", r.Seq)
 		}
 		switch r.Kind {
 		case linkv1.RowKind_ROW_KIND_SETTINGS:
 			if a.keepsSettings {
-				a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
+				a.apps[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
 			}
 		case linkv1.RowKind_ROW_KIND_STATE:
-			a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
+			a.apps[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
 		case linkv1.RowKind_ROW_KIND_FORGET:
 			delete(a.apps, r.AppId)
 		case linkv1.RowKind_ROW_KIND_OPERATION:
@@ -161,7 +161,7 @@ func (a *agent) batch(b *linkv1.Batch) {
 	}
 }
 
-func (a *agent) root() []byte { return chain.Root(a.apps) }
+func (a *agent) root() []byte { return hashchain.Root(a.apps) }
 
 func (w *world) receipt() *hub.Receipt {
 	w.t.Helper()
@@ -385,7 +385,7 @@ func TestFollowAfterAnEmptyReplay(t *testing.T) {
 		if a.cursor.Incarnation == "" || a.cursor.Seq != 0 {
 			t.Fatalf("cursor %v", a.cursor)
 		}
-		for _, held := range [][]byte{nil, chain.First(a.cursor.Incarnation)} {
+		for _, held := range [][]byte{nil, hashchain.First(a.cursor.Incarnation)} {
 			a.cursor.Chain = held
 			a.follow(conn).readToBarrier()
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -74,7 +74,7 @@ func (w *world) tombstoneLists(s *linkv1.AppState, blobs map[string][]byte) map[
 		if n := len(blobs[string(digest)]); n > tunnel.Control().MaxMessage-32<<10 {
 			w.t.Errorf("a list has %d bytes", n)
 		}
-		plain, err := seal.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
+		plain, err := encryption.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func (w *world) listed(conn *grpc.ClientConn) (sizes map[string]int, objects []*
 	sizes = map[string]int{}
 	for _, digest := range lists {
 		sizes[string(digest)] = len(blobs[string(digest)])
-		plain, err := seal.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
+		plain, err := encryption.OpenBlob(keys.Object, [32]byte(digest), blobs[string(digest)])
 		if err != nil {
 			w.t.Fatal(err)
 		}

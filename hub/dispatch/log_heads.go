@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -79,10 +79,10 @@ func (h *heads) byTenant() map[hub.TenantID][]*watched {
 
 // watch looks at the ends of the logs until ctx ends.
 func (d *Dispatcher) watch(ctx context.Context) {
-	ctx, done := run.Watch(ctx, "ends of logs", loopLimit)
+	ctx, done := lifecycle.Watch(ctx, "ends of logs", loopLimit)
 	defer done()
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		t := time.NewTimer(headsEvery*3/4 + rand.N(headsEvery/2))
 		select {
 		case <-ctx.Done():

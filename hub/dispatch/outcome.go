@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // settle does what follows from an operation that is over: history, a retry,
@@ -47,7 +47,7 @@ func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	var apart []hub.WorkItem
-	err := run.Safely(ctx, WorkOutcome, func(ctx context.Context) (err error) {
+	err := lifecycle.Safely(ctx, WorkOutcome, func(ctx context.Context) (err error) {
 		apart, err = d.settleAll(ctx, tenant, items)
 		return err
 	})
@@ -324,7 +324,7 @@ func (c *change) retry(ctx context.Context, op hub.Operation) error {
 	if err != nil {
 		return err
 	}
-	if use, windows := window.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
+	if use, windows := syncwindow.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
@@ -398,7 +398,7 @@ func (c *change) retryAt(ctx context.Context, op hub.Operation, at time.Time) er
 
 // postpone moves the next attempt of an operation to the opening of its
 // application; without one in sight it is looked for again in a day.
-func (c *change) postpone(ctx context.Context, op hub.Operation, windows window.Set, use window.Use) error {
+func (c *change) postpone(ctx context.Context, op hub.Operation, windows syncwindow.Set, use syncwindow.Use) error {
 	at, ok := windows.Opening(use, c.now)
 	if !ok {
 		at = c.now.Add(24 * time.Hour)

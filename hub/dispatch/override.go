@@ -9,8 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -187,8 +187,8 @@ func Local(ctx context.Context, tx Tx, keys Keys, app hub.ApplicationID, req hub
 func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject, error) {
 	var out []hub.SealedObject
 	err := nameBodies(s, bodies, func(plain []byte) (hub.Digest, error) {
-		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
+		digest := hub.Digest(encryption.Digest(keys.Digest, plain))
+		body, err := encryption.SealBlob(keys.Object, digest, plain)
 		if err == nil {
 			err = checkSealedSize(body)
 		}

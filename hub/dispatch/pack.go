@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/pack"
+	"github.com/capstan-cd/capstan/shared/compress"
 )
 
 // packMemory is what all streams together keep of the states that they have
@@ -23,7 +23,7 @@ type bases struct {
 
 // pack makes a row small if that is worth it.
 func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
-	packed, name, ok, err := pack.Pack(row.Body, b.bodies[row.Application])
+	packed, name, ok, err := compress.Pack(row.Body, b.bodies[row.Application])
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
 func (b *bases) add(row hub.LogRow) {
 	b.drop(row.Application)
 	n := int64(len(row.Body))
-	if n < pack.Least {
+	if n < compress.Least {
 		return
 	}
 	if b.used.Add(n) > packMemory {

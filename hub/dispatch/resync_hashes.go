@@ -5,15 +5,15 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
 // sumsOf spreads leaves over buckets.
-func sumsOf(leaves map[string][32]byte) buckets.Sums {
-	sums := buckets.Sums{}
+func sumsOf(leaves map[string][32]byte) buckethash.Sums {
+	sums := buckethash.Sums{}
 	for id, leaf := range leaves {
-		sums.Add(buckets.Of(id), buckets.Leaf(id, leaf[:]))
+		sums.Add(buckethash.Of(id), buckethash.Leaf(id, leaf[:]))
 	}
 	return sums
 }
@@ -107,7 +107,7 @@ func (f *follower) restart(ctx context.Context) error {
 			down.ForgetBuckets = append(down.ForgetBuckets, uint32(b))
 		}
 	}
-	if f.settings && (f.only == nil || f.only[buckets.Of(string(hub.SettingsRow))]) {
+	if f.settings && (f.only == nil || f.only[buckethash.Of(string(hub.SettingsRow))]) {
 		if err := f.ahead(ctx, down); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 const (
@@ -52,7 +52,7 @@ func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, er
 		if err != nil {
 			return nil, nil, err
 		}
-		lists = append(lists, tombstoneList{hub.Digest(seal.Digest(k.Digest, plain)), plain})
+		lists = append(lists, tombstoneList{hub.Digest(encryption.Digest(k.Digest, plain)), plain})
 		rest = rest[n:]
 	}
 	first := slices.Clone(all)
@@ -82,7 +82,7 @@ func crowded(tombstones []hub.Tombstone) bool {
 func sealLists(k hub.TenantKeys, lists []tombstoneList) ([]hub.SealedObject, error) {
 	out := make([]hub.SealedObject, len(lists))
 	for i, l := range lists {
-		body, err := seal.SealBlob(k.Object, l.digest, l.plain)
+		body, err := encryption.SealBlob(k.Object, l.digest, l.plain)
 		if err != nil {
 			return nil, fmt.Errorf("seal a list of tombstones: %w", err)
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // touched lists the clusters whose logs the change appends to.
@@ -248,7 +248,7 @@ func (a *appender) add(row hub.LogRow) error {
 		return oversize{fault.New(fault.Exceeded, "a row of the desired log has %d bytes, and at most %d can be sent at once", len(row.Body), maxRow)}
 	}
 	row.Seq = a.head.Seq + 1
-	row.Chain = chain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
+	row.Chain = hashchain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
 	a.head.Seq, a.head.Chain = row.Seq, row.Chain
 	a.rows = append(a.rows, row)
 	return nil

@@ -14,8 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Log is the change log of the store.
@@ -39,7 +39,7 @@ const (
 // A Feed serves the tenants of one replica. Many goroutines may use it.
 type Feed struct {
 	log   Log
-	clock run.Clock
+	clock lifecycle.Clock
 	slog  *slog.Logger
 
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ type Feed struct {
 }
 
 // New makes a feed. Run must be running for its readers to hear anything.
-func New(log Log, clock run.Clock, logger *slog.Logger) *Feed {
+func New(log Log, clock lifecycle.Clock, logger *slog.Logger) *Feed {
 	return &Feed{log: log, clock: clock, slog: logger, tenants: map[hub.TenantID]*follower{}, wake: make(chan struct{}, 1)}
 }
 
@@ -126,7 +126,7 @@ func (f *Feed) follow(ctx context.Context, fo *follower) {
 			return
 		case <-tick:
 		case <-fo.notify:
-			if run.Sleep(ctx, f.clock, settle) != nil {
+			if lifecycle.Sleep(ctx, f.clock, settle) != nil {
 				stop()
 				return
 			}

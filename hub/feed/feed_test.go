@@ -13,8 +13,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -68,7 +68,7 @@ func (m *memory) Cursor(_ context.Context, tenant hub.TenantID) (string, error) 
 }
 
 // quick is the real clock with waits cut short.
-type quick struct{ run.System }
+type quick struct{ lifecycle.System }
 
 func (q quick) After(d time.Duration) (<-chan time.Time, func()) {
 	return q.System.After(min(d, time.Millisecond))

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -60,7 +60,7 @@ type Config struct {
 	Admit      float64
 	AdmitBurst int
 	// Clock is time; nil: the real one.
-	Clock run.Clock
+	Clock lifecycle.Clock
 	// Heartbeat is how often agents shall send one; zero: 10 s.
 	Heartbeat time.Duration
 	// Silence is how long an agent may send nothing; zero: 30 s.
@@ -73,7 +73,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
-		c.Clock = run.System{}
+		c.Clock = lifecycle.System{}
 	}
 	if c.Enrolled == nil {
 		c.Enrolled = func(string) {}

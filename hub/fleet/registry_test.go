@@ -11,8 +11,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 func testConn(t *testing.T, p tunnel.Peer, lane tunnel.Lane, epoch string) *conn {
 	t.Helper()
 	here, there := net.Pipe()
-	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.DiscardHandler), Clock: run.System{}})
+	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.DiscardHandler), Clock: lifecycle.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}

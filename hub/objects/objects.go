@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -59,12 +59,12 @@ type Server struct {
 	catalog Catalog
 	feed    Feed
 	caller  Caller
-	clock   run.Clock
+	clock   lifecycle.Clock
 	log     *slog.Logger
 }
 
 // New makes the service.
-func New(catalog Catalog, feed Feed, caller Caller, clock run.Clock, log *slog.Logger) *Server {
+func New(catalog Catalog, feed Feed, caller Caller, clock lifecycle.Clock, log *slog.Logger) *Server {
 	return &Server{catalog: catalog, feed: feed, caller: caller, clock: clock, log: log}
 }
 
@@ -152,7 +152,7 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.
 	f := &follower{s: s, tenant: tenant, cluster: cluster, stream: stream, moved: make(chan struct{}, 1), wants: make(chan *linkv1.HubWants), ended: make(chan error, 1)}
 	// It ends with the stream, which ends when this method returns.
 	go func() { f.ended <- f.receive(ctx) }()
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(f.changes)
 	g.Go(f.sendAll)
 	err = g.Wait()
@@ -236,7 +236,7 @@ func (f *follower) sendAll(ctx context.Context) error {
 			err = f.setFollowed(ctx, w)
 		case <-f.moved:
 			if err = f.sendChanges(ctx, false); err == nil {
-				err = run.Sleep(ctx, f.s.clock, pace)
+				err = lifecycle.Sleep(ctx, f.s.clock, pace)
 			}
 		case <-tick:
 			err = f.sendChanges(ctx, false)

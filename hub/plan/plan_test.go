@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 const (
@@ -293,7 +293,7 @@ func TestRetryAt(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, again := plan.RetryAt(c.op, window.Set{}, moment())
+			at, again := plan.RetryAt(c.op, syncwindow.Set{}, moment())
 			if again != (c.wait > 0) || again && at.Sub(moment()) != c.wait {
 				t.Errorf("%s: again %v after %v, want %v", c.why, again, at.Sub(moment()), c.wait)
 			}
@@ -302,7 +302,7 @@ func TestRetryAt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := &hub.Backoff{Factor: factor(rapid.Int64().Draw(rt, "factor")), Duration: rapid.String().Draw(rt, "duration")}
 		op := failed(rapid.IntRange(0, 10_000).Draw(rt, "attempt"), &hub.Retry{Limit: -1, Backoff: b})
-		if at, again := plan.RetryAt(op, window.Set{}, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
+		if at, again := plan.RetryAt(op, syncwindow.Set{}, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
 			rt.Fatalf("again %v at %v", again, at)
 		}
 	})
@@ -329,7 +329,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := plan.Check(c.app, c.running, window.Set{}, now)
+			err := plan.Check(c.app, c.running, syncwindow.Set{}, now)
 			if (fault.KindOf(err) == fault.Conflict) != c.refused || !c.refused && err != nil {
 				t.Errorf("%s: %v", c.why, err)
 			}

@@ -8,16 +8,16 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // lunch is closed from 11:30 to 13:00; moment is 12:00.
-func lunch(change func(*window.Window)) window.Set {
-	w := window.Window{Kind: window.Deny, Schedule: "30 11 * * *", Duration: "90m", Applications: []string{"*"}}
+func lunch(change func(*syncwindow.Window)) syncwindow.Set {
+	w := syncwindow.Window{Kind: syncwindow.Deny, Schedule: "30 11 * * *", Duration: "90m", Applications: []string{"*"}}
 	if change != nil {
 		change(&w)
 	}
-	return window.New([]window.Window{w})
+	return syncwindow.New([]syncwindow.Window{w})
 }
 
 func TestWindows(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-06 manualSync is for people alone", func(t *testing.T) {
 		t.Parallel()
-		byHand := lunch(func(w *window.Window) { w.ManualSync = true })
+		byHand := lunch(func(w *syncwindow.Window) { w.ManualSync = true })
 		if d := plan.Next(input(func(s *plan.Input) { s.Windows = byHand })); d.Operation != nil {
 			t.Errorf("%+v", d)
 		}
@@ -93,7 +93,7 @@ func TestWindows(t *testing.T) {
 		t.Parallel()
 		op := failed(0, &hub.Retry{Limit: 5})
 		op.Initiator.Automated = true
-		byHand := lunch(func(w *window.Window) { w.ManualSync = true })
+		byHand := lunch(func(w *syncwindow.Window) { w.ManualSync = true })
 		if at, again := plan.RetryAt(op, byHand, moment()); !again || !at.Equal(opening) {
 			t.Errorf("%v %v", at, again)
 		}

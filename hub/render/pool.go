@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	loop "github.com/capstan-cd/capstan/shared/run"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Pool renders in worker processes. A worker serves one tenant for its

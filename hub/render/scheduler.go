@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	loop "github.com/capstan-cd/capstan/shared/run"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // How places are shared. There are two sorts: Workers places in which every

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	loop "github.com/capstan-cd/capstan/shared/run"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Work is where the stage finds applications to look at anew.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	loop "github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	replicav1 "github.com/capstan-cd/capstan/proto/replica/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Notice is what one replica tells another.
@@ -106,7 +106,7 @@ func note[K comparable](set *map[K]bool, key K) {
 }
 
 // run sends until ctx ends. What cannot be sent is dropped.
-func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInterface) {
+func (b *outbox) run(ctx context.Context, clock lifecycle.Clock, to grpc.ClientConnInterface) {
 	defer close(b.ended)
 	client := replicav1.NewReplicaClient(to)
 	for {
@@ -115,7 +115,7 @@ func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInt
 			return
 		case <-b.ready:
 		}
-		if run.Sleep(ctx, clock, settle) != nil {
+		if lifecycle.Sleep(ctx, clock, settle) != nil {
 			return
 		}
 		req, some := b.drain()
@@ -125,7 +125,7 @@ func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInt
 		limit, cancel := context.WithTimeout(ctx, notifyTimeout)
 		_, err := client.Hint(limit, req)
 		cancel()
-		if err != nil && run.Sleep(ctx, clock, time.Second) != nil {
+		if err != nil && lifecycle.Sleep(ctx, clock, time.Second) != nil {
 			return
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -62,7 +62,7 @@ type Config struct {
 	// default 15 s.
 	Lease time.Duration
 	Log   *slog.Logger
-	Clock run.Clock
+	Clock lifecycle.Clock
 }
 
 // A Replicas is what one process knows of the others. Many goroutines may use
@@ -99,7 +99,7 @@ func New(cfg Config) *Replicas {
 		cfg.Lease = 15 * time.Second
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = run.System{}
+		cfg.Clock = lifecycle.System{}
 	}
 	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.AgentHome{}}
 }
@@ -107,13 +107,13 @@ func New(cfg Config) *Replicas {
 // Run keeps the view current until ctx ends; then it takes leave and returns
 // nil.
 func (r *Replicas) Run(ctx context.Context) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return r.sendHeartbeats(ctx) })
 	g.Go(func(ctx context.Context) error {
 		failed := func(err error) {
 			r.cfg.Log.WarnContext(ctx, "where agents are attached is not known anew", logkey.Error, err)
 		}
-		return run.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
+		return lifecycle.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
 	})
 	err := g.Wait()
 	r.forgetAll()
@@ -127,10 +127,10 @@ func (r *Replicas) Run(ctx context.Context) error {
 
 // sendHeartbeats says again and again that this replica lives.
 func (r *Replicas) sendHeartbeats(ctx context.Context) error {
-	ctx, done := run.Watch(ctx, "sign of life", time.Minute+r.cfg.Lease)
+	ctx, done := lifecycle.Watch(ctx, "sign of life", time.Minute+r.cfg.Lease)
 	defer done()
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		if err := r.beat(ctx, ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "this replica could not say that it lives", logkey.Error, err)
 		}
@@ -142,7 +142,7 @@ func (r *Replicas) sendHeartbeats(ctx context.Context) error {
 		case <-tick:
 		case <-r.poke:
 			// Waiting calls may ask often.
-			if run.Sleep(ctx, r.cfg.Clock, min(r.cfg.Lease/20, 200*time.Millisecond)) != nil {
+			if lifecycle.Sleep(ctx, r.cfg.Clock, min(r.cfg.Lease/20, 200*time.Millisecond)) != nil {
 				stop()
 				return nil
 			}

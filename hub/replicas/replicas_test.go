@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/replicas"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -198,7 +198,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	auth, err := fleet.OpenAuthority(t.Context(), &vault{}, run.System{}, nil)
+	auth, err := fleet.OpenAuthority(t.Context(), &vault{}, lifecycle.System{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -65,7 +65,7 @@ func (t *route) find(ctx context.Context) (target, error) {
 		if to, ok := t.resolve(ctx, !first); ok {
 			return to, nil
 		}
-		if t.over() || run.Sleep(ctx, t.r.cfg.Clock, checkEvery) != nil {
+		if t.over() || lifecycle.Sleep(ctx, t.r.cfg.Clock, checkEvery) != nil {
 			return target{}, away()
 		}
 	}
@@ -145,7 +145,7 @@ func (t *route) retry(ctx context.Context, to target, method string, err error) 
 		return false
 	}
 	t.tried[to.remote] = true
-	return !t.over() && run.Sleep(ctx, t.r.cfg.Clock, checkEvery/4) == nil
+	return !t.over() && lifecycle.Sleep(ctx, t.r.cfg.Clock, checkEvery/4) == nil
 }
 
 // Invoke makes a call. Those of agents may be repeated: they read, or ask for

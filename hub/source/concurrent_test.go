@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/integration/machine"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // TestReadersDuringFetches reads old and new commits while packs come, are
@@ -108,7 +108,7 @@ func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)
 	asked := &askedCredentials{}
-	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, asked, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, asked, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 const secret = "c4n4ry-s3cret"

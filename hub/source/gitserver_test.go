@@ -22,8 +22,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -236,7 +236,7 @@ func newMirrors(tb testing.TB, cfg source.Config) *source.Mirrors {
 	if cfg.ListTimeout == 0 {
 		cfg.ListTimeout = answerTimeout
 	}
-	m, err := source.New(cfg, noCredentials{}, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(cfg, noCredentials{}, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
 	}

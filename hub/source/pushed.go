@@ -19,8 +19,8 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -231,7 +231,7 @@ func (v *visit) askBoth(ctx context.Context, want plumbing.Hash, ref string, hav
 	var both sync.WaitGroup
 	var wrong error
 	both.Go(func() {
-		wrong = run.Safely(ctx, "branch asked for", func(ctx context.Context) (err error) {
+		wrong = lifecycle.Safely(ctx, "branch asked for", func(ctx context.Context) (err error) {
 			stands, err = v.where(ctx, ref)
 			return err
 		})
@@ -267,7 +267,7 @@ func (v *visit) where(ctx context.Context, ref string) (found plumbing.Hash, err
 func (v *visit) fetchCommit(ctx context.Context, want, ref string, haves []plumbing.Hash) (stands plumbing.Hash, s *spool, err error) {
 	began := time.Now()
 	defer func() { v.cfg.Observe("fetch", v.repo.URL, err, time.Since(began)) }()
-	run.Expect(ctx, v.cfg.FetchTimeout)
+	lifecycle.Expect(ctx, v.cfg.FetchTimeout)
 	limit, cancel := context.WithTimeout(ctx, v.cfg.FetchTimeout)
 	defer cancel()
 	limit, _ = begin(limit, v.cfg.MaxBytes+v.cfg.MaxBytes/64+1<<16)

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const (
@@ -199,14 +199,14 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 	newest := map[hub.ApplicationID]*leaf{}
 	for i := range rows {
 		r := &rows[i]
-		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+		next := hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
 		if r.Seq != head.Seq+1 || !bytes.Equal(next, r.Chain) {
 			return fault.New(fault.Conflict, "row %d does not continue the desired log of cluster %q, which ends at %d", r.Seq, cluster, head.Seq)
 		}
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
 		case hub.RowState, hub.RowSettings:
-			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body), r.Lists}
+			newest[r.Application] = &leaf{r.Seq, hashchain.Leaf(string(r.Application), r.Body), r.Lists}
 		case hub.RowForget:
 			newest[r.Application] = nil
 		}
@@ -281,7 +281,7 @@ func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) (
 	case err != nil:
 		return nil, false, err
 	case seq == 0:
-		return chain.First(head.Incarnation), true, nil
+		return hashchain.First(head.Incarnation), true, nil
 	case seq == head.Seq:
 		return head.Chain, true, nil
 	}

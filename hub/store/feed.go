@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // The kinds of changes in a tenant's feed.
@@ -124,7 +124,7 @@ func (t *Tenant) cursor(ctx context.Context, p position) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal.SealToken(keys.Feed, []byte(p.String()))
+	sealed, err := encryption.SealToken(keys.Feed, []byte(p.String()))
 	if err != nil {
 		return "", fmt.Errorf("seal a cursor: %w", err)
 	}
@@ -142,7 +142,7 @@ func (t *Tenant) parseCursor(ctx context.Context, cursor string) (position, erro
 		return position{}, err
 	}
 	if sealed, err := base64.RawURLEncoding.DecodeString(cursor); err == nil {
-		if text, err := seal.OpenToken(keys.Feed, sealed); err == nil {
+		if text, err := encryption.OpenToken(keys.Feed, sealed); err == nil {
 			if p, ok := parsePosition(string(text)); ok {
 				return p, nil
 			}

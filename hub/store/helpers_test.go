@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // now is a time that the database keeps without loss.
@@ -78,7 +78,7 @@ func rows(head hub.LogHead, more ...hub.LogRow) []hub.LogRow {
 	for i := range more {
 		r := &more[i]
 		r.Seq = head.Seq + 1
-		r.Chain = chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+		r.Chain = hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
 		head.Seq, head.Chain = r.Seq, r.Chain
 	}
 	return more

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 const (
@@ -94,7 +94,7 @@ func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, 
 	if err != nil {
 		return err
 	}
-	sealed, err := seal.Seal(keys.Credential, t.answerFor(caller, once.Key), body)
+	sealed, err := encryption.Seal(keys.Credential, t.answerFor(caller, once.Key), body)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (t *Tenant) openAnswer(ctx context.Context, caller, key string, sealed []by
 	if err != nil {
 		return nil, err
 	}
-	body, err := seal.Open(keys.Credential, t.answerFor(caller, key), sealed)
+	body, err := encryption.Open(keys.Credential, t.answerFor(caller, key), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open stored answer: %w", err)
 	}

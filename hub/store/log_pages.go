@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // What many streams read and write at one time is one statement for all.
@@ -134,7 +134,7 @@ func lost(known, head hub.LogHead, hash []byte) bool {
 	case known.Seq == head.Seq:
 		hash = head.Chain
 	case known.Seq == 0:
-		hash = chain.First(head.Incarnation)
+		hash = hashchain.First(head.Incarnation)
 	}
 	return !bytes.Equal(hash, known.Chain)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const (
@@ -169,9 +169,9 @@ func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
 	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
-	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))
+	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
 	delete(t.heads, cluster)
-	b.Queue(putPoint, t.id, cluster, seq, chain.First(fresh))
+	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
 	b.Queue(dropRewind, cluster)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return *r, fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)
@@ -244,9 +244,9 @@ func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Ti
 	seq++ // as in AcceptHub
 	fresh := uuid.NewString()
 	b := &pgx.Batch{}
-	b.Queue(beginLog, t.id, cluster, fresh, seq, chain.First(fresh))
+	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
 	delete(t.heads, cluster)
-	b.Queue(putPoint, t.id, cluster, seq, chain.First(fresh))
+	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)
 	}

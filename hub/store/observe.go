@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 )
 
 const (
@@ -379,7 +379,7 @@ func (c *resourceColumns) add(of report) error {
 		if err != nil {
 			return err
 		}
-		bucket, leaf := stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
+		bucket, leaf := stamped(buckethash.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
 		c.cluster, c.mark, c.app = append(c.cluster, string(of.cluster)), append(c.mark, of.at.version), append(c.app, string(r.Application))
 		c.group, c.kind, c.namespace, c.name = append(c.group, r.Group), append(c.kind, r.Kind), append(c.namespace, r.Namespace), append(c.name, r.Name)
 		c.version, c.uid, c.parent = append(c.version, r.Version), append(c.uid, r.UID), append(c.parent, r.Parent)

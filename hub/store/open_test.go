@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/migrations"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }

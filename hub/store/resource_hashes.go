@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 )
 
 const (
@@ -35,9 +35,9 @@ const unstamped = 1
 // stamped gives bucket and leaf of a thing.
 func stamped(key string, stamp []byte) (bucket int32, leaf int64) {
 	if len(stamp) == 0 {
-		return int32(buckets.Of(key)), unstamped
+		return int32(buckethash.Of(key)), unstamped
 	}
-	return int32(buckets.Of(key)), int64(buckets.Leaf(key, stamp))
+	return int32(buckethash.Of(key)), int64(buckethash.Leaf(key, stamp))
 }
 
 // queueStamps notes which report on an application the hub has.
@@ -47,7 +47,7 @@ func (t *Tenant) queueStamps(b *pgx.Batch, reports []report) {
 	var mark, leaf []int64
 	for _, r := range reports {
 		for _, a := range r.Applications {
-			in, sum := stamped(buckets.Application(string(a.Application)), a.Stamp)
+			in, sum := stamped(buckethash.Application(string(a.Application)), a.Stamp)
 			cluster, mark, app = append(cluster, string(r.cluster)), append(mark, r.at.version), append(app, string(a.Application))
 			bucket, leaf = append(bucket, in), append(leaf, sum)
 		}
@@ -63,7 +63,7 @@ func (t *Tenant) compare(ctx context.Context, cluster hub.ClusterID, asked *hub.
 	if asked == nil {
 		return nil, nil
 	}
-	held := buckets.Sums{}
+	held := buckethash.Sums{}
 	_, err := list(ctx, t.tx, "hashes of what is observed", func(row pgx.CollectableRow) (none struct{}, err error) {
 		var bucket int32
 		var sum int64

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestRewind(t *testing.T) {
@@ -118,7 +118,7 @@ func TestRewind(t *testing.T) {
 			if last, first := all[len(old)-1].Seq, all[len(old)].Seq; first < last+2 {
 				t.Errorf("the first new row is %d, the last one of before %d", first, last)
 			}
-			if hash, found, err := tx.HashAt(ctx, id, head.Seq); err != nil || !found || !bytes.Equal(hash, chain.First(head.Incarnation)) {
+			if hash, found, err := tx.HashAt(ctx, id, head.Seq); err != nil || !found || !bytes.Equal(hash, hashchain.First(head.Incarnation)) {
 				t.Errorf("HashAt(%d) = %x %v %v", head.Seq, hash, found, err)
 			}
 			return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -64,29 +64,29 @@ type Stage struct {
 	work   Work
 	store  Store
 	agents Agents
-	clock  run.Clock
+	clock  lifecycle.Clock
 	log    *slog.Logger
 }
 
 // New makes a stage.
-func New(work Work, store Store, agents Agents, clock run.Clock, log *slog.Logger) *Stage {
+func New(work Work, store Store, agents Agents, clock lifecycle.Clock, log *slog.Logger) *Stage {
 	return &Stage{work: work, store: store, agents: agents, clock: clock, log: log}
 }
 
 // Run looks after open orders until ctx ends.
 func (s *Stage) Run(ctx context.Context) error {
-	ctx, done := run.Watch(ctx, hub.WorkUpgrade, loopLimit)
+	ctx, done := lifecycle.Watch(ctx, hub.WorkUpgrade, loopLimit)
 	defer done()
 	for ctx.Err() == nil {
 		items, err := s.work.Claim(ctx, hub.WorkUpgrade, claimed)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "work cannot be claimed", logkey.Kind, hub.WorkUpgrade, logkey.Error, err)
-				_ = run.Sleep(ctx, s.clock, time.Second)
+				_ = lifecycle.Sleep(ctx, s.clock, time.Second)
 			}
 			continue
 		}
-		g := run.NewGroup(ctx)
+		g := lifecycle.NewGroup(ctx)
 		for _, item := range items {
 			g.Go(func(ctx context.Context) error { s.one(ctx, item); return nil })
 		}
@@ -102,7 +102,7 @@ func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	var over bool
-	err := run.Safely(ctx, item.Kind, func(ctx context.Context) (err error) {
+	err := lifecycle.Safely(ctx, item.Kind, func(ctx context.Context) (err error) {
 		over, err = s.check(ctx, item.Tenant, hub.ClusterID(item.Key))
 		return err
 	})

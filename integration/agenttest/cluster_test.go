@@ -24,8 +24,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // shared is the one cluster of the package; each test has a namespace of its own.
@@ -197,8 +197,8 @@ func (a *application) seal(o *manifest.Object) *linkv1.ObjectRef {
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	digest := seal.Digest(digestKey(), text)
-	sealed, err := seal.SealBlob(objectKey(), digest, text)
+	digest := encryption.Digest(digestKey(), text)
+	sealed, err := encryption.SealBlob(objectKey(), digest, text)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
@@ -423,8 +423,8 @@ func (a *application) asList() {
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	digest := seal.Digest(digestKey(), text)
-	sealed, err := seal.SealBlob(objectKey(), digest, text)
+	digest := encryption.Digest(digestKey(), text)
+	sealed, err := encryption.SealBlob(objectKey(), digest, text)
 	if err != nil {
 		a.w.t.Fatal(err)
 	}

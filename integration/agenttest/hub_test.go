@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -89,7 +89,7 @@ func newHub(t *testing.T) *fakeHub {
 func (h *fakeHub) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	authority, err := fleet.OpenAuthority(ctx, h.dir, run.System{}, []string{"127.0.0.1"})
+	authority, err := fleet.OpenAuthority(ctx, h.dir, lifecycle.System{}, []string{"127.0.0.1"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func (h *fakeHub) start() {
 	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), Log: h.log})
 	done := make(chan error, 1)
 	go func() {
-		done <- run.Run(ctx, run.Part{Name: "port", Run: split.Run},
-			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
+		done <- lifecycle.Run(ctx, lifecycle.Part{Name: "port", Run: split.Run},
+			lifecycle.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
 	}()
 	var once sync.Once
 	h.halt = func() { once.Do(func() { cancel(); <-done }) }
@@ -189,12 +189,12 @@ func (h *fakeHub) describe() string {
 func (h *fakeHub) append(rows ...*linkv1.Row) {
 	h.change(func() {
 		for _, r := range rows {
-			prev := chain.First(h.incarnation)
+			prev := hashchain.First(h.incarnation)
 			if n := len(h.rows); n > 0 {
 				prev = h.rows[n-1].GetChain()
 			}
 			r.Seq = uint64(len(h.rows) + 1)
-			r.Chain = chain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())
+			r.Chain = hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())
 			h.rows = append(h.rows, r)
 		}
 	})
@@ -274,12 +274,12 @@ func rootOf(rows []*linkv1.Row) []byte {
 	for _, r := range rows {
 		switch r.GetKind() {
 		case linkv1.RowKind_ROW_KIND_STATE:
-			leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+			leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		case linkv1.RowKind_ROW_KIND_FORGET:
 			delete(leaves, r.GetAppId())
 		}
 	}
-	return chain.Root(leaves)
+	return hashchain.Root(leaves)
 }
 
 func (h *fakeHub) acks(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]) {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 // tombstoneList seals a list of tombstones, which the hub does not have yet.
@@ -16,8 +16,8 @@ func tombstoneList(t *testing.T, tombstones ...*linkv1.Tombstone) (digest, seale
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := seal.Digest(digestKey(), text)
-	if sealed, err = seal.SealBlob(objectKey(), name, text); err != nil {
+	name := encryption.Digest(digestKey(), text)
+	if sealed, err = encryption.SealBlob(objectKey(), name, text); err != nil {
 		t.Fatal(err)
 	}
 	return name[:], sealed

@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/pack"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // A sim is one agent with the agent's own link code and, instead of a
@@ -278,9 +278,9 @@ func (s *sim) follows(incarnation string, r *linkv1.Row) error {
 	}
 	prev := s.cursor.GetChain()
 	if len(prev) == 0 {
-		prev = chain.First(incarnation)
+		prev = hashchain.First(incarnation)
 	}
-	if !bytes.Equal(r.GetChain(), chain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
+	if !bytes.Equal(r.GetChain(), hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
 		return fmt.Errorf("%s: row %d does not follow row %d", s.name, r.GetSeq(), s.cursor.GetSeq())
 	}
 	return nil
@@ -295,9 +295,9 @@ func (s *sim) apply(r *linkv1.Row, up *linkv1.ReportUp) error {
 		if err := proto.Unmarshal(r.GetBody(), &st); err != nil {
 			return err
 		}
-		s.leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+		s.leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		delete(s.bodies, r.GetAppId())
-		if len(r.GetBody()) >= pack.Least {
+		if len(r.GetBody()) >= compress.Least {
 			s.bodies[r.GetAppId()] = r.GetBody()
 		}
 		a := &linkv1.AppReport{
@@ -337,7 +337,7 @@ func resource(cluster, app string, i int, o *linkv1.ObjectRef) *linkv1.Resource 
 func (s *sim) Root() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	root := chain.Root(maps.Clone(s.leaves))
+	root := hashchain.Root(maps.Clone(s.leaves))
 	s.at.Store(time.Now().UnixNano())
 	s.confirmed.Store(s.cursor.GetSeq())
 	return root

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/integration/harness"
@@ -284,13 +284,13 @@ func checkOneAtATime(r Run) []Violation {
 // fences do not go back.
 func checkLog(r Run) []Violation {
 	var out []Violation
-	prev := chain.First(r.Incarnation)
+	prev := hashchain.First(r.Incarnation)
 	generation := uint64(0)
 	for i, row := range r.Rows {
 		if want := r.Begin + int64(i+1); row.Seq != want {
 			return append(out, Violation{"INV-8", fmt.Sprintf("row %d stands where row %d of the desired log should", row.Seq, want), nil})
 		}
-		prev = chain.Next(prev, uint64(row.Seq), row.Kind, row.Application, row.Body)
+		prev = hashchain.Next(prev, uint64(row.Seq), row.Kind, row.Application, row.Body)
 		if !bytes.Equal(prev, row.Chain) {
 			return append(out, Violation{"INV-8", fmt.Sprintf("row %d of the desired log does not follow from those before it", row.Seq), nil})
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/integration/faults"
 	"github.com/capstan-cd/capstan/integration/harness"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func valueIs(want string) func(*unstructured.Unstructured) error {
@@ -73,7 +73,7 @@ func (r *round) collect() {
 	if err := conn.QueryRow(r.t.Context(), "SELECT incarnation FROM log_head WHERE cluster_id = $1", cluster).Scan(&r.run.Incarnation); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE cluster_id = $1 AND chain = $2), 0)", cluster, chain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
+	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE cluster_id = $1 AND chain = $2), 0)", cluster, hashchain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
 		r.t.Fatal(err)
 	}
 	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row WHERE cluster_id = $1 AND seq > $2 ORDER BY seq", cluster, r.run.Begin)

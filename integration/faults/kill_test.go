@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 var (
@@ -157,7 +157,7 @@ func memoryEqualsLog(t *testing.T) error {
 	}](t, conn, "SELECT application_id::text, leaf FROM desired_head WHERE cluster_id = $1", cluster) {
 		leaves[x.App] = [32]byte(x.Leaf)
 	}
-	if !bytes.Equal(root, chain.Root(leaves)) {
+	if !bytes.Equal(root, hashchain.Root(leaves)) {
 		return errors.New("hub and agent have different roots")
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/stack"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -87,7 +87,7 @@ func (a *stranger) dial(t *testing.T, address string) (*tunnel.Session, error) {
 	}
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	session, err := tunnel.Dial(within(t, waitLimit), s.Hub.Link, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: pins, Certificate: cert, Dial: dialer.DialContext, Log: slog.New(slog.DiscardHandler), Clock: run.System{},
+		Lane: tunnel.Control(), Pins: pins, Certificate: cert, Dial: dialer.DialContext, Log: slog.New(slog.DiscardHandler), Clock: lifecycle.System{},
 	})
 	if err == nil {
 		t.Cleanup(func() { session.Close(errTestOver) })

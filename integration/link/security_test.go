@@ -19,8 +19,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -326,7 +326,7 @@ type shifted struct{ by time.Duration }
 
 func (s shifted) Now() time.Time { return time.Now().Add(s.by) }
 func (s shifted) After(d time.Duration) (<-chan time.Time, func()) {
-	return run.System{}.After(d)
+	return lifecycle.System{}.After(d)
 }
 
 // recorder keeps what was written.

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -127,7 +127,7 @@ func (w *world) serve() (token string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	system := w.db.System()
-	authority, err := fleet.OpenAuthority(ctx, system, run.System{}, []string{"127.0.0.1"})
+	authority, err := fleet.OpenAuthority(ctx, system, lifecycle.System{}, []string{"127.0.0.1"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func (w *world) serve() (token string) {
 	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), Log: w.log})
 	done := make(chan error, 1)
 	go func() {
-		done <- run.Run(ctx, run.Part{Name: "port", Run: split.Run},
-			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
+		done <- lifecycle.Run(ctx, lifecycle.Part{Name: "port", Run: split.Run},
+			lifecycle.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
 	}()
 	w.t.Cleanup(func() {
 		cancel()
@@ -287,7 +287,7 @@ func (w *world) attach(v *vault, copied *inventory.Store, outbox *report.Outbox,
 	done := make(chan error, 1)
 	go func() { done <- client.Run(ctx) }()
 	for !outbox.Agreed() && ctx.Err() == nil {
-		_ = run.Sleep(ctx, run.System{}, 10*time.Millisecond)
+		_ = lifecycle.Sleep(ctx, lifecycle.System{}, 10*time.Millisecond)
 	}
 	late := ctx.Err()
 	up, down = sent.Load(), received.Load()

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -51,7 +51,7 @@ func object(app, name, message string) *linkv1.Resource {
 
 // show puts a picture into a new life's outbox.
 func (w *world) show(p snapshot, epoch string) *report.Outbox {
-	o := report.New(epoch, run.System{}, func(string) {}, w.log)
+	o := report.New(epoch, lifecycle.System{}, func(string) {}, w.log)
 	for app, of := range p {
 		o.App(&linkv1.AppReport{AppId: app, Generation: 1, Sync: "Synced", Health: "Healthy", ComparedUnixNano: time.Now().UnixNano()})
 		for name, message := range of {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub/observe"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // wire is one stream of reports, in memory: what the agent had on the way, and

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // state appends a state of each application to the cluster's log.
@@ -37,7 +37,7 @@ func (w *world) state(generation uint64) {
 				return err
 			}
 			r := hub.LogRow{Seq: head.Seq + 1, Kind: hub.RowState, Application: app, Body: body}
-			r.Chain = chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(app), body)
+			r.Chain = hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(app), body)
 			head.Seq, head.Chain = r.Seq, r.Chain
 			rows = append(rows, r)
 		}
@@ -165,7 +165,7 @@ func TestDesiredBuckets(t *testing.T) {
 		// One bucket of the copy is lost, the place is not.
 		at := copied.Cursor()
 		_, commit, err := copied.Stage(&linkv1.Batch{
-			Incarnation: at.Incarnation, Partial: true, ForgetBuckets: []uint32{uint32(buckets.Of(string(w.apps[7])))},
+			Incarnation: at.Incarnation, Partial: true, ForgetBuckets: []uint32{uint32(buckethash.Of(string(w.apps[7])))},
 			Rows: []*linkv1.Row{{Seq: at.Seq, Chain: at.Chain}}, Proof: at.Proof,
 		})
 		if err != nil || commit.Wait(t.Context()) != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Dialer opens the connection below everything else, to the hub or to the
@@ -35,7 +35,7 @@ type DialConfig struct {
 	// Trace hears of each step as it ends; nil: nobody does.
 	Trace func(Step)
 	Log   *slog.Logger
-	Clock run.Clock
+	Clock lifecycle.Clock
 }
 
 // Dial opens a session to the hub at host:port, over the carrier that the way

@@ -11,7 +11,7 @@ import (
 
 // A Mux runs many streams over one connection. Both sides speak yamux: the one
 // that dialled with the library of that name, the other one, which has a
-// thousand sessions at a time, with leanMux.
+// thousand sessions at a time, with serverMux.
 type Mux interface {
 	Open() (net.Conn, error)
 	// Accept waits for a stream that the other side opened.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// serverStream is one stream of a leanMux. All but id and m is guarded by the
+// serverStream is one stream of a serverMux. All but id and m is guarded by the
 // multiplexer's mu.
 type serverStream struct {
 	m  *serverMux

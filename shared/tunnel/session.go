@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // ErrClosed is the reason of a session that ended without one.
@@ -50,7 +50,7 @@ type SessionConfig struct {
 	Peer    Peer
 	Refusal error
 	Log     *slog.Logger
-	Clock   run.Clock
+	Clock   lifecycle.Clock
 	// Idle is after how long without a call Conn gives its stream back; zero
 	// means never.
 	Idle time.Duration
@@ -196,12 +196,12 @@ func (s *Session) admit(c net.Conn) (net.Conn, error) {
 // time of the last one.
 type wire struct {
 	net.Conn
-	clock   run.Clock
+	clock   lifecycle.Clock
 	last    atomic.Int64 // Unix nanoseconds
 	in, out atomic.Int64
 }
 
-func newWire(conn net.Conn, clock run.Clock) *wire {
+func newWire(conn net.Conn, clock lifecycle.Clock) *wire {
 	w := &wire{Conn: conn, clock: clock}
 	w.last.Store(clock.Now().UnixNano())
 	return w

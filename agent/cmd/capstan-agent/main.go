@@ -19,7 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -85,7 +85,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			c.Log = log
-			run.BoundMemory(0.9, log)
+			lifecycle.BoundMemory(0.9, log)
 			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},

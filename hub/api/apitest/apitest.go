@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Password is that of every account that a test makes.
@@ -205,7 +205,7 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := feed.New(rows{h.DB}, run.System{}, log)
+	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
 	h.Catalog = catalog.New(catalog.Parts{
 		Store: rows{h.DB}, Directory: h.DB.System(), Deployer: deploys{}, Notify: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
 	})
