@@ -202,6 +202,15 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
+// withObject is fault.With for errors of a write: a refusal stays one.
+func withObject(err error, object string) error {
+	var r *refusal
+	if !errors.As(err, &r) {
+		return fault.With(err, object, "")
+	}
+	return &refusal{fault.With(r.error, object, ""), r.entry}
+}
+
 // refused records a refusal and gives back the error that the caller reads.
 // If the record cannot be written, that is what the caller hears: no refusal
 // goes unrecorded.

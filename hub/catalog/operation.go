@@ -39,6 +39,9 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 				return hub.Operation{}, err
 			}
 		}
+		if err := w.mayChoose(ctx, a, r.Override); err != nil {
+			return hub.Operation{}, err
+		}
 		if err := w.mayReplace(ctx, a, r); err != nil {
 			return hub.Operation{}, err
 		}
@@ -200,7 +203,7 @@ func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name st
 			return err
 		}
 		if op, err = do(ctx, w, a); err != nil {
-			return fault.With(err, "application "+title(namespace, name), "")
+			return withObject(err, "application "+title(namespace, name))
 		}
 		w.wakes = append(w.wakes, op.Cluster)
 		action := what.action

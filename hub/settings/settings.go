@@ -60,6 +60,7 @@ func Catalogue() []Known {
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over, and that marks by label are written to.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
+		cm(RevisionSyncKey, "Whether a sync to another revision than the application's takes the right override.", "true", true, (*set).readSwitch),
 		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
@@ -106,6 +107,17 @@ const RollbackKey = "server.rbac.rollback.enforce.enable"
 // those of argocd-cm.
 func RollbackApart(values map[string]string) bool {
 	on, err := text{values[RollbackKey], 0}.truth()
+	return err == nil && on
+}
+
+// RevisionSyncKey is the switch by which a sync to another revision takes the
+// right to override (SYNC-06).
+const RevisionSyncKey = "application.sync.requireOverridePrivilegeForRevisionSync"
+
+// RevisionSyncOverrides says whether a sync to another revision takes the right
+// to override. Values are those of argocd-cm.
+func RevisionSyncOverrides(values map[string]string) bool {
+	on, err := text{values[RevisionSyncKey], 0}.truth()
 	return err == nil && on
 }
 
