@@ -40,6 +40,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
 	s := plan.Input{
 		Application: app, Spec: spec, Candidate: candidate,
+		OnlyPrunes:      onlyPrunes(c.snaps[app.Status.Accepted], candidate),
 		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
 		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
 	}
@@ -104,6 +105,25 @@ func pinWhilePaused(p hub.Pin, candidate hub.Snapshot, same bool) *hub.Pin {
 	}
 	p.Newest, p.Revision, p.Revisions, p.Behind = candidate.ID, candidate.Revision, candidate.Revisions, !same
 	return &p
+}
+
+// onlyPrunes says whether a snapshot differs from the accepted one in ordinary
+// objects that it no longer has, and in nothing else.
+func onlyPrunes(accepted, candidate hub.Snapshot) bool {
+	if accepted.ID == "" || len(candidate.Objects) >= len(accepted.Objects) {
+		return false
+	}
+	stays := make(map[hub.ObjectRef]bool, len(candidate.Objects))
+	for _, o := range candidate.Objects {
+		stays[o] = true
+	}
+	for _, o := range accepted.Objects {
+		if !stays[o] && o.Hook != "" {
+			return false
+		}
+		delete(stays, o)
+	}
+	return len(stays) == 0
 }
 
 // movePause is how long an application that would delete objects waits before

@@ -29,6 +29,9 @@ type Input struct {
 	// RendersSkipped says that the candidate holds the same objects as what a
 	// rollback went back from, RendersPinned that it holds those of the pin.
 	RendersSkipped, RendersPinned bool
+	// OnlyPrunes says that the candidate differs from the accepted snapshot in
+	// objects that it no longer has, and in nothing else.
+	OnlyPrunes bool
 	// AcceptedObjects is how many objects the accepted snapshot holds.
 	AcceptedObjects int
 	// Running is the operation that is not over; nil if there is none.
@@ -102,8 +105,17 @@ func Next(s Input) Decision {
 		d.Supersede = true
 	}
 	d.Accept = true
-	d.Operation = automatic(s)
+	if !s.onlyPruning() {
+		d.Operation = automatic(s)
+	}
 	return d
+}
+
+// onlyPruning says that nothing is left to do but to prune, which the policy
+// does not do by itself (AUTO-03). What drifted or failed is synced all the
+// same.
+func (s Input) onlyPruning() bool {
+	return s.OnlyPrunes && !s.Spec.Prune() && s.Running == nil && s.Failed == nil && s.Application.Status.Sync == hub.Synced
 }
 
 // retriable says whether an equal snapshot deserves another try: its last
