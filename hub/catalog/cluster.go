@@ -287,7 +287,8 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		if err != nil {
 			return err
 		}
-		if err := w.leave(ctx, cl.ID); err != nil {
+		deleting, err := w.leave(ctx, cl.ID)
+		if err != nil {
 			return err
 		}
 		w.note(access.Delete, access.Clusters, name, "", clusterText(cl), nil)
@@ -299,27 +300,48 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by hub.Caller, name string)
 		if err := w.Tx.DeleteCluster(ctx, cl.ID); err != nil {
 			return err
 		}
+		for _, a := range deleting {
+			if err := c.endDeletion(ctx, w, a, cl.Name); err != nil {
+				return err
+			}
+		}
 		return w.redeliver(ctx, func(all []hub.Cluster) []hub.Cluster { return withCluster(all, cl) })
 	})
 }
 
-// leave takes all applications off a cluster.
-func (w *writer) leave(ctx context.Context, cluster hub.ClusterID) error {
+// endDeletion removes an application whose deletion waited for a cluster that
+// the hub does not know any more (DEL-06).
+func (c *Catalog) endDeletion(ctx context.Context, w *writer, a hub.Application, cluster string) error {
+	left, wakes, err := c.Deployer.Abandon(ctx, w.Tx, a.ID)
+	if err != nil {
+		return fault.With(err, "application "+title(a.Namespace, a.Name), "")
+	}
+	w.wakes = append(w.wakes, wakes...)
+	w.note(access.Delete, access.Applications, objectOf(a), "its cluster "+cluster+" was deleted", written(a.Meta, a.Spec), map[string]any{"leftBehind": named(left)})
+	return nil
+}
+
+// leave takes all applications off a cluster. Those that are being deleted are
+// returned.
+func (w *writer) leave(ctx context.Context, cluster hub.ClusterID) (deleting []hub.Application, err error) {
 	f := hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{cluster}, Limit: 500}
 	for {
 		apps, err := w.Tx.Applications(ctx, f)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, a := range apps {
 			f.After = hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}
 			a.Cluster = ""
+			if a.DeletingAt != nil {
+				deleting = append(deleting, a)
+			}
 			if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if len(apps) < f.Limit {
-			return nil
+			return deleting, nil
 		}
 	}
 }
