@@ -443,8 +443,11 @@ func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespac
 
 // deleteApplication begins the deletion of an application that may be deleted.
 func (w *writer) deleteApplication(ctx context.Context, deploy Deployer, a hub.Application, d hub.Deletion) error {
-	if d.Propagation == "" && slices.Contains(a.Finalizers, argoFinalizer+"/background") {
-		d.Propagation = "background"
+	asked := d.Propagation
+	for _, propagation := range []string{"foreground", "background"} { // of both, the one that ends sooner
+		if d.Cascade && slices.Contains(a.Finalizers, argoFinalizer+"/"+propagation) && asked == "" {
+			d.Propagation = propagation
+		}
 	}
 	wakes, err := deploy.Delete(ctx, w.Tx, a.ID, d, initiator(w.by))
 	if err != nil {

@@ -1,7 +1,9 @@
 package agenttest_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -228,6 +230,33 @@ func TestOptions(t *testing.T) {
 		w.waitDeleted(deployments, "orphan")
 		if left := named(); len(left) != 1 || len(left[0].GetOwnerReferences()) > 0 {
 			t.Errorf("replica sets %d", len(left))
+		}
+	})
+	t.Run("APP-29 SYNC-18 a deletion of the application goes by the propagation policy that its finalizer asks for", func(t *testing.T) {
+		for option, want := range map[string]string{"": "Foreground", "PrunePropagationPolicy=foreground": "Foreground", "PrunePropagationPolicy=background": "Background"} {
+			b := w.application()
+			b.deploy(configMap("goes", "red"))
+			var asked atomic.Value
+			w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/configmaps/goes") {
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						return nil, err
+					}
+					asked.Store(string(body))
+					r.Body = io.NopCloser(bytes.NewReader(body))
+				}
+				return next.RoundTrip(r)
+			})
+			w.ended(b.remove(nil, "PrunePropagationPolicy=orphan", option), "Succeeded")
+			w.faults.set(nil)
+			if option == "" {
+				want = "Orphan"
+			}
+			if got, _ := asked.Load().(string); !strings.Contains(got, `"propagationPolicy":"`+want+`"`) {
+				t.Errorf("%s: the request says %s", option, got)
+			}
+			w.waitDeleted(configMaps, "goes")
 		}
 	})
 	t.Run("SYNC-19 PruneLast deletes after everything else is healthy", func(t *testing.T) {
