@@ -52,7 +52,9 @@ func TestCascadeFinalizers(t *testing.T) {
 				Status struct {
 					OperationState struct {
 						Kind      string
-						Operation struct{ Sync struct{ SyncOptions []string } }
+						Operation struct {
+							Sync struct{ SyncOptions []string }
+						}
 					}
 				}
 			}

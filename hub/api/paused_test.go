@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,11 +25,12 @@ func went(t *testing.T, w *world, name string, source json.RawMessage, revisions
 			return err
 		}
 		for _, r := range revisions {
-			s := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: r[0], Revisions: r, SourceType: "Directory", CreatedAt: time.Now()}
+			types := strings.Join(slices.Repeat([]string{"Directory"}, len(r)), ",")
+			s := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: r[0], Revisions: r, SourceType: types, CreatedAt: time.Now()}
 			if err := tx.PutSnapshots(ctx, []hub.Snapshot{s}); err != nil {
 				return err
 			}
-			if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: r[0], Revisions: r, Generation: a.Generation, Refreshed: true}}); err != nil {
+			if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: r[0], Revisions: r, Generation: a.Generation, SourceType: types, Refreshed: true}}); err != nil {
 				return err
 			}
 			entry := hub.HistoryEntry{Application: a.ID, Operation: hub.NewID[hub.OperationID](), Snapshot: s.ID, Revision: r[0], Revisions: r, Source: source, StartedAt: time.Now(), DeployedAt: time.Now()}
@@ -90,7 +92,9 @@ func TestStatusSaysWhatWasCompared(t *testing.T) {
 	type answer struct {
 		Spec   struct{ Source map[string]any }
 		Status struct {
-			Sync struct{ ComparedTo map[string]any }
+			Sync        struct{ ComparedTo map[string]any }
+			SourceType  string
+			SourceTypes []string
 		}
 	}
 	get := func(name string) (x answer) {
@@ -114,6 +118,14 @@ func TestStatusSaysWhatWasCompared(t *testing.T) {
 		want := map[string]any{"source": x.Spec.Source, "destination": destination, "ignoreDifferences": ignored}
 		if diff := cmp.Diff(want, x.Status.Sync.ComparedTo); diff != "" || len(x.Spec.Source) == 0 {
 			t.Error(diff)
+		}
+	})
+	t.Run("APP-19 one source has a type, several have a list of types", func(t *testing.T) {
+		if st := get("one").Status; st.SourceType != "Directory" || st.SourceTypes != nil {
+			t.Errorf("%+v", st)
+		}
+		if st := get("several").Status; st.SourceType != "" || !slices.Equal(st.SourceTypes, []string{"Directory", "Directory"}) {
+			t.Errorf("%+v", st)
 		}
 	})
 	t.Run("APP-10 of several sources it has all", func(t *testing.T) {

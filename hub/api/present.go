@@ -71,7 +71,8 @@ func presentApplication(v catalog.View, list bool) gen.Application {
 func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 	st, now := v.Status, time.Now()
 	shown := st.Show(v.On, now)
-	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, SourceType: st.SourceType, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
+	out := gen.ApplicationStatus{ControllerNamespace: catalog.DefaultNamespace, ReconciledAt: at(st.ComparedAt), Capstan: presentHub(v, now)}
+	out.SourceType, out.SourceTypes = presentSourceTypes(v)
 	out.Sync.Status, out.Sync.Revision, out.Sync.Revisions = gen.SyncStatusCode(shown.Sync), st.Revision, st.Revisions
 	out.Health.Status, out.Health.Message, out.Health.LastTransitionTime = gen.HealthStatusCode(shown.Health), st.HealthCause, at(st.HealthSince)
 	if shown.Health != st.Health && shown.Stale != nil {
@@ -94,6 +95,19 @@ func presentStatus(v catalog.View, list bool) gen.ApplicationStatus {
 		out.OperationState = presentOperation(*st.Operation, list)
 	}
 	return out
+}
+
+// presentSourceTypes says what made the manifests: of the one source, or of
+// each of several.
+func presentSourceTypes(v catalog.View) (one string, each []string) {
+	var spec struct{ Sources []json.RawMessage }
+	if err := json.Unmarshal(v.Spec, &spec); err != nil || len(spec.Sources) == 0 {
+		return v.Status.SourceType, nil
+	}
+	if v.Status.SourceType == "" {
+		return "", nil
+	}
+	return "", strings.Split(v.Status.SourceType, ",")
 }
 
 // awaitingCluster says that a deletion cannot go on while the cluster is away;

@@ -39,7 +39,9 @@ func TestUnreachableCluster(t *testing.T) {
 	type condition struct{ Type, Message string }
 	conditions := func(app string) []condition {
 		t.Helper()
-		var x struct{ Status struct{ Conditions []condition } }
+		var x struct {
+			Status struct{ Conditions []condition }
+		}
 		w.call(admin, "GET", "/api/v1/applications/argocd/"+app, nil).ok(200).into(&x)
 		return x.Status.Conditions
 	}

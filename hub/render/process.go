@@ -327,7 +327,7 @@ func (r *run) finish(frame Frame) (Result, bool, error) {
 	if end.Objects != len(r.objects) {
 		return Result{}, false, fmt.Errorf("the renderer made %d objects and sent %d", end.Objects, len(r.objects))
 	}
-	const most = 200
+	const most, maxSourceTypes = 200, 10_000 // "Kustomize," for each source
 	if len(end.Warnings) > most {
 		end.Warnings = append(end.Warnings[:most:most], fmt.Sprintf("and %d more warnings", len(end.Warnings)-most))
 	}
@@ -335,7 +335,7 @@ func (r *run) finish(frame Frame) (Result, bool, error) {
 		end.Warnings[i] = readable(w, 2_000)
 	}
 	return Result{
-		Objects: r.objects, SourceType: readable(end.SourceType, 100), Inputs: r.recorder.Inputs(),
+		Objects: r.objects, SourceType: readable(end.SourceType, maxSourceTypes), Inputs: r.recorder.Inputs(),
 		Impure: end.Impure, Warnings: end.Warnings,
 	}, true, nil
 }

@@ -652,8 +652,13 @@ type ApplicationStatus struct {
 	ResourceHealthSource string `json:"resourceHealthSource,omitempty,omitzero"`
 
 	// Resources The objects of the target and those that wait to be pruned; not in lists.
-	Resources  []TopResource `json:"resources,omitempty,omitzero"`
-	SourceType string        `json:"sourceType,omitempty,omitzero"`
+	Resources []TopResource `json:"resources,omitempty,omitzero"`
+
+	// SourceType What made the manifests of the one source: Helm, Kustomize, Directory or Plugin.
+	SourceType string `json:"sourceType,omitempty,omitzero"`
+
+	// SourceTypes The same of each of several sources, in their order; sources that are only referred to make none.
+	SourceTypes []string `json:"sourceTypes,omitempty,omitzero"`
 
 	// Summary Of all objects of the application and what they own; not in lists.
 	Summary ApplicationSummary `json:"summary,omitempty,omitzero"`

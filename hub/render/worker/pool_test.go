@@ -188,6 +188,14 @@ func TestSeveralSources(t *testing.T) {
 			t.Errorf("type %q", res.SourceType)
 		}
 	})
+	t.Run("APP-19 each source that makes manifests has its type, in order", func(t *testing.T) {
+		req := req
+		req.Sources, req.Trees = append(slices.Clone(req.Sources), req.Sources[0]), append(slices.Clone(req.Trees), req.Trees[0])
+		res, err := p.Render(t.Context(), req)
+		if err != nil || res.SourceType != "Directory,Kustomize,Directory" {
+			t.Errorf("types %q, %v", res.SourceType, err)
+		}
+	})
 	t.Run("SRC-12 a later source wins, with a warning", func(t *testing.T) {
 		if !strings.Contains(string(res.Objects[0].JSON), "later") {
 			t.Errorf("object %s", res.Objects[0].JSON)

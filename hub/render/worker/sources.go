@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"path"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -48,9 +47,7 @@ func renderAll(ctx context.Context, ask render.Ask, access render.Access, how re
 		all.Objects = append(all.Objects, out.Objects...)
 		all.Warnings = append(all.Warnings, out.Warnings...)
 		all.Impure = all.Impure || out.Impure
-		if !slices.Contains(types, kind) {
-			types = append(types, kind)
-		}
+		types = append(types, kind)
 	}
 	made, warnings, err := render.Assemble(all.Objects, ask.Namespace, ask.Limits)
 	if err != nil {

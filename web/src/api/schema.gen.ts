@@ -1313,7 +1313,10 @@ export interface components {
                 /** Format: date-time */
                 lastTransitionTime?: string;
             };
+            /** @description What made the manifests of the one source: Helm, Kustomize, Directory or Plugin. */
             sourceType?: string;
+            /** @description The same of each of several sources, in their order; sources that are only referred to make none. */
+            sourceTypes?: string[];
             /** @description The namespace that stands for this hub. */
             controllerNamespace?: string;
             /** @description The objects of the target and those that wait to be pruned; not in lists. */
