@@ -48,6 +48,6 @@ func presentWindow(w syncwindow.State) gen.SyncWindow {
 	}
 }
 
-func presentDecision(d catalog.WindowDecision) gen.WindowDoor {
-	return gen.WindowDoor{Open: d.Allowed, Why: d.Reason, Turns: at(d.NextChange)}
+func presentDecision(d catalog.WindowDecision) gen.WindowDecision {
+	return gen.WindowDecision{Allowed: d.Allowed, Reason: d.Reason, NextChange: at(d.NextChange)}
 }

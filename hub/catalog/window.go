@@ -56,7 +56,7 @@ type WindowState struct {
 // A WindowDecision is whether one use is allowed, why not, and when that changes.
 type WindowDecision struct {
 	Allowed    bool
-	Reason     string     // it is closed
+	Reason     string     // why it is not allowed
 	NextChange *time.Time // when that changes; nil: not in sight
 }
 

@@ -691,13 +691,13 @@ type ApplicationWindows struct {
 	AssignedWindows []SyncWindow `json:"assignedWindows"`
 
 	// At The hub's time.
-	At        time.Time  `json:"at"`
-	Automated WindowDoor `json:"automated"`
+	At        time.Time      `json:"at"`
+	Automated WindowDecision `json:"automated"`
 
 	// CanSync A person may sync now.
-	CanSync  bool       `json:"canSync"`
-	Manual   WindowDoor `json:"manual"`
-	SelfHeal WindowDoor `json:"selfHeal"`
+	CanSync  bool           `json:"canSync"`
+	Manual   WindowDecision `json:"manual"`
+	SelfHeal WindowDecision `json:"selfHeal"`
 }
 
 // ApplyResult defines model for ApplyResult.
@@ -1734,15 +1734,15 @@ type User struct {
 // Username defines model for Username.
 type Username = string
 
-// WindowDoor defines model for WindowDoor.
-type WindowDoor struct {
-	Open bool `json:"open"`
+// WindowDecision defines model for WindowDecision.
+type WindowDecision struct {
+	Allowed bool `json:"allowed"`
 
-	// Turns When that changes; absent if no change is in sight.
-	Turns time.Time `json:"turns,omitempty,omitzero"`
+	// NextChange When that changes; absent if no change is in sight.
+	NextChange time.Time `json:"nextChange,omitempty,omitzero"`
 
-	// Why Why it is closed, with the next opening.
-	Why string `json:"why,omitempty,omitzero"`
+	// Reason Why it is not allowed, with the next opening.
+	Reason string `json:"reason,omitempty,omitzero"`
 }
 
 // IdempotencyKey defines model for IdempotencyKey.

@@ -1996,15 +1996,15 @@ export interface components {
             /** @description Why it cannot be read; it closes its applications then. */
             error?: string;
         };
-        WindowDoor: {
-            open: boolean;
-            /** @description Why it is closed, with the next opening. */
-            why?: string;
+        WindowDecision: {
+            allowed: boolean;
+            /** @description Why it is not allowed, with the next opening. */
+            reason?: string;
             /**
              * Format: date-time
              * @description When that changes; absent if no change is in sight.
              */
-            turns?: string;
+            nextChange?: string;
         };
         ApplicationWindows: {
             /** @description A person may sync now. */
@@ -2012,9 +2012,9 @@ export interface components {
             activeWindows: components["schemas"]["SyncWindow"][];
             /** @description All that concern the application. */
             assignedWindows: components["schemas"]["SyncWindow"][];
-            automated: components["schemas"]["WindowDoor"];
-            manual: components["schemas"]["WindowDoor"];
-            selfHeal: components["schemas"]["WindowDoor"];
+            automated: components["schemas"]["WindowDecision"];
+            manual: components["schemas"]["WindowDecision"];
+            selfHeal: components["schemas"]["WindowDecision"];
             /**
              * Format: date-time
              * @description The hub's time.

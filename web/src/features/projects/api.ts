@@ -34,5 +34,8 @@ export const appWindowsQuery = (key: { namespace: string; name: string }) =>
     queryFn: async ({ signal }) =>
       body(await api.GET('/api/v1/applications/{namespace}/{name}/syncwindows', { params: { path: key }, signal })),
     refetchInterval: (q) =>
-      untilNext([q.state.data?.automated.turns, q.state.data?.manual.turns, q.state.data?.selfHeal.turns], Date.now()),
+      untilNext(
+        [q.state.data?.automated.nextChange, q.state.data?.manual.nextChange, q.state.data?.selfHeal.nextChange],
+        Date.now(),
+      ),
   });

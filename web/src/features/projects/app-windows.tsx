@@ -7,13 +7,13 @@ import { clock, WindowTable } from './windows';
 /** How the sync windows of an application stand, in one word and one line. */
 export function summary(w: ApplicationWindows): { word: string; tone: string; line: string } {
   const zone = w.assignedWindows.find((x) => x.timeZone)?.timeZone;
-  const turns = clock(w.automated.turns, zone);
-  if (w.automated.open) return { word: 'Open', tone: 'teal', line: turns ? `closes ${turns}` : 'stays open' };
+  const change = clock(w.automated.nextChange, zone);
+  if (w.automated.allowed) return { word: 'Open', tone: 'teal', line: change ? `closes ${change}` : 'stays open' };
   const hand = w.canSync ? 'by hand only, ' : '';
   return {
     word: w.canSync ? 'Closed for automation' : 'Closed',
     tone: 'yellow',
-    line: turns ? `${hand}opens ${turns}` : `${hand}no opening is in sight`,
+    line: change ? `${hand}opens ${change}` : `${hand}no opening is in sight`,
   };
 }
 
@@ -40,7 +40,7 @@ export function AppWindows({ appKey, label }: { appKey: { namespace: string; nam
           <WindowTable windows={w.assignedWindows} label="Sync windows of the application" />
         </Popover.Dropdown>
       </Popover>
-      <Text size="xs" c="dimmed" title={exact(w.automated.turns)}>
+      <Text size="xs" c="dimmed" title={exact(w.automated.nextChange)}>
         {s.line}
       </Text>
     </Stack>

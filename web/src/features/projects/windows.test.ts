@@ -16,9 +16,9 @@ const state = (change: Partial<ApplicationWindows>): ApplicationWindows => ({
   canSync: false,
   activeWindows: [night],
   assignedWindows: [night],
-  automated: { open: false, turns: '2026-03-29T04:00:00Z' },
-  manual: { open: false },
-  selfHeal: { open: false },
+  automated: { allowed: false, nextChange: '2026-03-29T04:00:00Z' },
+  manual: { allowed: false },
+  selfHeal: { allowed: false },
   at: '2026-03-29T00:00:00Z',
   ...change,
 });
@@ -33,8 +33,8 @@ describe('sync windows', () => {
   it('WIN-10 one line says whether it is open and until when', () => {
     expect(summary(state({}))).toMatchObject({ word: 'Closed', line: expect.stringContaining('opens Sun') });
     expect(summary(state({ canSync: true })).line).toContain('by hand only');
-    expect(summary(state({ automated: { open: false } })).line).toContain('no opening is in sight');
-    expect(summary(state({ automated: { open: true } }))).toMatchObject({ word: 'Open', line: 'stays open' });
+    expect(summary(state({ automated: { allowed: false } })).line).toContain('no opening is in sight');
+    expect(summary(state({ automated: { allowed: true } }))).toMatchObject({ word: 'Open', line: 'stays open' });
   });
   it('WIN-02 says what a window concerns and what goes on', () => {
     expect(concerns({ ...night, clusters: ['prod'] })).toBe('applications * or clusters prod');
