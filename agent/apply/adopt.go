@@ -213,7 +213,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 			continue
 		}
 		automated, on, _ := unstructured.NestedMap(o.Object, "spec", "syncPolicy", "automated")
-		if enabled, said := automated["enabled"].(bool); on && (enabled || !said) {
+		if enabled, set := automated["enabled"].(bool); on && (enabled || !set) {
 			return "its Application has automation on", nil
 		}
 		for _, f := range o.GetFinalizers() {

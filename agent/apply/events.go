@@ -314,14 +314,14 @@ func (a *app) outdated() []string {
 	if len(a.e.warned) == 0 {
 		return nil
 	}
-	said := map[schema.GroupVersionKind]struct{}{}
+	named := map[schema.GroupVersionKind]struct{}{}
 	var out []string
 	for _, x := range a.objects {
 		text := a.e.warned[x.gvk]
-		if _, done := said[x.gvk]; text == "" || done || x.target == nil {
+		if _, done := named[x.gvk]; text == "" || done || x.target == nil {
 			continue
 		}
-		said[x.gvk] = struct{}{}
+		named[x.gvk] = struct{}{}
 		out = append(out, x.gvk.Kind+" of "+x.gvk.GroupVersion().String()+": "+text)
 	}
 	return out

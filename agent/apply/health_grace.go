@@ -103,9 +103,9 @@ func (e *Engine) ReassessHealth() {
 			if o == nil || !x.live.found {
 				continue
 			}
-			was, said := x.live.health, x.live.message
+			was, message := x.live.health, x.live.message
 			x.live.health, x.live.message = e.assessHealth(o)
-			if x.live.health == was && x.live.message == said {
+			if x.live.health == was && x.live.message == message {
 				continue
 			}
 			x.settleHealth(e.Clock.Now())

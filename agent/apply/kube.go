@@ -265,9 +265,9 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 		if settled == nil || !ambiguous(err) {
 			continue
 		}
-		done, look := settled(ctx)
-		if look != nil {
-			return errors.Join(err, look)
+		done, getErr := settled(ctx)
+		if getErr != nil {
+			return errors.Join(err, getErr)
 		}
 		if done {
 			return nil
@@ -330,14 +330,14 @@ func explain(err error, key manifest.Key, doing string) error {
 		return fmt.Errorf("%s %s: %w", doing, key.Describe(), err)
 	}
 	kind, fix := sort(err)
-	said := status.Status().Message
+	text := status.Status().Message
 	switch {
 	case apierrors.IsUnauthorized(err):
-		said = "the API server does not accept the agent's credentials"
+		text = "the API server does not accept the agent's credentials"
 	case key.Kind == "Secret":
-		said = withoutValues(err)
+		text = withoutValues(err)
 	}
-	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", said), key.Describe(), fix)
+	return fault.With(fault.Wrap(kind, hushed(err, key), "%s", text), key.Describe(), fix)
 }
 
 // hushed keeps an answer about a Secret out of the chain that is logged.

@@ -322,12 +322,12 @@ func (p *progress) update(u wave.Update) {
 		}
 		p.results[id] = *u.Item
 	}
-	said := u.Message != "" && u.Message != p.message
-	if said {
+	newMessage := u.Message != "" && u.Message != p.message
+	if newMessage {
 		p.message = u.Message
 	}
 	now := p.app.e.Clock.Now()
-	if every := progressEvery + time.Duration(len(p.order))*time.Millisecond; !said && now.Sub(p.reportedAt) < every {
+	if every := progressEvery + time.Duration(len(p.order))*time.Millisecond; !newMessage && now.Sub(p.reportedAt) < every {
 		return
 	}
 	p.reportedAt = now
