@@ -2146,13 +2146,21 @@ type PutRepositoryJSONBody struct {
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
 	Password *string `json:"password,omitempty"`
-	Project  *string `json:"project,omitempty"`
+
+	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
+	Project *string `json:"project,omitempty"`
 
 	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
-	SshPrivateKey *string                    `json:"sshPrivateKey,omitempty"`
-	Type          *PutRepositoryJSONBodyType `json:"type,omitempty"`
-	Url           string                     `json:"url"`
-	Username      *string                    `json:"username,omitempty"`
+	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
+
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
+
+	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
+	TlsClientCertKey *string                    `json:"tlsClientCertKey,omitempty"`
+	Type             *PutRepositoryJSONBodyType `json:"type,omitempty"`
+	Url              string                     `json:"url"`
+	Username         *string                    `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -3259,14 +3267,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
 	ListRepositories(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/repositories (the `PutRepository` operationId).
 	PutRepositoryWithBody(ctx context.Context, params *PutRepositoryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4589,7 +4597,7 @@ func (c *Client) ListRepositories(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes any type of body and a specified content type.
 //
@@ -4606,7 +4614,7 @@ func (c *Client) PutRepositoryWithBody(ctx context.Context, params *PutRepositor
 	return c.Client.Do(req)
 }
 
-// PutRepository Registers a repository, or replaces the settings of the one with this URL
+// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9652,14 +9660,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
 	ListRepositoriesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListRepositoriesResponse, error)
 
-	// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/repositories (the `PutRepository` operationId).
 	PutRepositoryWithBodyWithResponse(ctx context.Context, params *PutRepositoryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRepositoryResponse, error)
 
-	// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14651,7 +14659,7 @@ func (c *ClientWithResponses) ListRepositoriesWithResponse(ctx context.Context, 
 	return ParseListRepositoriesResponse(rsp)
 }
 
-// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14664,7 +14672,7 @@ func (c *ClientWithResponses) PutRepositoryWithBodyWithResponse(ctx context.Cont
 	return ParsePutRepositoryResponse(rsp)
 }
 
-// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

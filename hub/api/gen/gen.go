@@ -2115,13 +2115,21 @@ type PutRepositoryJSONBody struct {
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
 	Password *string `json:"password,omitempty"`
-	Project  string  `json:"project,omitempty,omitzero"`
+
+	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
+	Project string `json:"project,omitempty,omitzero"`
 
 	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
-	SshPrivateKey *string                   `json:"sshPrivateKey,omitempty"`
-	Type          PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
-	Url           string                    `json:"url"`
-	Username      *string                   `json:"username,omitempty"`
+	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
+
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
+
+	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
+	TlsClientCertKey *string                   `json:"tlsClientCertKey,omitempty"`
+	Type             PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
+	Url              string                    `json:"url"`
+	Username         *string                   `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -2820,7 +2828,7 @@ type ServerInterface interface {
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx echo.Context) error
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx echo.Context, params PutRepositoryParams) error
 	// DeleteRepository Forgets a repository's registration and credential
@@ -7873,7 +7881,7 @@ type StrictServerInterface interface {
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx context.Context, request ListRepositoriesRequestObject) (ListRepositoriesResponseObject, error)
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx context.Context, request PutRepositoryRequestObject) (PutRepositoryResponseObject, error)
 	// DeleteRepository Forgets a repository's registration and credential

@@ -395,7 +395,7 @@ export interface paths {
         /** Lists the repositories with the state of their last fetch */
         get: operations["listRepositories"];
         put?: never;
-        /** Registers a repository, or replaces the settings of the one with this URL */
+        /** Registers a repository, or replaces the settings of the one with this URL and project */
         post: operations["putRepository"];
         delete?: never;
         options?: never;
@@ -2936,12 +2936,17 @@ export interface operations {
                     /** @enum {string} */
                     type?: "git" | "helm" | "oci";
                     name?: string;
+                    /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
                     project?: string;
                     username?: string;
                     /** @description Write only; a password or an access token. Absent keeps the stored one. */
                     password?: string;
                     /** @description Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one. */
                     sshPrivateKey?: string;
+                    /** @description Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one. */
+                    tlsClientCertData?: string;
+                    /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
+                    tlsClientCertKey?: string;
                     /** @description Do not verify the server: neither its TLS certificate nor its SSH host key. */
                     insecure?: boolean;
                 };
