@@ -352,6 +352,14 @@ func (s *set) readKustomize(_ string, t text) error {
 	return err
 }
 
+func (s *set) readKustomizeVersions(_ string, t text) error {
+	_, err := hub.ParseKustomizeVersions(t.value)
+	return err
+}
+
+// readAny takes any value of a key that changes nothing.
+func (s *set) readAny(string, text) error { return nil }
+
 // readImpersonation refuses what would not be done: whoever asks for it relies
 // on being held to the rights of another account (DIFF-05).
 func (s *set) readImpersonation(_ string, t text) error {
