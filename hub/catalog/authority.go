@@ -71,6 +71,9 @@ func (c *Catalog) PutAuthorities(ctx context.Context, by hub.Caller, given []Aut
 		out = append(out, of...)
 	}
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
+		if err := w.LockSettings(ctx); err != nil { // nobody stores others between the look and the write
+			return err
+		}
 		if err := w.knownAuthorities(ctx, changes, upsert); err != nil {
 			return err
 		}
