@@ -63,7 +63,7 @@ func TestRefreshSaysWhatItFound(t *testing.T) {
 	}
 }
 
-func TestPausedIsSaid(t *testing.T) {
+func TestPausedIsShown(t *testing.T) {
 	const paused = `"paused":{"since":"2026-05-01T12:00:00Z","by":"jane","revision":"r1","skipped":"r2","message":"paused at r1 since 2026-05-01T12:00:00Z, rolled back by jane because broken","resume":"capstan app resume shop"}`
 	const at = "GET /api/v1/applications/argocd/shop/"
 	for verb, body := range map[string]string{

@@ -15,12 +15,12 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // still is a clock that stands still.
 type still struct {
-	run.System
+	lifecycle.System
 	now time.Time
 }
 

@@ -243,7 +243,7 @@ func (l *listener) events(ctx context.Context, changes []hub.Change) (string, er
 	if len(changes) == 0 {
 		return "", nil
 	}
-	known, err := l.look(ctx, changes)
+	known, err := l.readChanged(ctx, changes)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // perRepository is a password for each repository.
@@ -34,7 +34,7 @@ func TestProjectsShareNoRepository(t *testing.T) {
 		t.Fatalf("%+v %+v", mine, theirs)
 	}
 	creds := perRepository{of: map[hub.RepositoryID]string{mine.ID: "right", theirs.ID: "wrong"}}
-	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: patience}, creds, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: answerTimeout}, creds, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // at is a client whose connections come from an address of this machine.
 func at(t *testing.T, address string) *http.Client {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: waitLimit}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -30,7 +30,7 @@ func signIn(t *testing.T, address, tenant, username, password string, forwarded 
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(within(t, patience), http.MethodPost, s.URL()+"/api/v1/login", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(within(t, waitLimit), http.MethodPost, s.URL()+"/api/v1/login", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

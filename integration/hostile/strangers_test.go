@@ -19,7 +19,7 @@ import (
 func deliver(t *testing.T, url, secret string) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, url)
-	req, err := http.NewRequestWithContext(within(t, patience), http.MethodPost, s.URL()+"/api/webhook", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(within(t, waitLimit), http.MethodPost, s.URL()+"/api/webhook", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func deliver(t *testing.T, url, secret string) string {
 // Who holds the secret of one tenant, or none, learns nothing of what others
 // deploy, and makes nobody else fetch.
 func TestStrangers(t *testing.T) {
-	ctx := within(t, 2*patience)
+	ctx := within(t, 2*waitLimit)
 	theirs, err := s.Repository(ctx, "private", harness.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestCloneAtAnotherReplica(t *testing.T) {
 		}
 	})
 	t.Run("FT-L9 the one that keeps the identity comes back, the other one does not and starts no new quarantine", func(t *testing.T) {
-		w.dir.keep(a.cluster, someFacts().Fingerprint, "clone")
+		w.dir.endQuarantine(a.cluster, someFacts().Fingerprint, "clone")
 		a.stop() // it would wait for half a minute, as would one that comes before the replicas know
 		for _, r := range []*replica{one, two} {
 			for say(r, someFacts().Fingerprint, true) != nil {

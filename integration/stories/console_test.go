@@ -96,10 +96,10 @@ spec:
   destination: {name: in-cluster, namespace: %[1]s}
   syncPolicy: {syncOptions: [CreateNamespace=true]}
 `, name, repo, path)
-	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.API.CLI(within(t, patience), "", "app", "sync", name, "--reason", "the first time"); err != nil {
+	if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", name, "--reason", "the first time"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -163,7 +163,7 @@ func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
 		if !ok {
 			continue
 		}
-		answer, err := c.answer(t, question)
+		answer, err := c.respond(t, question)
 		if err != nil {
 			t.Errorf("%s: %v", question, err)
 			return // the script ends when its input does
@@ -175,8 +175,8 @@ func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
 	}
 }
 
-// answer does what a person does outside of the console.
-func (c *console) answer(t *testing.T, question string) (string, error) {
+// respond does what a person does outside of the console.
+func (c *console) respond(t *testing.T, question string) (string, error) {
 	switch question {
 	case "create":
 		deploy(t, "console-new", c.live.URL(), "app", "")

@@ -12,7 +12,7 @@ import (
 
 // One private URL and two projects, of which one has the credential.
 func TestRepositoryOfOneProject(t *testing.T) {
-	ctx := within(t, 4*patience)
+	ctx := within(t, 4*waitLimit)
 	repo, err := s.Repository(ctx, "private", harness.RepositoryOptions{Username: "bot", Password: "canary-private"})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ spec:
 	}
 	refused := func(t *testing.T, name, says string) {
 		t.Helper()
-		if _, err := s.API.Wait(within(t, patience), name, func(x stack.App) error {
+		if _, err := s.API.Wait(within(t, waitLimit), name, func(x stack.App) error {
 			for _, c := range x.Status.Conditions {
 				if strings.Contains(c.Message, says) {
 					return nil
@@ -66,7 +66,7 @@ spec:
 	add(t, "--project", "insiders")
 	t.Run("CRED-15 the applications of the project are deployed with its credential, those of another are not", func(t *testing.T) {
 		settled(t, "insiders")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "insiders", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "insiders", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, "outsiders", "asks for credentials")
@@ -78,7 +78,7 @@ spec:
 		if _, err := repo.Commit(ctx, "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "insiders", "a", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "insiders", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, "outsiders", "asks for credentials")
@@ -93,7 +93,7 @@ spec:
 			t.Fatal(err)
 		}
 		for _, namespace := range []string{"insiders", "outsiders"} {
-			if _, err := cluster.WaitFor(within(t, patience), configMaps, namespace, "a", value("three")); err != nil {
+			if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, namespace, "a", value("three")); err != nil {
 				t.Fatal(errors.Join(errors.New(namespace), err))
 			}
 		}

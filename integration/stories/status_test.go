@@ -58,7 +58,7 @@ func printed(t *testing.T, name string) (x argoApp) {
 // eventually reads the application until it is as it should be.
 func eventually(t *testing.T, name string, holds func(argoApp) error) argoApp {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	for {
 		x := printed(t, name)
 		err := holds(x)
@@ -96,7 +96,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 	byHand(t, "told", repo.URL(), "app", "team: told", "")
 	t.Run("APP-14 APP-15 the field operation starts a sync of a new application, and goes when it is over", func(t *testing.T) {
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {initiatedBy: {username: eve}, info: [{name: ticket, value: T-1}], sync: {prune: true}, retry: {limit: 2}}\nspec:\n", 1)
-		if _, err := s.API.Apply(within(t, patience), text); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 			t.Fatal(err)
 		}
 		x := printed(t, "told")
@@ -252,7 +252,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 		}
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {sync: {prune: true}}\nspec:\n", 1)
 		condition(t, "told", differs)
-		if _, err := s.API.Apply(within(t, patience), text); err != nil { // it waits for approval of a deletion
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil { // it waits for approval of a deletion
 			t.Fatal(err)
 		}
 		eventually(t, "told", func(x argoApp) error {
@@ -261,7 +261,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 			}
 			return nil
 		})
-		out, err := s.API.Apply(within(t, patience), strings.Replace(text, "team: told", "team: other", 1))
+		out, err := s.API.Apply(within(t, waitLimit), strings.Replace(text, "team: told", "team: other", 1))
 		if said := fmt.Sprint(out, err); !strings.Contains(said, "is in progress") {
 			t.Errorf("it says %s", said)
 		}
@@ -279,7 +279,7 @@ func TestRefreshAnnotation(t *testing.T) {
 	for _, kind := range []string{"normal", "hard"} {
 		t.Run("APP-22 the annotation refresh is consumed by the look: "+kind, func(t *testing.T) {
 			text := strings.Replace(applied(t, "asked"), "\n  finalizers:", "\n  annotations: {argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me}\n  finalizers:", 1)
-			if _, err := s.API.Apply(within(t, patience), text); err != nil {
+			if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "asked", func(x argoApp) error {
@@ -288,7 +288,7 @@ func TestRefreshAnnotation(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := s.API.Apply(within(t, patience), strings.Replace(text, "argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me", "", 1)); err != nil {
+			if _, err := s.API.Apply(within(t, waitLimit), strings.Replace(text, "argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me", "", 1)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -296,7 +296,7 @@ func TestRefreshAnnotation(t *testing.T) {
 	t.Run("APP-24 skip-reconcile leaves the application as it is, and without it all goes on", func(t *testing.T) {
 		plain := applied(t, "asked")
 		skipping := strings.Replace(plain, "\n  finalizers:", "\n  annotations: {argocd.argoproj.io/skip-reconcile: \"true\"}\n  finalizers:", 1)
-		if _, err := s.API.Apply(within(t, patience), skipping); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), skipping); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "asked", func(x stack.App) error {
@@ -309,14 +309,14 @@ func TestRefreshAnnotation(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		out, err := s.API.CLI(within(t, patience), "", "app", "sync", "asked")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "asked")
 		if err == nil || !strings.Contains(out+err.Error(), "skip-reconcile") {
 			t.Errorf("sync: %v\n%s", err, out)
 		}
 		if now := printedRevision(t, "asked"); now != before {
 			t.Errorf("it moved to %s", now)
 		}
-		if _, err := s.API.Apply(within(t, patience), plain); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), plain); err != nil {
 			t.Fatal(err)
 		}
 		live(t, "asked", "a", value("two"))

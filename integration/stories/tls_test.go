@@ -18,7 +18,7 @@ import (
 // A repository on a real Git server over HTTPS whose certificate comes from a
 // private authority.
 func TestPrivateAuthorityOfAGitServer(t *testing.T) {
-	ctx := within(t, 3*patience)
+	ctx := within(t, 3*waitLimit)
 	server := harness.NewGit(t, harness.GitOptions{TLS: true})
 	repo, err := server.Create(ctx, "over-tls", harness.RepositoryOptions{})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 	deploy(t, "over-tls", repo.URL(), "app", "")
 	refused := func(t *testing.T) {
 		t.Helper()
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			text, err := fetchError(ctx, s.API, repo.URL())
 			if err != nil || !strings.Contains(text, "signed by an authority that the hub does not know") || !strings.Contains(text, "capstan cert add-tls 127.0.0.1") {
 				return fmt.Errorf("%v: the repository says %q", err, text)
@@ -53,7 +53,7 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		settled(t, "over-tls")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-tls", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-tls", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -75,7 +75,7 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 		if out, err := other.CLI(ctx, "", "repo", "add", repo.URL()); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			text, err := fetchError(ctx, other, repo.URL())
 			if err != nil || !strings.Contains(text, "signed by an authority") {
 				return fmt.Errorf("%v: the repository says %q", err, text)
@@ -90,21 +90,21 @@ func TestPrivateAuthorityOfAGitServer(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		refused(t)
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-tls", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-tls", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
 	t.Run("CRED-08 the ConfigMap argocd-tls-certs-cm of Argo CD is used", func(t *testing.T) {
 		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-tls-certs-cm, namespace: argocd}\ndata:\n  127.0.0.1: |\n    " +
 			strings.ReplaceAll(strings.TrimSpace(string(server.CA())), "\n", "\n    ") + "\n"
-		if _, err := s.API.Apply(within(t, patience), text); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := repo.Commit(ctx, "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		look(t, repo.URL())
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-tls", "a", value("two")); err != nil {
+		refreshRepository(t, repo.URL())
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-tls", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -131,7 +131,7 @@ func (k *kubelet) start(ctx context.Context, pod *unstructured.Unstructured) err
 	k.mu.Unlock()
 	go func() {
 		defer close(c.ended)
-		if err := k.keep(own, c); err != nil && own.Err() == nil {
+		if err := k.restart(own, c); err != nil && own.Err() == nil {
 			slog.Error("the kubelet of the test", "pod", pod.GetName(), "error", err)
 		}
 	}()
@@ -153,7 +153,7 @@ func (c *container) signal(s syscall.Signal) {
 	}
 }
 
-func (k *kubelet) keep(ctx context.Context, c *container) error {
+func (k *kubelet) restart(ctx context.Context, c *container) error {
 	spec := struct {
 		Account    string `json:"serviceAccountName"`
 		Restart    string `json:"restartPolicy"`

@@ -26,8 +26,8 @@ type saying struct {
 // the event does not say enough.
 type change struct{ ref, commit string }
 
-// kept says whether a change can be asked for.
-func (c change) kept() bool {
+// isUsable says whether a change can be asked for.
+func (c change) isUsable() bool {
 	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
 }
 

@@ -73,7 +73,7 @@ func Parse(header http.Header, body []byte) (Push, error) {
 	if p.URLs, err = addresses(said.urls); err != nil {
 		return Push{}, err
 	}
-	if len(said.changes) == 1 && said.changes[0].kept() {
+	if len(said.changes) == 1 && said.changes[0].isUsable() {
 		p.Ref, p.Commit = said.changes[0].ref, said.changes[0].commit
 	}
 	return p, nil
