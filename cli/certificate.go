@@ -91,7 +91,7 @@ func (a *app) knownHosts(batch bool, from string) (string, error) {
 }
 
 // lines reads a file, or standard input where none is named.
-func (a *app) lines(from, hint string) (string, error) {
+func (a *app) lines(from, question string) (string, error) {
 	in := a.streams.In
 	if from != "" {
 		f, err := os.Open(from)
@@ -106,7 +106,7 @@ func (a *app) lines(from, hint string) (string, error) {
 		return "", fault.Wrap(fault.Invalid, err, "the lines cannot be read")
 	}
 	if len(text) == 0 {
-		return "", fault.With(fault.New(fault.Invalid, "there is no line to read"), "", hint)
+		return "", fault.With(fault.New(fault.Invalid, "there is no line to read"), "", question)
 	}
 	return string(text), nil
 }

@@ -577,22 +577,22 @@ func (a *app) events(ctx context.Context, api *client.Client, app string) (<-cha
 		return nil, nil, err
 	}
 	// One hint waits at most: what changed is read anew anyway.
-	hints := make(chan struct{}, 1)
+	events := make(chan struct{}, 1)
 	go func() {
-		defer close(hints)
+		defer close(events)
 		defer res.Body.Close()
 		scan := bufio.NewScanner(res.Body)
 		scan.Buffer(make([]byte, 64<<10), 16<<20)
 		for scan.Scan() {
 			if data, ok := strings.CutPrefix(scan.Text(), "data:"); ok && concerns(data, app) {
 				select {
-				case hints <- struct{}{}:
+				case events <- struct{}{}:
 				default:
 				}
 			}
 		}
 	}()
-	return hints, cancel, nil
+	return events, cancel, nil
 }
 
 // concerns says whether an event is about an application; when it does not

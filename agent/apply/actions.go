@@ -198,8 +198,8 @@ func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) 
 	if !apierrors.IsAlreadyExists(err) {
 		return out, explain(err, manifest.KeyOf(m.object), "create")
 	}
-	live, look := t.e.kube.get(ctx, m.endpoint)
-	if look == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
+	live, getErr := t.e.kube.get(ctx, m.endpoint)
+	if getErr == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
 		return live, nil
 	}
 	return nil, fault.With(fault.New(fault.Conflict, "the action would create it, and it is there already"), manifest.KeyOf(m.object).Describe(), "run the action again later")

@@ -106,8 +106,8 @@ func (x *object) backoff(now time.Time) time.Duration {
 	if x.fights == nil {
 		x.fights = fights{}
 	}
-	wait, news := x.fights.backoff(who+"\x00"+what, now)
-	x.app.fought(x.key, who, what, news)
+	wait, fightState := x.fights.backoff(who+"\x00"+what, now)
+	x.app.fought(x.key, who, what, fightState)
 	return wait
 }
 
@@ -125,7 +125,7 @@ const (
 
 // backoff says how long to leave what is fought over alone, and notes a
 // healing where that is 0.
-func (all fights) backoff(key string, now time.Time) (wait time.Duration, news fightChange) {
+func (all fights) backoff(key string, now time.Time) (wait time.Duration, fightState fightChange) {
 	f := all[key]
 	if f == nil {
 		f = &fight{}
@@ -140,12 +140,12 @@ func (all fights) backoff(key string, now time.Time) (wait time.Duration, news f
 	}
 	if n := len(f.times); n > 0 && now.Sub(f.times[n-1]) > 2*f.delay+fightWindow {
 		f.delay, f.times = 0, nil
-		news = fightEnds
+		fightState = fightEnds
 	}
 	recent := slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) > max(fightWindow, f.delay+fightWindow) })
 	f.times = append(recent, now)
 	if len(recent) < fightCount {
-		return 0, news
+		return 0, fightState
 	}
 	f.delay = min(max(f.delay*fightFactor, fightFirst), fightMost)
 	f.until, f.healDue = now.Add(f.delay), true
@@ -153,8 +153,8 @@ func (all fights) backoff(key string, now time.Time) (wait time.Duration, news f
 }
 
 // fought tells people of a fight. The caller holds mu.
-func (a *app) fought(key manifest.Key, who, what string, news fightChange) {
-	switch news {
+func (a *app) fought(key manifest.Key, who, what string, fightState fightChange) {
+	switch fightState {
 	case fightBegins:
 		a.warn("fight "+key.String(), foughtOver(key, who, what))
 	case fightEnds:

@@ -127,9 +127,9 @@ func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manife
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, "", err
 	}
-	live, look := k.get(ctx, at)
-	if look != nil {
-		return nil, "", look
+	live, getErr := k.get(ctx, at)
+	if getErr != nil {
+		return nil, "", getErr
 	}
 	if live == nil {
 		return nil, "", err // it went in this very moment; the next try makes it

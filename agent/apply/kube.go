@@ -265,9 +265,9 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 		if settled == nil || !ambiguous(err) {
 			continue
 		}
-		done, look := settled(ctx)
-		if look != nil {
-			return errors.Join(err, look)
+		done, getErr := settled(ctx)
+		if getErr != nil {
+			return errors.Join(err, getErr)
 		}
 		if done {
 			return nil

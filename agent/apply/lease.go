@@ -64,7 +64,7 @@ func NewLease(client dynamic.Interface, namespace, holder string, clock lifecycl
 // that it had confirmed: its etcd was restored from a backup, and whatever was
 // seen of the cluster since may be undone. A false alarm is possible, if a
 // person deletes the lease or the next holder's clock is behind.
-func (l *Lease) Undone(tell func(ctx context.Context)) { l.undone = tell }
+func (l *Lease) Undone(report func(ctx context.Context)) { l.undone = report }
 
 // Annotate writes an annotation with the next record, and that at once.
 func (l *Lease) Annotate(key, value string) {

@@ -391,8 +391,8 @@ func (a *app) nsBackoff(now time.Time) time.Duration {
 	if l.fights == nil {
 		l.fights = fights{}
 	}
-	wait, news := l.fights.backoff(who+"\x00"+what, now)
-	a.fought(key, who, what, news)
+	wait, fightState := l.fights.backoff(who+"\x00"+what, now)
+	a.fought(key, who, what, fightState)
 	return wait
 }
 

@@ -134,11 +134,11 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 
 // Revoked keeps what the hub says, for the case that it forgets.
 func (s sessions) Revoked(of []*linkv1.Revoked) {
-	said := make([]inventory.Revoked, len(of))
+	revoked := make([]inventory.Revoked, len(of))
 	for i, r := range of {
-		said[i] = inventory.Revoked{AgentID: r.GetAgentId(), Until: r.GetUntilUnix(), Proof: r.GetProof()}
+		revoked[i] = inventory.Revoked{AgentID: r.GetAgentId(), Until: r.GetUntilUnix(), Proof: r.GetProof()}
 	}
-	s.a.secret.SetRevoked(said, time.Now())
+	s.a.secret.SetRevoked(revoked, time.Now())
 }
 
 // Closed changes nothing: what was accepted goes on being enforced.

@@ -227,9 +227,9 @@ func (a *agent) parts() []lifecycle.Part {
 // firstSnapshot lets the outbox begin its snapshot once the desired log was
 // followed to its end and everything in it was looked at.
 func (a *agent) firstSnapshot(ctx context.Context) error {
-	const look = 50 * time.Millisecond
+	const pollEvery = 50 * time.Millisecond
 	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
-		if lifecycle.Sleep(ctx, lifecycle.System{}, look) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, pollEvery) != nil {
 			return nil
 		}
 	}

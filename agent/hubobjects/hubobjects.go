@@ -241,7 +241,7 @@ func (f *follow) followStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	news := make(chan *linkv1.HubNews)
+	updates := make(chan *linkv1.HubNews)
 	ended := make(chan error, 1)
 	go func() {
 		for {
@@ -251,7 +251,7 @@ func (f *follow) followStream(ctx context.Context) error {
 				return
 			}
 			select {
-			case news <- n:
+			case updates <- n:
 			case <-ctx.Done():
 				return
 			}
@@ -265,7 +265,7 @@ func (f *follow) followStream(ctx context.Context) error {
 	defer func() { stop() }()
 	for {
 		select {
-		case n := <-news:
+		case n := <-updates:
 			err = f.handle(ctx, n)
 		case <-f.o.wake:
 			err = f.sendRefs(ctx, stream)

@@ -342,11 +342,11 @@ func (s *Secret) Revoked() []Revoked {
 
 // SetRevoked keeps what the hub says of revoked agents. What was known before
 // stays until it ends by itself: a hub that knows less may have been restored.
-func (s *Secret) SetRevoked(said []Revoked, now time.Time) {
+func (s *Secret) SetRevoked(revoked []Revoked, now time.Time) {
 	s.mu.Lock()
-	merged := slices.Clone(said)
+	merged := slices.Clone(revoked)
 	for _, old := range s.revoked {
-		known := slices.ContainsFunc(said, func(r Revoked) bool { return r.AgentID == old.AgentID })
+		known := slices.ContainsFunc(revoked, func(r Revoked) bool { return r.AgentID == old.AgentID })
 		if !known && time.Unix(old.Until, 0).After(now) {
 			merged = append(merged, old)
 		}

@@ -17,7 +17,7 @@ const settingsID = "00000000-0000-0000-0000-000000000000"
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	outerValue, dir := t, t.TempDir()
+	parent, dir := t, t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
 	set := func(version uint64) *linkv1.Row {
@@ -40,7 +40,7 @@ func TestSettings(t *testing.T) {
 	}
 	t.Run("INV-1 settings are there after a restart, and count in the root", func(t *testing.T) {
 		closing()
-		s, closing = open(outerValue, dir)
+		s, closing = open(parent, dir)
 		if version() != 1 || !bytes.Equal(s.Root(), root(app, first)) {
 			t.Errorf("version %d", version())
 		}
@@ -87,7 +87,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("changes %+v, version %d", got, version())
 		}
 		closing()
-		s, closing = open(outerValue, dir)
+		s, closing = open(parent, dir)
 		if s.Settings() != nil {
 			t.Error("they are back after a restart")
 		}

@@ -102,7 +102,7 @@ func stageAndWait(t *testing.T, s *inventory.Store, b *linkv1.Batch) inventory.C
 
 func TestLog(t *testing.T) {
 	t.Parallel()
-	outerValue, dir := t, t.TempDir()
+	parent, dir := t, t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
 	got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{
@@ -115,7 +115,7 @@ func TestLog(t *testing.T) {
 	}
 	t.Run("INV-1 what was acknowledged is there after a restart", func(t *testing.T) {
 		closing()
-		s, closing = open(outerValue, dir)
+		s, closing = open(parent, dir)
 		c := s.Cursor()
 		if c.Seq != 5 || c.Incarnation != "one" || !bytes.Equal(c.Chain, l.rows[4].GetChain()) {
 			t.Errorf("cursor is %+v", c)
@@ -152,7 +152,7 @@ func TestLog(t *testing.T) {
 	t.Run("INV-3 a forgotten application owns nothing", func(t *testing.T) {
 		stageAndWait(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_FORGET, "b", nil)))
 		closing()
-		s, closing = open(outerValue, dir)
+		s, closing = open(parent, dir)
 		if got := s.Owned("b"); len(got) != 0 {
 			t.Errorf("owned: %v", got)
 		}

@@ -126,16 +126,16 @@ func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructure
 	if _, classified := fault.As(err); classified {
 		return nil, err
 	}
-	look := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
+	command := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, s.explain(err, "start a Job")
 	case err == nil && failed(job) != "":
-		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater failed before it changed anything (%s): %s", failed(job), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater failed before it changed anything (%s): %s", failed(job), command), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
 	case late:
-		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater did not begin before %s, and changes nothing any more: %s", o.BeginBefore.Format(time.DateTime+" MST"), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater did not begin before %s, and changes nothing any more: %s", o.BeginBefore.Format(time.DateTime+" MST"), command), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
 	}
-	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + look}, nil
+	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + command}, nil
 }
 
 // failed says why a Job is given up; empty: it is not.

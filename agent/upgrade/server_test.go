@@ -96,11 +96,11 @@ func TestServer(t *testing.T) {
 			got, err := s.Upgrade(t.Context(), &linkv1.UpgradeRequest{
 				Id: one, Image: image, OrderedUnixNano: noon.UnixNano(), BeginBeforeUnix: noon.Add(time.Hour).Unix(), DeadlineSeconds: 300,
 			})
-			said := got.GetMessage()
+			gotText := got.GetMessage()
 			if err != nil {
-				said = err.Error()
+				gotText = err.Error()
 			}
-			if fault.KindOf(err) != c.kind || got.GetPhase() != c.phase || !strings.Contains(said, c.says) {
+			if fault.KindOf(err) != c.kind || got.GetPhase() != c.phase || !strings.Contains(gotText, c.says) {
 				t.Errorf("Upgrade() = %v, %v; want phase %q, error %q, %q: %s", got, err, c.phase, c.kind, c.says, c.why)
 			}
 			if (got.GetEndedUnixNano() != 0) != (c.phase == Failed || c.phase == RolledBack) {

@@ -60,7 +60,7 @@ type reflector struct {
 // run goes on until ctx ends.
 func (k *reflector) run(ctx context.Context) {
 	back := lifecycle.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
-	look := lifecycle.Backoff{First: unservedRetry, Max: unservedWait}
+	retry := lifecycle.Backoff{First: unservedRetry, Max: unservedWait}
 	for ctx.Err() == nil {
 		err := k.listAndWatch(ctx)
 		if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func (k *reflector) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			back.Reset()
-			look.Reset()
+			retry.Reset()
 			continue
 		case errors.Is(err, errRelist):
 			k.version = ""
@@ -79,7 +79,7 @@ func (k *reflector) run(ctx context.Context) {
 			}
 		case errors.Is(err, errEmpty):
 			back.Reset()
-			look.Reset()
+			retry.Reset()
 			k.version = ""
 			if lifecycle.Sleep(ctx, k.w.clock, period()) != nil {
 				return
@@ -90,7 +90,7 @@ func (k *reflector) run(ctx context.Context) {
 			continue
 		case fault.KindOf(err) == fault.Missing && !errors.Is(err, errVanished):
 			k.report(ctx, err)
-			k.awaitKind(ctx, look.Next())
+			k.awaitKind(ctx, retry.Next())
 			continue
 		default:
 			k.report(ctx, err)
@@ -144,8 +144,8 @@ func (k *reflector) listAndWatch(ctx context.Context) error {
 	case k.namespace != "":
 		client = k.w.client.Resource(mapping.Resource).Namespace(k.namespace)
 	}
-	said := &heard{}
-	ctx = context.WithValue(ctx, heardKey{}, said)
+	warnings := &heard{}
+	ctx = context.WithValue(ctx, heardKey{}, warnings)
 	timeout := period()
 	stream, begun, err := k.open(ctx, client, timeout)
 	if err != nil {
@@ -153,7 +153,7 @@ func (k *reflector) listAndWatch(ctx context.Context) error {
 	}
 	defer k.w.leave()
 	defer stream.Stop()
-	k.warn(ctx, said)
+	k.warn(ctx, warnings)
 	k.mend(ctx)
 	return k.follow(ctx, stream, begun, timeout)
 }

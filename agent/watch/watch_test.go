@@ -147,14 +147,14 @@ func TestMapper(t *testing.T) {
 			{Group: "extensions", Version: "v1beta1", Kind: metrics.Kind}, {Version: "v1", Kind: metrics.Kind}, {Group: "apps", Version: "v1", Kind: metrics.Kind},
 		} {
 			_, _, err := m.Resource(t.Context(), wrong)
-			if said := fault.Sentence(err); fault.KindOf(err) != fault.Missing || !strings.Contains(said, "it serves a kind of that name as metrics.k8s.io/v1beta1") ||
-				!strings.Contains(said, "apiVersion metrics.k8s.io/v1beta1") {
-				t.Errorf("%s: %q", wrong, said)
+			if warnings := fault.Sentence(err); fault.KindOf(err) != fault.Missing || !strings.Contains(warnings, "it serves a kind of that name as metrics.k8s.io/v1beta1") ||
+				!strings.Contains(warnings, "apiVersion metrics.k8s.io/v1beta1") {
+				t.Errorf("%s: %q", wrong, warnings)
 			}
 		}
 		_, _, err := m.Resource(t.Context(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ConfigMap"})
-		if said := fault.Sentence(err); !strings.Contains(said, "as v1 (") {
-			t.Errorf("a kind of the core group: %q", said)
+		if warnings := fault.Sentence(err); !strings.Contains(warnings, "as v1 (") {
+			t.Errorf("a kind of the core group: %q", warnings)
 		}
 	})
 	t.Run("FT-K4 a group whose server is away keeps what was known of it", func(t *testing.T) {

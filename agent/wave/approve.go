@@ -43,7 +43,7 @@ func (r *run) approved(ctx context.Context, why string) error {
 	target, able := r.target.(Approver)
 	asked := false
 	for ; ; asked = true {
-		hint := r.target.Changed() // before asking, so that no answer is missed
+		changed := r.target.Changed() // before asking, so that no answer is missed
 		if able && target.Approved() {
 			break
 		}
@@ -53,7 +53,7 @@ func (r *run) approved(ctx context.Context, why string) error {
 			}
 			r.say("waiting for approval to delete: " + why)
 		}
-		if err := rest(ctx, hint, r.config.Poll); err != nil {
+		if err := rest(ctx, changed, r.config.Poll); err != nil {
 			return err
 		}
 	}

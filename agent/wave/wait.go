@@ -26,7 +26,7 @@ func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.pruned
 func (r *run) wait(ctx context.Context, w waitList) error {
 	var failed problems
 	for !w.empty() {
-		hint := r.target.Changed() // before looking, so that no change is missed
+		changed := r.target.Changed() // before looking, so that no change is missed
 		first := ""
 		note := func(it Item, what, why string) {
 			if text := what + " " + it.Key.Describe(); first == "" || text < first {
@@ -56,7 +56,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 		if len(w.hooks) > 0 {
 			failpoint.Here(failpoint.WaveHookRunning)
 		}
-		if err := rest(ctx, hint, r.config.Poll); err != nil {
+		if err := rest(ctx, changed, r.config.Poll); err != nil {
 			return err
 		}
 	}
@@ -65,14 +65,14 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 }
 
 // rest waits for a hint, but not too short and not too long.
-func rest(ctx context.Context, hint <-chan struct{}, long time.Duration) error {
+func rest(ctx context.Context, changed <-chan struct{}, long time.Duration) error {
 	if err := pause(ctx, leastPause); err != nil {
 		return err
 	}
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
-	case <-hint:
+	case <-changed:
 		return nil
 	case <-timer.C:
 		return nil
@@ -196,7 +196,7 @@ func (m *Machine) AwaitHealthy(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	for {
-		hint := m.target.Changed()
+		changed := m.target.Changed()
 		left := r.refreshStates(ctx, items, func(_ Item, s State) bool {
 			return s.Found && !s.Deleting && (s.Health == "" || s.Health == health.Healthy)
 		}, &problems{})
@@ -206,7 +206,7 @@ func (m *Machine) AwaitHealthy(ctx context.Context) (time.Time, error) {
 		if len(left) == 0 {
 			return time.Now(), nil
 		}
-		if err := rest(ctx, hint, m.config.Poll); err != nil {
+		if err := rest(ctx, changed, m.config.Poll); err != nil {
 			return time.Time{}, fmt.Errorf("wait for health: %w", context.Cause(ctx))
 		}
 	}

@@ -60,10 +60,10 @@ func (d *Dispatcher) commit(ctx context.Context, tenant hub.TenantID, do func(co
 // commitAndPush is commit whose hints say what was added to the logs.
 func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do func(context.Context, Tx) ([]hub.ClusterID, map[hub.ClusterID]*pushedRows, error)) error {
 	var clusters []hub.ClusterID
-	var news map[hub.ClusterID]*pushedRows
+	var additions map[hub.ClusterID]*pushedRows
 	err := d.store.InTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {
 		var err error
-		clusters, news, err = do(ctx, tx)
+		clusters, additions, err = do(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *Dispatcher) commitAndPush(ctx context.Context, tenant hub.TenantID, do 
 	}
 	failpoint.Here(failpoint.HubWakeBefore)
 	for _, c := range clusters {
-		d.wake(c, news[c])
+		d.wake(c, additions[c])
 	}
 	d.changed(tenant)
 	return nil

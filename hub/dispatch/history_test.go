@@ -126,7 +126,7 @@ func TestRefreshThatFindsNothingNew(t *testing.T) {
 		}
 		return change
 	}
-	look := func(revision string, at time.Time) (event bool) {
+	refreshAt := func(revision string, at time.Time) (event bool) {
 		t.Helper()
 		before := newest()
 		if err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: revision, Revisions: []string{revision}, RefreshedAt: at}}); err != nil {
@@ -139,12 +139,12 @@ func TestRefreshThatFindsNothingNew(t *testing.T) {
 	}
 	at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	t.Run("APP-22 moves the time of the refresh, and is no event", func(t *testing.T) {
-		if look("r1", at) {
+		if refreshAt("r1", at) {
 			t.Error("it is an event")
 		}
 	})
 	t.Run("APP-22 a new commit with the same manifests is an event", func(t *testing.T) {
-		if !look("r2", at.Add(time.Second)) {
+		if !refreshAt("r2", at.Add(time.Second)) {
 			t.Error("it is no event")
 		}
 	})

@@ -363,9 +363,9 @@ func (w *world) condition(name, words string) {
 		if err != nil {
 			return err
 		}
-		said := fmt.Sprint(app.Status.Conditions)
-		if len(app.Status.Conditions) > 0 != (words != "") || !strings.Contains(said, words) {
-			w.t.Errorf("application %s has the conditions %s", name, said)
+		gotText := fmt.Sprint(app.Status.Conditions)
+		if len(app.Status.Conditions) > 0 != (words != "") || !strings.Contains(gotText, words) {
+			w.t.Errorf("application %s has the conditions %s", name, gotText)
 		}
 		return nil
 	})

@@ -50,14 +50,14 @@ func (w *subscriptions) Subscribe(cluster hub.ClusterID) (*subscription, func())
 }
 
 // wake says whether there is a stream to hear it. News may be nil.
-func (w *subscriptions) wake(cluster hub.ClusterID, news *pushedRows) bool {
+func (w *subscriptions) wake(cluster hub.ClusterID, additions *pushedRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.streams[cluster] {
-		if l.more = l.more || l.pushed != nil || news == nil; l.more {
+		if l.more = l.more || l.pushed != nil || additions == nil; l.more {
 			l.pushed = nil
 		} else {
-			l.pushed = news
+			l.pushed = additions
 		}
 		select {
 		case l.notify <- struct{}{}:
@@ -72,17 +72,17 @@ func (w *subscriptions) wake(cluster hub.ClusterID, news *pushedRows) bool {
 func (w *subscriptions) pushed(l *subscription) *pushedRows {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	news := l.pushed
+	additions := l.pushed
 	l.pushed, l.more = nil, false
-	return news
+	return additions
 }
 
 // Wake hints that a cluster's log may have grown. A stream that another
 // replica serves is told by Elsewhere.
 func (d *Dispatcher) Wake(cluster hub.ClusterID) { d.wake(cluster, nil) }
 
-func (d *Dispatcher) wake(cluster hub.ClusterID, news *pushedRows) {
-	if !d.wakes.wake(cluster, news) && d.elsewhere != nil {
+func (d *Dispatcher) wake(cluster hub.ClusterID, additions *pushedRows) {
+	if !d.wakes.wake(cluster, additions) && d.elsewhere != nil {
 		d.elsewhere(cluster)
 	}
 }
@@ -112,7 +112,7 @@ func (noBursts) Sent(int)               {}
 
 // Elsewhere sets what is called, before Run, with hints for clusters that
 // have no stream here. It must not block.
-func (d *Dispatcher) Elsewhere(tell func(hub.ClusterID)) { d.elsewhere = tell }
+func (d *Dispatcher) Elsewhere(wakeThere func(hub.ClusterID)) { d.elsewhere = wakeThere }
 
 // recentBlobs keeps the sealed bodies that were stored last, so that the rows
 // that need them carry them along and the agent spares itself a round trip.

@@ -129,14 +129,14 @@ func (s *Server) pendingRevocations(tenant hub.TenantID) ([]*linkv1.Revoked, int
 // restoreRevocations takes back the revocations that an agent was told of and this hub
 // has no more. What this hub did not sign counts for nothing: an agent cannot
 // shut another one out.
-func (s *Server) restoreRevocations(ctx context.Context, tenant hub.TenantID, said []*linkv1.Revoked) error {
+func (s *Server) restoreRevocations(ctx context.Context, tenant hub.TenantID, listed []*linkv1.Revoked) error {
 	set := s.revoked.set.Load()
-	if set == nil || len(said) == 0 {
+	if set == nil || len(listed) == 0 {
 		return nil
 	}
 	var lost []hub.Revocation
 	now := s.cfg.Clock.Now()
-	for _, r := range said[max(0, len(said)-maxRevocationsSent):] {
+	for _, r := range listed[max(0, len(listed)-maxRevocationsSent):] {
 		until := time.Unix(r.GetUntilUnix(), 0)
 		if set.agents[r.GetAgentId()] || !until.After(now) || !hmac.Equal(r.GetProof(), s.cfg.Authority.sign(tenant, r.GetAgentId(), r.GetUntilUnix())) {
 			continue

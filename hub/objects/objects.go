@@ -269,7 +269,7 @@ func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 // sendChanges reads what is followed and sends what was not told yet.
 func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 	there := map[hub.RenderedRef]bool{}
-	news := &linkv1.HubNews{Serial: f.serial}
+	update := &linkv1.HubNews{Serial: f.serial}
 	size := 0
 	for part := range slices.Chunk(f.refs, page) {
 		found, err := f.s.catalog.Rendered(ctx, f.tenant, f.cluster, part)
@@ -284,25 +284,25 @@ func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 				continue
 			}
 			if size > 0 && size+len(o.Object) > replySize {
-				if err := f.stream.Send(news); err != nil {
+				if err := f.stream.Send(update); err != nil {
 					return err
 				}
-				news, size = &linkv1.HubNews{Serial: f.serial}, 0
+				update, size = &linkv1.HubNews{Serial: f.serial}, 0
 			}
-			news.Objects = append(news.Objects, linkObject(o))
+			update.Objects = append(update.Objects, linkObject(o))
 			f.lastSent[o.RenderedRef] = sum
 			size += len(o.Object)
 		}
 	}
 	for ref := range f.lastSent {
 		if !there[ref] {
-			news.Gone = append(news.Gone, linkRef(ref))
+			update.Gone = append(update.Gone, linkRef(ref))
 			delete(f.lastSent, ref)
 		}
 	}
-	news.Complete = complete
-	if !complete && len(news.Objects)+len(news.Gone) == 0 {
+	update.Complete = complete
+	if !complete && len(update.Objects)+len(update.Gone) == 0 {
 		return nil
 	}
-	return f.stream.Send(news)
+	return f.stream.Send(update)
 }

@@ -49,8 +49,8 @@ type Service struct {
 }
 
 // New makes the service.
-func New(store Store, caller Caller, hints Notifier, log *slog.Logger) *Service {
-	return &Service{store: store, caller: caller, notify: hints, log: log}
+func New(store Store, caller Caller, notify Notifier, log *slog.Logger) *Service {
+	return &Service{store: store, caller: caller, notify: notify, log: log}
 }
 
 // Report stores each message and acknowledges it. A message that cannot be

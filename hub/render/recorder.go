@@ -112,8 +112,8 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 }
 
 // countLookups counts what a question costs the hub.
-func (r *Recorder) countLookups(looks int) error {
-	if r.lookups += int64(looks); r.lookups > maxRepeats*int64(r.limits.Inputs) {
+func (r *Recorder) countLookups(lookups int) error {
+	if r.lookups += int64(lookups); r.lookups > maxRepeats*int64(r.limits.Inputs) {
 		return fault.With(fault.New(fault.Exceeded, "the render asks for files and facts more than %d times", maxRepeats*r.limits.Inputs),
 			"", "look for a loop in the templates")
 	}

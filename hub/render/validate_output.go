@@ -33,11 +33,11 @@ func (r *run) acceptObject(frame Frame) error {
 	if err != nil {
 		return err
 	}
-	told := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	if told != found || version != ref.Version || ref.Name == "" || ref.Kind == "" || version == "" {
-		return fmt.Errorf("the renderer sent %s under the name %s", quote(found.String()), quote(told.String()))
+	claimed := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	if claimed != found || version != ref.Version || ref.Name == "" || ref.Kind == "" || version == "" {
+		return fmt.Errorf("the renderer sent %s under the name %s", quote(found.String()), quote(claimed.String()))
 	}
-	if err := checkIdentity(told, version); err != nil {
+	if err := checkIdentity(claimed, version); err != nil {
 		return fmt.Errorf("the renderer sent a name that it should have refused: %w", hidden(err))
 	}
 	if !knownHooks(ref.Hook) {

@@ -470,16 +470,16 @@ func TestNotifications(t *testing.T) {
 		for range 50 {
 			a.Changed(tenant)
 		}
-		tell := func() {
+		sendOne := func() {
 			a.Changed(tenant)
 			a.Due(hub.WorkFetch)
 			a.Revoked()
 		}
-		tell()
+		sendOne()
 		for _, o := range []*one{b, c} {
 			var tenants, work int
 			for revoked := false; !revoked || tenants == 0 || work == 0; {
-				h := o.receive(tell)
+				h := o.receive(sendOne)
 				tenants, work, revoked = tenants+len(h.Tenants), work+len(h.Work), revoked || h.Revoked
 			}
 			if tenants > 5 {
@@ -493,11 +493,11 @@ func TestNotifications(t *testing.T) {
 		if _, err := get(t.Context(), a, recent(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		tell := func() { a.Wake(cluster) }
-		tell()
-		h := c.receive(tell)
+		sendOne := func() { a.Wake(cluster) }
+		sendOne()
+		h := c.receive(sendOne)
 		for len(h.Clusters) == 0 { // what the others were told before
-			h = c.receive(tell)
+			h = c.receive(sendOne)
 		}
 		if !slices.Equal(h.Clusters, []hub.ClusterID{cluster}) {
 			t.Errorf("%+v", h)

@@ -39,7 +39,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 	t.Parallel()
 	db := storetest.Open(t)
 	w := build(t, db, "acme", "acme")
-	said := func() string {
+	gotText := func() string {
 		var out []string
 		for _, c := range status(t, db, w).Status.Conditions {
 			if c.Type == hub.ComparisonError && strings.Contains(c.Message, "host is away") {
@@ -62,7 +62,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 	})
 	t.Run("CMPR-04 for a while it is the repository's trouble alone", func(t *testing.T) {
 		fail(now().Add(-time.Minute))
-		if got := said(); got != "" {
+		if got := gotText(); got != "" {
 			t.Errorf("it says %q", got)
 		}
 	})
@@ -75,8 +75,8 @@ func TestRepositoryThatIsAway(t *testing.T) {
 		fail(now().Add(-hub.ErrorGrace - time.Minute))
 		fail(now())
 		after := status(t, db, w).Status
-		if said() != "the host is away" || after.Target != before.Target || after.Sync != before.Sync {
-			t.Errorf("it says %q, status %+v", said(), after)
+		if gotText() != "the host is away" || after.Target != before.Target || after.Sync != before.Sync {
+			t.Errorf("it says %q, status %+v", gotText(), after)
 		}
 		since := slices.IndexFunc(after.Conditions, func(c hub.Condition) bool { return c.Message == "the host is away" })
 		if !after.Conditions[since].Since.Before(now().Add(-hub.ErrorGrace)) {
@@ -89,7 +89,7 @@ func TestRepositoryThatIsAway(t *testing.T) {
 			return nil
 		})
 		fail(now())
-		if got := said(); got != "" {
+		if got := gotText(); got != "" {
 			t.Errorf("it says %q", got)
 		}
 	})

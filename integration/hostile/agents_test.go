@@ -123,14 +123,14 @@ func (a *stranger) attach(t *testing.T, address string) (*tunnel.Session, error)
 // many were refused as too many.
 func (a *stranger) flood(t *testing.T, hellos int) (refused int) {
 	t.Helper()
-	for said := 0; said < hellos; {
+	for gotText := 0; gotText < hellos; {
 		session, err := a.dial(t, "127.0.7.1")
 		if err != nil {
-			said++ // it counts as one that was refused with the connection
+			gotText++ // it counts as one that was refused with the connection
 			continue
 		}
-		for said < hellos {
-			said++
+		for gotText < hellos {
+			gotText++
 			if err = a.hello(t, session, true); fault.KindOf(err) == fault.Exceeded {
 				refused++
 			} else if err != nil {

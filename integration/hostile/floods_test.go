@@ -126,9 +126,9 @@ func TestManifestsAgainstTheAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.API.Wait(ctx, "against-"+what, func(x stack.App) error {
-				said, err := json.Marshal(x.Status)
-				if err == nil && !bytes.Contains(said, []byte("the agent's own")) {
-					err = fmt.Errorf("status %.1500s", said)
+				gotText, err := json.Marshal(x.Status)
+				if err == nil && !bytes.Contains(gotText, []byte("the agent's own")) {
+					err = fmt.Errorf("status %.1500s", gotText)
 				}
 				return err
 			}); err != nil {

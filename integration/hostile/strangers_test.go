@@ -99,7 +99,7 @@ func TestStrangers(t *testing.T) {
 	t.Run("SEC-C1 a password in a URL is refused and stands nowhere", func(t *testing.T) {
 		const canary = "CANARYURLPW"
 		out, err := s.API.Apply(ctx, app("leak", "http://user:"+canary+"@127.0.0.1:9/x.git", "app"))
-		if said := out + fmt.Sprint(err); err == nil || strings.Contains(said, canary) || !strings.Contains(said, "password or a token") {
+		if gotText := out + fmt.Sprint(err); err == nil || strings.Contains(gotText, canary) || !strings.Contains(gotText, "password or a token") {
 			t.Errorf("output %s, error %v", out, err)
 		}
 		out, err = s.API.CLI(ctx, "", "audit", "list", "-o", "json")

@@ -265,11 +265,11 @@ func TestTampering(t *testing.T) {
 		}
 	})
 	t.Run("SEC-K7 a handshake that is replayed byte by byte leads nowhere", func(t *testing.T) {
-		var said recorder
+		var gotText recorder
 		s, err := dialThrough(t.Context(), t, r, r.addr, cert, func(c *tunnel.DialConfig) {
 			c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-				return recorded{conn, &said}, err
+				return recorded{conn, &gotText}, err
 			}
 		})
 		if err != nil {
@@ -289,7 +289,7 @@ func TestTampering(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = again.Close() }()
-		_, _ = again.Write(said.all())
+		_, _ = again.Write(gotText.all())
 		_, _ = io.Copy(io.Discard, again) // until the hub closes it
 		if w.dir.hellos != hellos {
 			t.Error("the hub took it for an agent")

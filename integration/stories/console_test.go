@@ -136,22 +136,22 @@ func (c *console) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := cmd.StdoutPipe()
+	gotText, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c.talk(t, said, answers)
+	c.talk(t, gotText, answers)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the browser's story failed: %v\n%s", err, stderr.String())
 	}
 }
 
-func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
+func (c *console) talk(t *testing.T, gotText io.Reader, answers io.WriteCloser) {
 	defer answers.Close()
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(gotText)
 	for lines.Scan() {
 		line := lines.Text()
 		t.Log(line)

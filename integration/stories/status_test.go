@@ -116,9 +116,9 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 		st, _ := status(t, "told")["status"].(map[string]any)
-		said, _ := json.Marshal(st["operationState"])
-		if !strings.Contains(string(said), `"phase":"Succeeded"`) || !strings.Contains(string(said), "T-1") || strings.Contains(string(said), "eve") {
-			t.Errorf("APP-15 operationState is %s", said)
+		gotText, _ := json.Marshal(st["operationState"])
+		if !strings.Contains(string(gotText), `"phase":"Succeeded"`) || !strings.Contains(string(gotText), "T-1") || strings.Contains(string(gotText), "eve") {
+			t.Errorf("APP-15 operationState is %s", gotText)
 		}
 	})
 	t.Run("APP-13 operationState has what was asked for, by whom, from where, when, and what became of each object", func(t *testing.T) {
@@ -220,12 +220,12 @@ func TestStatusOfAnApplication(t *testing.T) {
 	})
 	t.Run("CMPR-05 a spec comes back as it was written, whatever Capstan makes of it", func(t *testing.T) {
 		spec, _ := status(t, "told")["spec"].(map[string]any)
-		said := written(t, "told", func(x map[string]any) {
+		gotText := written(t, "told", func(x map[string]any) {
 			spec, _ := x["spec"].(map[string]any)
 			spec["ignoreDifferences"], spec["someDay"] = []any{}, map[string]any{"a": 1}
 		})
-		if !strings.Contains(said, "spec.someDay is kept but has no effect") {
-			t.Errorf("it says %s", said)
+		if !strings.Contains(gotText, "spec.someDay is kept but has no effect") {
+			t.Errorf("it says %s", gotText)
 		}
 		now, _ := status(t, "told")["spec"].(map[string]any)
 		if now["someDay"] == nil || now["ignoreDifferences"] == nil || now["destination"] == nil || len(now) != len(spec)+2 {
@@ -262,8 +262,8 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 		out, err := s.API.Apply(within(t, waitLimit), strings.Replace(text, "team: told", "team: other", 1))
-		if said := fmt.Sprint(out, err); !strings.Contains(said, "is in progress") {
-			t.Errorf("it says %s", said)
+		if gotText := fmt.Sprint(out, err); !strings.Contains(gotText, "is in progress") {
+			t.Errorf("it says %s", gotText)
 		}
 		if strings.Contains(applied(t, "told"), "team: other") {
 			t.Error("half of the write was taken")
@@ -322,15 +322,15 @@ func TestRefreshAnnotation(t *testing.T) {
 		live(t, "asked", "a", value("two"))
 	})
 	t.Run("APP-26 APP-25 APP-23 annotations that would be passed over are said", func(t *testing.T) {
-		said := written(t, "asked", func(x map[string]any) {
+		gotText := written(t, "asked", func(x map[string]any) {
 			meta, _ := x["metadata"].(map[string]any)
 			meta["annotations"] = map[string]any{
 				"notice.argocd.argoproj.io/severity": "fatal", "argocd.argoproj.io/managed-by-url": "javascript:1", "argocd.argoproj.io/hydrate": "normal",
 			}
 		})
 		for _, want := range []string{"severity", "managed-by-url", "hydrate"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("it does not speak of %s: %s", want, said)
+			if !strings.Contains(gotText, want) {
+				t.Errorf("it does not speak of %s: %s", want, gotText)
 			}
 		}
 	})

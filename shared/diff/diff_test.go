@@ -355,7 +355,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-func TestKeyedRecordsTellNothing(t *testing.T) {
+func TestKeyedRecordsRevealNothing(t *testing.T) {
 	t.Parallel()
 	a, b := diff.Comparer{Key: []byte("one")}, diff.Comparer{Key: []byte("two")}
 	x, err := a.Own(live(t), manager, [32]byte{}, nil)

@@ -38,7 +38,7 @@ func TestChainIsWhatTheProtocolSays(t *testing.T) {
 	}
 }
 
-func TestNextTellsRowsApart(t *testing.T) {
+func TestNextDistinguishesRows(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		seq       uint64

@@ -34,13 +34,13 @@ func TestBoundMemory(t *testing.T) {
 			if c.variable != "" {
 				t.Setenv("GOMEMLIMIT", c.variable)
 			}
-			var said bytes.Buffer
-			boundMemory(c.allowed, 0.75, slog.New(slog.NewTextHandler(&said, nil)))
+			var gotText bytes.Buffer
+			boundMemory(c.allowed, 0.75, slog.New(slog.NewTextHandler(&gotText, nil)))
 			if got := debug.SetMemoryLimit(-1); got != c.want {
 				t.Errorf("the process may use %d bytes, want %d", got, c.want)
 			}
-			if c.said == "" && said.Len() > 0 || !strings.Contains(said.String(), c.said) {
-				t.Errorf("it says %q", said.String())
+			if c.said == "" && gotText.Len() > 0 || !strings.Contains(gotText.String(), c.said) {
+				t.Errorf("it says %q", gotText.String())
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func (m *Monitor) Loops() int {
 	return len(m.loops)
 }
 
-func (m *Monitor) overdue(tell bool) (names []string, news bool) {
+func (m *Monitor) overdue(report bool) (names []string, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -152,12 +152,12 @@ func (m *Monitor) overdue(tell bool) (names []string, news bool) {
 			continue
 		}
 		names = append(names, l.name)
-		if tell && !l.reported {
-			l.reported, news = true, true
+		if report && !l.reported {
+			l.reported, changed = true, true
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), news
+	return slices.Compact(names), changed
 }
 
 // Guard looks at the loops until ctx ends, then returns nil. Once for each
@@ -173,7 +173,7 @@ func (m *Monitor) Guard(ctx context.Context, every time.Duration, away func(cont
 			m.Excuse()
 			return nil
 		}
-		if names, news := m.overdue(true); news {
+		if names, changed := m.overdue(true); changed {
 			stuck(names, stacks())
 		}
 		return nil

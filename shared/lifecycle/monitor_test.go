@@ -116,15 +116,15 @@ func TestSafely(t *testing.T) {
 	t.Parallel()
 	t.Run("FT-H8 a defect in one item is an error that is counted", func(t *testing.T) {
 		t.Parallel()
-		var told *lifecycle.PanicError
-		m := lifecycle.NewMonitor(lifecycle.System{}, func(_ context.Context, p *lifecycle.PanicError) { told = p })
+		var reported *lifecycle.PanicError
+		m := lifecycle.NewMonitor(lifecycle.System{}, func(_ context.Context, p *lifecycle.PanicError) { reported = p })
 		err := lifecycle.Safely(m.With(t.Context()), "render", func(context.Context) error { var x []int; _ = x[3]; return nil })
 		var defect *lifecycle.PanicError
 		if !errors.As(err, &defect) || defect.Where != "render" || !strings.Contains(defect.Value, "index out of range") || !strings.Contains(defect.Stack, "TestSafely") {
 			t.Fatalf("%v", err)
 		}
-		if told != defect || m.Panics()["render"] != 1 {
-			t.Errorf("told %v, counted %v", told, m.Panics())
+		if reported != defect || m.Panics()["render"] != 1 {
+			t.Errorf("told %v, counted %v", reported, m.Panics())
 		}
 	})
 	t.Run("FT-H8 a part that throws starts again and ends nothing else", func(t *testing.T) {

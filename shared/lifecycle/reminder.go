@@ -17,8 +17,8 @@ type Reminder struct {
 
 // Due says whether a cause is to be told now. An empty cause says that all is
 // well again, which is never told here; told says that something had been.
-func (r *Reminder) Due(now time.Time, cause string) (due, told bool) {
-	told = r.cause != ""
+func (r *Reminder) Due(now time.Time, cause string) (due, reported bool) {
+	reported = r.cause != ""
 	first, most := r.First, r.Max
 	if first <= 0 {
 		first = time.Minute
@@ -29,14 +29,14 @@ func (r *Reminder) Due(now time.Time, cause string) (due, told bool) {
 	switch {
 	case cause == "":
 		r.cause = ""
-		return false, told
+		return false, reported
 	case cause != r.cause:
 		r.cause, r.wait = cause, first
 	case now.Before(r.next):
-		return false, told
+		return false, reported
 	default:
 		r.wait = min(2*r.wait, most)
 	}
 	r.next = now.Add(r.wait)
-	return true, told
+	return true, reported
 }

@@ -174,8 +174,8 @@ func (c *streamCall) begin() error {
 		return err
 	}
 	c.ends = append(make([]func(error), 0, len(c.s.wrappers)+1), func(error) { done() })
-	for _, look := range c.s.wrappers {
-		ss, end, err := look(c.ss, c.method)
+	for _, wrap := range c.s.wrappers {
+		ss, end, err := wrap(c.ss, c.method)
 		if err != nil {
 			return err
 		}
