@@ -1,8 +1,14 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +19,8 @@ import (
 const maxKnownHosts = 1 << 20
 
 func (a *app) certificateCommand() *cobra.Command {
-	return noun("cert", "Host keys of SSH servers: add-ssh, list, remove", []string{"certs", "certificate"}, a.certAddSSH(), a.certList(), a.certRemove())
+	return noun("cert", "Host keys of SSH servers and TLS certificates of Git servers: add-ssh, add-tls, list, remove", []string{"certs", "certificate"},
+		a.certAddSSH(), a.certAddTLS(), a.certList(), a.certRemove())
 }
 
 func (a *app) certAddSSH() *cobra.Command {
@@ -31,7 +38,7 @@ func (a *app) certAddSSH() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := client.AddCertificatesJSONRequestBody{KnownHosts: text, Upsert: ref(upsert), Fingerprint: ref(fingerprint)}
+			body := client.AddCertificatesJSONRequestBody{KnownHosts: &text, Upsert: ref(upsert), Fingerprint: ref(fingerprint)}
 			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
 			if err != nil {
 				return err
@@ -46,74 +53,155 @@ func (a *app) certAddSSH() *cobra.Command {
 	return c
 }
 
-func (a *app) knownHosts(batch bool, from string) (string, error) {
-	in := a.streams.In
-	switch {
-	case from != "":
-		f, err := os.Open(from)
-		if err != nil {
-			return "", fault.Wrap(fault.Invalid, err, "the file %s cannot be read", from)
-		}
-		defer f.Close()
-		in = f
-	case !batch:
-		return "", usageError{fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE")}
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxKnownHosts))
-	if err != nil {
-		return "", fault.Wrap(fault.Invalid, err, "the lines cannot be read")
-	}
-	if len(text) == 0 {
-		return "", fault.With(fault.New(fault.Invalid, "there is no line to read"), "", "does ssh-keyscan reach the server?")
-	}
-	return string(text), nil
-}
-
-func (a *app) certList() *cobra.Command {
-	return a.plain("list", "List the SSH servers that are known", "  capstan cert list\n  capstan cert list -o wide", func(cmd *cobra.Command, api *client.Client) error {
-		l, raw, err := call[client.CertificateList](api.ListCertificates(cmd.Context()))
-		if err != nil {
-			return err
-		}
-		return a.print(raw, certTable(l.Items))
-	})
-}
-
-func certTable(all []client.Certificate) table {
-	t := table{head: []string{"SERVER", "TYPE", "FINGERPRINT", "ORIGIN", "KEY"}, wide: 1}
-	for _, c := range all {
-		origin := "added"
-		if c.BuiltIn {
-			origin = "built in"
-		}
-		t.rows = append(t.rows, []string{c.ServerName, c.SubType, c.Fingerprint, origin, c.Data})
-		t.name = append(t.name, "certificate/"+c.ServerName)
-	}
-	return t
-}
-
-func (a *app) certRemove() *cobra.Command {
-	var yes bool
-	var kind string
+func (a *app) certAddTLS() *cobra.Command {
+	var upsert bool
+	var from string
 	c := &cobra.Command{
-		Use: "rm SERVER", Short: "Forget the host keys of an SSH server", Aliases: []string{"remove"}, Args: exactly("the name of the server as listed"),
-		Example: "  capstan cert rm git.example.com\n  capstan cert rm '[git.example.com]:2222' --cert-sub-type ssh-rsa --yes",
+		Use: "add-tls SERVER", Short: "Store the certificates that those of a Git server over HTTPS must come from", Args: exactly("the host of the server, without a port"),
+		Long: "Stores certificates in PEM: those of a private authority, or the one that the server itself shows.\n" +
+			"For repositories of that host they take the place of the authorities that the hub trusts otherwise.",
+		Example: "  capstan cert add-tls git.example.com --from ca.crt\n  capstan cert add-tls git.example.com --upsert < ca.crt",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(yes, "Forget the host keys of "+args[0]+"?"); err != nil {
+			text, err := a.lines(from, "is the PEM of the certificate there?")
+			if err != nil {
 				return err
 			}
 			api, err := a.client()
 			if err != nil {
 				return err
 			}
-			l, raw, err := call[client.CertificateList](api.DeleteCertificates(cmd.Context(), &client.DeleteCertificatesParams{ServerName: args[0], SubType: ref(kind)}))
+			body := client.AddCertificatesJSONRequestBody{Tls: &[]client.ServerCertificates{{ServerName: args[0], Data: text}}, Upsert: ref(upsert)}
+			l, raw, err := call[client.CertificateList](api.AddCertificates(cmd.Context(), nil, body))
 			if err != nil {
 				return err
 			}
 			return a.print(raw, certTable(l.Items))
 		},
 	}
-	c.Flags().StringVar(&kind, "cert-sub-type", "", "one type of key alone, such as ssh-rsa")
+	c.Flags().StringVar(&from, "from", "", "file with the certificates; without it they are read from standard input")
+	c.Flags().BoolVar(&upsert, "upsert", false, "replace what is stored for the server and differs")
+	return c
+}
+
+func (a *app) knownHosts(batch bool, from string) (string, error) {
+	if from == "" && !batch {
+		return "", usageError{fault.New(fault.Invalid, "say where the lines come from: --batch for standard input, or --from FILE")}
+	}
+	return a.lines(from, "does ssh-keyscan reach the server?")
+}
+
+// lines reads a file, or standard input where none is named.
+func (a *app) lines(from, question string) (string, error) {
+	in := a.streams.In
+	if from != "" {
+		f, err := os.Open(from)
+		if err != nil {
+			return "", fault.Wrap(fault.Invalid, err, "the file %s cannot be read", from)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxKnownHosts))
+	if err != nil {
+		return "", fault.Wrap(fault.Invalid, err, "the lines cannot be read")
+	}
+	if len(text) == 0 {
+		return "", fault.With(fault.New(fault.Invalid, "there is no line to read"), "", question)
+	}
+	return string(text), nil
+}
+
+func (a *app) certList() *cobra.Command {
+	var kind, pattern string
+	c := a.plain("list", "List host keys of SSH servers and TLS certificates of Git servers",
+		"  capstan cert list\n  capstan cert list --cert-type https\n  capstan cert list -o wide", func(cmd *cobra.Command, api *client.Client) error {
+			if err := certType(kind); err != nil {
+				return err
+			}
+			if _, err := path.Match(pattern, ""); err != nil {
+				return usageError{fault.New(fault.Invalid, "--hostname-pattern %q is no pattern", pattern)}
+			}
+			l, raw, err := call[client.CertificateList](api.ListCertificates(cmd.Context()))
+			if err != nil {
+				return err
+			}
+			all := len(l.Items)
+			l.Items = slices.DeleteFunc(l.Items, func(c client.Certificate) bool {
+				matches, _ := path.Match(pattern, c.ServerName)
+				return kind != "" && string(c.Type) != kind || pattern != "" && !matches
+			})
+			if len(l.Items) != all {
+				if raw, err = json.Marshal(l); err != nil {
+					return fmt.Errorf("encode what is left of the list: %w", err)
+				}
+			}
+			return a.print(raw, certTable(l.Items))
+		})
+	c.Flags().StringVar(&kind, "cert-type", "", "ssh or https alone")
+	c.Flags().StringVar(&pattern, "hostname-pattern", "", "servers whose names match, such as '*.example.com'")
+	return c
+}
+
+func certType(kind string) error {
+	if kind == "" || kind == string(client.CertificateTypeSsh) || kind == string(client.CertificateTypeHttps) {
+		return nil
+	}
+	return usageError{fault.New(fault.Invalid, "--cert-type %q is neither ssh nor https", kind)}
+}
+
+func certTable(all []client.Certificate) table {
+	t := table{head: []string{"SERVER", "TYPE", "SUBTYPE", "FINGERPRINT", "ORIGIN", "INFO", "KEY"}, wide: 1}
+	for _, c := range all {
+		origin := "added"
+		if c.BuiltIn {
+			origin = "built in"
+		}
+		key := c.Data
+		if c.Type == client.CertificateTypeHttps {
+			key = "-" // a text of many lines: -o yaml shows it
+		}
+		t.rows = append(t.rows, []string{c.ServerName, string(c.Type), c.SubType, c.Fingerprint, origin, certInfo(c), key})
+		t.name = append(t.name, "certificate/"+c.ServerName)
+	}
+	return t
+}
+
+// certInfo says what a TLS certificate is and when it ends.
+func certInfo(c client.Certificate) string {
+	info := deref(c.Info)
+	if c.ExpiresAt == nil {
+		return info
+	}
+	return strings.TrimSpace(info + " until " + c.ExpiresAt.Format(time.DateOnly))
+}
+
+func (a *app) certRemove() *cobra.Command {
+	var yes bool
+	var kind, keyType string
+	c := &cobra.Command{
+		Use: "rm SERVER", Short: "Forget the host keys and the TLS certificates of a server", Aliases: []string{"remove"}, Args: exactly("the name of the server as listed"),
+		Example: "  capstan cert rm git.example.com\n  capstan cert rm '[git.example.com]:2222' --cert-sub-type ssh-rsa --yes\n  capstan cert rm git.example.com --cert-type https",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := certType(kind); err != nil {
+				return err
+			}
+			if err := a.confirm(yes, "Forget what is known of "+args[0]+"?"); err != nil {
+				return err
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			params := client.DeleteCertificatesParams{ServerName: args[0], SubType: ref(keyType), Type: ref(client.DeleteCertificatesParamsType(kind))}
+			l, raw, err := call[client.CertificateList](api.DeleteCertificates(cmd.Context(), &params))
+			if err != nil {
+				return err
+			}
+			return a.print(raw, certTable(l.Items))
+		},
+	}
+	c.Flags().StringVar(&kind, "cert-type", "", "ssh or https alone")
+	c.Flags().StringVar(&keyType, "cert-sub-type", "", "one type of host key alone, such as ssh-rsa")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,20 +16,29 @@ func (a *app) repositoryCommand() *cobra.Command {
 }
 
 func (a *app) repoAdd() *cobra.Command {
-	var username, project, name, keyFile string
+	var username, project, name, keyFile, certFile, certKeyFile string
 	var passwordIn, insecure bool
 	c := &cobra.Command{
 		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
-		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519",
+		Example: "  capstan repo add https://git.example.com/team/manifests.git\n  capstan repo add https://git.example.com/team/manifests.git --username bot --password-stdin < token\n  capstan repo add git@git.example.com:team/manifests.git --ssh-private-key-path ~/.ssh/id_ed25519\n  capstan repo add https://git.example.com/team/manifests.git --project shop --username bot --password-stdin < token",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := client.PutRepositoryJSONRequestBody{Url: args[0], Username: ref(username), Project: ref(project), Name: ref(name), Insecure: ref(insecure)}
-			if keyFile != "" {
-				key, err := os.ReadFile(keyFile)
-				if err != nil {
-					return fault.Wrap(fault.Invalid, err, "the private key %s cannot be read", keyFile)
+			for _, f := range []struct {
+				what, name string
+				into       **string
+			}{
+				{"private key", keyFile, &body.SshPrivateKey},
+				{"client certificate", certFile, &body.TlsClientCertData},
+				{"client certificate's key", certKeyFile, &body.TlsClientCertKey},
+			} {
+				if f.name == "" {
+					continue
 				}
-				text := string(key)
-				body.SshPrivateKey = &text
+				text, err := os.ReadFile(f.name)
+				if err != nil {
+					return fault.Wrap(fault.Invalid, err, "the %s %s cannot be read", f.what, f.name)
+				}
+				*f.into = new(string(text))
 			}
 			if passwordIn || username != "" && keyFile == "" {
 				prompt := "Password or token: "
@@ -54,9 +65,11 @@ func (a *app) repoAdd() *cobra.Command {
 	}
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; any for most tokens")
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password or token from standard input")
-	c.Flags().StringVar(&project, "project", "", "only for applications of this project")
+	c.Flags().StringVar(&project, "project", "", "only for applications of this project, which prefer it to one without a project")
 	c.Flags().StringVar(&name, "name", "", "a name to show")
 	c.Flags().StringVar(&keyFile, "ssh-private-key-path", "", "file with the private key for an SSH URL, without a passphrase")
+	c.Flags().StringVar(&certFile, "tls-client-cert-path", "", "file with the client certificate for an https URL")
+	c.Flags().StringVar(&certKeyFile, "tls-client-cert-key-path", "", "file with the private key of the client certificate, without a passphrase")
 	c.Flags().BoolVar(&insecure, "insecure", false, "do not verify the server: neither its certificate nor its SSH host key")
 	return c
 }
@@ -87,14 +100,14 @@ func (a *app) repos(cmd *cobra.Command) ([]client.Repository, []byte, error) {
 }
 
 func repoTable(all []client.Repository) table {
-	t := table{head: []string{"URL", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID", "PROJECT"}, wide: 2}
+	t := table{head: []string{"URL", "PROJECT", "STATUS", "FETCHED", "CREDENTIAL", "MESSAGE", "ID"}, wide: 1}
 	for _, r := range all {
 		credential := "none"
 		if r.HasCredential {
 			credential = first(deref(r.Username), "stored")
 		}
 		t.rows = append(t.rows, []string{
-			r.Url, string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(deref(r.Connection.Message)), r.Id, dash(deref(r.Project)),
+			r.Url, dash(deref(r.Project)), string(r.Connection.Status), ago(r.Connection.FetchedAt), credential, dash(deref(r.Connection.Message)), r.Id,
 		})
 		t.name = append(t.name, "repository/"+r.Id)
 	}
@@ -103,31 +116,62 @@ func repoTable(all []client.Repository) table {
 
 func (a *app) repoRemove() *cobra.Command {
 	var yes bool
+	var project string
 	c := &cobra.Command{
 		Use: "rm URL", Short: "Forget a repository and its credential", Aliases: []string{"remove"}, Args: exactly("the URL or id of the repository"),
-		Example: "  capstan repo rm https://git.example.com/team/manifests.git\n  capstan repo rm https://git.example.com/team/manifests.git --yes",
+		Example: "  capstan repo rm https://git.example.com/team/manifests.git\n  capstan repo rm https://git.example.com/team/manifests.git --project shop --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, _, err := a.repos(cmd)
 			if err != nil {
 				return err
 			}
-			for _, r := range all {
-				if r.Id != args[0] && r.Url != args[0] && r.Url+".git" != args[0] {
-					continue
-				}
-				if err := a.confirm(yes, "Forget repository "+r.Url+"?"); err != nil {
-					return err
-				}
-				api, err := a.client()
-				if err != nil {
-					return err
-				}
-				_, err = read(api.DeleteRepository(cmd.Context(), r.Id))
+			r, err := pickRepo(all, args[0], project, cmd.Flags().Changed("project"))
+			if err != nil {
 				return err
 			}
-			return fault.New(fault.Missing, "there is no repository %s", args[0])
+			whose := ""
+			if p := deref(r.Project); p != "" {
+				whose = " of project " + p
+			}
+			if err := a.confirm(yes, "Forget repository "+r.Url+whose+"?"); err != nil {
+				return err
+			}
+			api, err := a.client()
+			if err != nil {
+				return err
+			}
+			_, err = read(api.DeleteRepository(cmd.Context(), r.Id))
+			return err
 		},
 	}
+	c.Flags().StringVar(&project, "project", "", "the one of this project; empty: the one without a project")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
+}
+
+// pickRepo finds the repository that a person means: by its id, or by its URL
+// and project. Without a project it is the only one, or the one without.
+func pickRepo(all []client.Repository, name, project string, given bool) (client.Repository, error) {
+	var found []client.Repository
+	var projects []string
+	for _, r := range all {
+		if r.Id == name {
+			return r, nil
+		}
+		if (r.Url == name || r.Url+".git" == name) && (!given || deref(r.Project) == project) {
+			found = append(found, r)
+			projects = append(projects, deref(r.Project))
+		}
+	}
+	switch i := slices.Index(projects, ""); {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1 && i >= 0:
+		return found[i], nil
+	case len(found) > 1:
+		return client.Repository{}, usageError{fault.With(fault.New(fault.Invalid, "the projects %s have a repository %s each", strings.Join(projects, ", "), name), "", "name one with --project")}
+	case given && project != "":
+		return client.Repository{}, fault.New(fault.Missing, "there is no repository %s of project %s", name, project)
+	}
+	return client.Repository{}, fault.New(fault.Missing, "there is no repository %s", name)
 }

@@ -2,13 +2,19 @@ package cli_test
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"math/big"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
@@ -48,6 +54,11 @@ func TestScripts(t *testing.T) {
 			if err := writeKey(key); err != nil {
 				return err
 			}
+			for _, name := range []string{"ca", "other"} {
+				if err := writeAuthority(filepath.Join(env.WorkDir, name), name); err != nil {
+					return err
+				}
+			}
 			reader := h.User("acme", "reader", hub.RoleReadOnly)
 			platform := h.User("default", "root", hub.RolePlatformAdmin, hub.RoleTenantAdmin)
 			for key, value := range map[string]string{
@@ -61,6 +72,33 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// writeAuthority makes a certificate that signs itself, and its key, in files
+// that end in .crt and .key.
+func writeAuthority(file, name string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, of, of, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	for end, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: cert}, ".key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file+end, pem.EncodeToMemory(block), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeKey makes a private key for SSH.

@@ -1,9 +1,11 @@
 package hub
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/capstan-cd/capstan/shared/fault"
 )
@@ -18,7 +20,62 @@ const (
 	// source names no version of Kustomize, and those of one version with the
 	// version behind it: kustomize.buildOptions.v5.4.1 (KUST-08).
 	KustomizeOptionsKey = "kustomize.buildOptions"
+	// KustomizeVersionsKey of SettingsMap lists versions of Kustomize that are
+	// built with the one that is here (KUST-07).
+	KustomizeVersionsKey = "kustomize.versions"
+	// KustomizePathKey of SettingsMap, with a version behind it, names a binary
+	// in Argo CD. None is run here.
+	KustomizePathKey = "kustomize.path."
 )
+
+// KustomizeVersion is the version of Kustomize that is built with.
+const KustomizeVersion = "v5.8.2"
+
+// KustomizeServed says whether a version that a source names is that of the
+// builds here: its line of releases, or its major version alone.
+func KustomizeServed(version string) bool {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	here := strings.Split(strings.TrimPrefix(KustomizeVersion, "v"), ".")
+	if len(parts) > len(here) {
+		return false
+	}
+	for i, p := range parts {
+		if i < len(here)-1 && p != here[i] {
+			return false
+		}
+		if _, err := strconv.ParseUint(p, 10, 31); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// A KustomizeVersions is what KustomizeVersionsKey holds.
+type KustomizeVersions []string
+
+// ParseKustomizeVersions reads versions, or patterns of them, between commas.
+func ParseKustomizeVersions(text string) (KustomizeVersions, error) {
+	var out KustomizeVersions
+	for _, v := range strings.Split(text, ",") {
+		v = strings.TrimPrefix(strings.TrimSpace(v), "v")
+		if v == "" {
+			continue
+		}
+		if _, err := path.Match(v, ""); err != nil || strings.ContainsFunc(v, unicode.IsSpace) {
+			return nil, fault.With(fault.New(fault.Invalid, "%q is neither a version nor a pattern of one", cut(v)), "", "write versions between commas, such as v5.4.1, v4.*")
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// Has says whether a version is listed, with a v before it or without.
+func (k KustomizeVersions) Has(version string) bool {
+	return slices.ContainsFunc(k, func(pattern string) bool {
+		ok, err := path.Match(pattern, strings.TrimPrefix(version, "v"))
+		return ok && err == nil
+	})
+}
 
 // KustomizeOptionsOf is the key of the build options for a version.
 func KustomizeOptionsOf(version string) string {
@@ -34,7 +91,7 @@ func Renders(name, key string) bool {
 	case ParamsMap:
 		return key == HiddenDirectoriesKey
 	case SettingsMap:
-		return key == KustomizeOptionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
+		return key == KustomizeOptionsKey || key == KustomizeVersionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
 	}
 	return false
 }

@@ -66,6 +66,15 @@ func NormalizeRepoURL(raw string) (string, error) {
 	return out, nil
 }
 
+// RepoKey tells the repository of a project from those of others with the same
+// normalised URL, which has no fragment; without a project it is the URL.
+func RepoKey(url, project string) string {
+	if project == "" {
+		return url
+	}
+	return url + "#" + project
+}
+
 // RedactURL takes user information, query and fragment out of a URL of any
 // kind, for logs and messages. Text that is no URL is cut at its last "@".
 func RedactURL(raw string) string {

@@ -72,13 +72,16 @@ func (e ApplyResultItemResult) Valid() bool {
 
 // Defines values for CertificateType.
 const (
-	Ssh CertificateType = "ssh"
+	CertificateTypeHttps CertificateType = "https"
+	CertificateTypeSsh   CertificateType = "ssh"
 )
 
 // Valid indicates whether the value is a known member of the CertificateType enum.
 func (e CertificateType) Valid() bool {
 	switch e {
-	case Ssh:
+	case CertificateTypeHttps:
+		return true
+	case CertificateTypeSsh:
 		return true
 	default:
 		return false
@@ -499,6 +502,24 @@ func (e ListApplicationsParamsView) Valid() bool {
 	}
 }
 
+// Defines values for DeleteCertificatesParamsType.
+const (
+	DeleteCertificatesParamsTypeHttps DeleteCertificatesParamsType = "https"
+	DeleteCertificatesParamsTypeSsh   DeleteCertificatesParamsType = "ssh"
+)
+
+// Valid indicates whether the value is a known member of the DeleteCertificatesParamsType enum.
+func (e DeleteCertificatesParamsType) Valid() bool {
+	switch e {
+	case DeleteCertificatesParamsTypeHttps:
+		return true
+	case DeleteCertificatesParamsTypeSsh:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutRepositoryJSONBodyType.
 const (
 	Git  PutRepositoryJSONBodyType = "git"
@@ -768,18 +789,24 @@ type AuditRecord struct {
 	Via      string     `json:"via"`
 }
 
-// Certificate The host key of an SSH server.
+// Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
 	// BuiltIn It came with this release; a key of your own for the same server takes its place.
 	BuiltIn   bool       `json:"builtIn"`
 	CreatedAt *time.Time `json:"createdAt,omitempty"`
 
-	// Data The public key in base64.
-	Data        string `json:"data"`
-	Fingerprint string `json:"fingerprint"`
-	ServerName  string `json:"serverName"`
+	// Data The public key in base64, or the TLS certificate in PEM.
+	Data string `json:"data"`
 
-	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …
+	// ExpiresAt The end of a TLS certificate.
+	ExpiresAt   *time.Time `json:"expiresAt,omitempty"`
+	Fingerprint string     `json:"fingerprint"`
+
+	// Info The subject of a TLS certificate.
+	Info       *string `json:"info,omitempty"`
+	ServerName string  `json:"serverName"`
+
+	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …; of a TLS certificate the kind of its key: rsa, ecdsa or ed25519.
 	SubType string          `json:"subType"`
 	Type    CertificateType `json:"type"`
 }
@@ -1511,6 +1538,15 @@ type Rewind struct {
 // Roles defines model for Roles.
 type Roles = []string
 
+// ServerCertificates The certificates that those of one Git server over HTTPS must come from. They take the place of the hub's own authorities for that server.
+type ServerCertificates struct {
+	// Data One or more certificates in PEM.
+	Data string `json:"data"`
+
+	// ServerName The host as in the repository URL, without a port.
+	ServerName string `json:"serverName"`
+}
+
 // Setting defines model for Setting.
 type Setting struct {
 	Key string `json:"key"`
@@ -2004,17 +2040,24 @@ type DeleteCertificatesParams struct {
 	// ServerName As listed: a name, or `[name]:port`.
 	ServerName string `form:"serverName" json:"serverName"`
 
-	// SubType One type of key alone.
+	// Type Host keys (`ssh`) or TLS certificates (`https`) alone.
+	Type *DeleteCertificatesParamsType `form:"type,omitempty" json:"type,omitempty"`
+
+	// SubType One type of host key alone.
 	SubType *string `form:"subType,omitempty" json:"subType,omitempty"`
 }
+
+// DeleteCertificatesParamsType defines parameters for DeleteCertificates.
+type DeleteCertificatesParamsType string
 
 // AddCertificatesJSONBody defines parameters for AddCertificates.
 type AddCertificatesJSONBody struct {
 	// Fingerprint Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none.
-	Fingerprint *string `json:"fingerprint,omitempty"`
-	KnownHosts  string  `json:"knownHosts"`
+	Fingerprint *string               `json:"fingerprint,omitempty"`
+	KnownHosts  *string               `json:"knownHosts,omitempty"`
+	Tls         *[]ServerCertificates `json:"tls,omitempty"`
 
-	// Upsert Replace keys that are known and differ; otherwise they are refused.
+	// Upsert Replace what is known and differs; otherwise it is refused.
 	Upsert *bool `json:"upsert,omitempty"`
 }
 
@@ -2108,13 +2151,21 @@ type PutRepositoryJSONBody struct {
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
 	Password *string `json:"password,omitempty"`
-	Project  *string `json:"project,omitempty"`
+
+	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
+	Project *string `json:"project,omitempty"`
 
 	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
-	SshPrivateKey *string                    `json:"sshPrivateKey,omitempty"`
-	Type          *PutRepositoryJSONBodyType `json:"type,omitempty"`
-	Url           string                     `json:"url"`
-	Username      *string                    `json:"username,omitempty"`
+	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
+
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
+
+	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
+	TlsClientCertKey *string                    `json:"tlsClientCertKey,omitempty"`
+	Type             *PutRepositoryJSONBodyType `json:"type,omitempty"`
+	Url              string                     `json:"url"`
+	Username         *string                    `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -3025,24 +3076,24 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteCertificates Forgets the host keys of an SSH server
+	// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 	//
 	// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
 	DeleteCertificates(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	// ListCertificates Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 	//
 	// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
 	ListCertificates(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
 	AddCertificatesWithBody(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3221,14 +3272,14 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
 	ListRepositories(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/repositories (the `PutRepository` operationId).
 	PutRepositoryWithBody(ctx context.Context, params *PutRepositoryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4035,7 +4086,7 @@ func (c *Client) VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// DeleteCertificates Forgets the host keys of an SSH server
+// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 //
 // Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
 func (c *Client) DeleteCertificates(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4050,7 +4101,7 @@ func (c *Client) DeleteCertificates(ctx context.Context, params *DeleteCertifica
 	return c.Client.Do(req)
 }
 
-// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+// ListCertificates Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 //
 // Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
 func (c *Client) ListCertificates(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4065,7 +4116,7 @@ func (c *Client) ListCertificates(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+// AddCertificatesWithBody Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 //
 // Takes any type of body and a specified content type.
 //
@@ -4082,7 +4133,7 @@ func (c *Client) AddCertificatesWithBody(ctx context.Context, params *AddCertifi
 	return c.Client.Do(req)
 }
 
-// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4551,7 +4602,7 @@ func (c *Client) ListRepositories(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithBody Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes any type of body and a specified content type.
 //
@@ -4568,7 +4619,7 @@ func (c *Client) PutRepositoryWithBody(ctx context.Context, params *PutRepositor
 	return c.Client.Do(req)
 }
 
-// PutRepository Registers a repository, or replaces the settings of the one with this URL
+// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7026,6 +7077,18 @@ func NewDeleteCertificatesRequest(server string, params *DeleteCertificatesParam
 			}
 		}
 
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.SubType != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "subType", *params.SubType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -9378,28 +9441,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/audit/verify (the `VerifyAudit` operationId).
 	VerifyAuditWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
 
-	// DeleteCertificatesWithResponse Forgets the host keys of an SSH server
+	// DeleteCertificatesWithResponse Forgets the host keys and the TLS certificates of a server
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/certificates (the `DeleteCertificates` operationId).
 	DeleteCertificatesWithResponse(ctx context.Context, params *DeleteCertificatesParams, reqEditors ...RequestEditorFn) (*DeleteCertificatesResponse, error)
 
-	// ListCertificatesWithResponse Lists the SSH servers that are known by their host keys, the built-in ones too
+	// ListCertificatesWithResponse Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/certificates (the `ListCertificates` operationId).
 	ListCertificatesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListCertificatesResponse, error)
 
-	// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/certificates (the `AddCertificates` operationId).
 	AddCertificatesWithBodyWithResponse(ctx context.Context, params *AddCertificatesParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddCertificatesResponse, error)
 
-	// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9602,14 +9665,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/repositories (the `ListRepositories` operationId).
 	ListRepositoriesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListRepositoriesResponse, error)
 
-	// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/repositories (the `PutRepository` operationId).
 	PutRepositoryWithBodyWithResponse(ctx context.Context, params *PutRepositoryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRepositoryResponse, error)
 
-	// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL
+	// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14185,7 +14248,7 @@ func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, reqEd
 	return ParseVerifyAuditResponse(rsp)
 }
 
-// DeleteCertificatesWithResponse Forgets the host keys of an SSH server
+// DeleteCertificatesWithResponse Forgets the host keys and the TLS certificates of a server
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14198,7 +14261,7 @@ func (c *ClientWithResponses) DeleteCertificatesWithResponse(ctx context.Context
 	return ParseDeleteCertificatesResponse(rsp)
 }
 
-// ListCertificatesWithResponse Lists the SSH servers that are known by their host keys, the built-in ones too
+// ListCertificatesWithResponse Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14211,7 +14274,7 @@ func (c *ClientWithResponses) ListCertificatesWithResponse(ctx context.Context, 
 	return ParseListCertificatesResponse(rsp)
 }
 
-// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+// AddCertificatesWithBodyWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14224,7 +14287,7 @@ func (c *ClientWithResponses) AddCertificatesWithBodyWithResponse(ctx context.Co
 	return ParseAddCertificatesResponse(rsp)
 }
 
-// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+// AddCertificatesWithResponse Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14601,7 +14664,7 @@ func (c *ClientWithResponses) ListRepositoriesWithResponse(ctx context.Context, 
 	return ParseListRepositoriesResponse(rsp)
 }
 
-// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithBodyWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14614,7 +14677,7 @@ func (c *ClientWithResponses) PutRepositoryWithBodyWithResponse(ctx context.Cont
 	return ParsePutRepositoryResponse(rsp)
 }
 
-// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL
+// PutRepositoryWithResponse Registers a repository, or replaces the settings of the one with this URL and project
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -95,8 +95,11 @@ func (s *Server) PutRepository(ctx context.Context, r gen.PutRepositoryRequestOb
 	if b.Username != nil {
 		repo.Username = *b.Username
 	}
-	if b.Password != nil || b.SshPrivateKey != nil {
-		cred = &hub.Credential{Username: repo.Username, Password: deref(b.Password), SSHPrivateKey: deref(b.SshPrivateKey)}
+	if b.Password != nil || b.SshPrivateKey != nil || b.TlsClientCertData != nil || b.TlsClientCertKey != nil {
+		cred = &hub.Credential{
+			Username: repo.Username, Password: deref(b.Password), SSHPrivateKey: deref(b.SshPrivateKey),
+			TLSClientCert: deref(b.TlsClientCertData), TLSClientKey: deref(b.TlsClientCertKey),
+		}
 	}
 	stored, _, warnings, err := s.Catalog.PutRepository(ctx, callerOf(ctx), repo, cred, false)
 	if err != nil {

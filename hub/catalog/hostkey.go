@@ -120,39 +120,6 @@ func (w *writer) putHostKeys(ctx context.Context, keys []hub.HostKey, upsert boo
 // maxHostKeys bounds what is read for every fetch over SSH.
 const maxHostKeys = 1000
 
-// DeleteHostKeys forgets the keys of a server, or the one of a type, and
-// gives those that are gone.
-func (c *Catalog) DeleteHostKeys(ctx context.Context, by hub.Caller, host, keyType string) ([]hub.HostKey, error) {
-	var gone []hub.HostKey
-	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
-		gone = nil
-		own, err := w.Tx.HostKeys(ctx)
-		if err != nil {
-			return err
-		}
-		for _, k := range own {
-			if k.Host == host && (keyType == "" || k.Type == keyType) {
-				gone = append(gone, k)
-			}
-		}
-		if !w.rights.Check(access.Certificates, access.Get, host) {
-			return w.refuse(access.Certificates, access.Delete, host, missing(access.Certificates, short(host)))
-		}
-		if err := w.need(access.Certificates, access.Delete, host); err != nil {
-			return err
-		}
-		if len(gone) == 0 {
-			return missing(access.Certificates, short(host))
-		}
-		for _, k := range gone {
-			w.note(access.Delete, access.Certificates, host, k.Type+" "+k.Fingerprint(), k, nil)
-		}
-		w.due = append(w.due, hub.WorkFetch)
-		return w.Tx.DeleteHostKeys(ctx, host, keyType)
-	})
-	return gone, err
-}
-
 // applyKnownHosts takes the ConfigMap in which Argo CD keeps host keys. Keys
 // are added and replaced; those that it lacks stay.
 func (c *Catalog) applyKnownHosts(ctx context.Context, by hub.Caller, o *manifest.Object, dryRun bool) (Outcome, []string, error) {

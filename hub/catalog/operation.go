@@ -265,7 +265,7 @@ func (w *writer) refresh(ctx context.Context, a hub.Application, hard bool) erro
 	}
 	due := w.now
 	for _, url := range spec.RepoURLs() {
-		repo, err := w.RepositoryByURL(ctx, url)
+		repo, err := w.RepositoryFor(ctx, url, a.Project)
 		if fault.KindOf(err) == fault.Missing {
 			continue
 		}

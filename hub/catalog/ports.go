@@ -70,7 +70,10 @@ type projects interface {
 type repositories interface {
 	Repositories(ctx context.Context) ([]hub.Repository, error)
 	Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error)
-	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
+	// RepositoryByURL takes a hub.RepoKey.
+	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
+	// RepositoryFor gives the one that applications of a project use.
+	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
 	// PutRepository registers a repository under its URL, or changes it. A
 	// nil credential keeps the stored one.
 	PutRepository(ctx context.Context, r hub.Repository, c *hub.Credential) (hub.Repository, error)

@@ -59,8 +59,8 @@ func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.Reposito
 	return repo, err
 }
 
-// PutRepository registers a repository, or changes the one with this URL. A
-// nil credential keeps the stored one. It is fetched at once.
+// PutRepository registers a repository, or changes the one with this URL and
+// project. A nil credential keeps the stored one. It is fetched at once.
 func (c *Catalog) PutRepository(ctx context.Context, by hub.Caller, r hub.Repository, cred *hub.Credential, dryRun bool) (hub.Repository, Outcome, []string, error) {
 	given := r.URL
 	url, err := hub.NormalizeRepoURL(given)
@@ -147,7 +147,7 @@ func checkCredential(url string, cred *hub.Credential) (*hub.Credential, error) 
 }
 
 func (w *writer) putRepository(ctx context.Context, r hub.Repository, cred *hub.Credential) (hub.Repository, Outcome, error) {
-	old, err := w.RepositoryByURL(ctx, r.URL)
+	old, err := w.RepositoryByURL(ctx, hub.RepoKey(r.URL, r.Project))
 	there := err == nil && old.Registered
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return r, "", err

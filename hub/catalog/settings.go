@@ -71,12 +71,10 @@ func (c *Catalog) PatchSettings(ctx context.Context, by hub.Caller, changes []hu
 }
 
 func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange, expect int64) (int64, Outcome, error) {
-	for _, change := range changes {
-		if err := w.need(access.Settings, access.Update, settingName(change.Map, change.Key)); err != nil {
-			return 0, "", err
-		}
-	}
 	if err := w.LockSettings(ctx); err != nil {
+		return 0, "", err
+	}
+	if err := w.needSettings(ctx, changes); err != nil {
 		return 0, "", err
 	}
 	before, version, err := w.Tx.Settings(ctx)
@@ -100,6 +98,9 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		if err := w.refreshRepositories(ctx); err != nil {
 			return version, "", err
 		}
+	}
+	if err := w.lookOverTLS(ctx, changes); err != nil {
+		return version, "", err
 	}
 	if names(changes, settings.RollbackKey) {
 		if err := w.RaisePolicy(ctx); err != nil {
@@ -193,6 +194,14 @@ func (w *writer) noteSetting(action string, change hub.SettingChange, old *hub.S
 		if change.Value != nil {
 			after = *change.Value
 		}
+	}
+	if change.Map == hub.CertificatesMap { // which are no secrets, and known by their fingerprints
+		message := fingerprints(change.Key, old.Value)
+		if change.Value != nil {
+			message = fingerprints(change.Key, *change.Value)
+		}
+		w.note(action, access.Certificates, change.Key, "https "+message, before, after)
+		return
 	}
 	w.note(action, access.Settings, settingName(change.Map, change.Key), "", before, after)
 }

@@ -244,7 +244,7 @@ func (c *change) refetch(ctx context.Context, app hub.Application) error {
 		return err
 	}
 	for _, url := range spec.RepoURLs() {
-		repo, err := c.tx.RepositoryByURL(ctx, url)
+		repo, err := c.tx.RepositoryFor(ctx, url, app.Project)
 		if fault.KindOf(err) == fault.Missing {
 			continue
 		}

@@ -88,7 +88,7 @@ type applications interface {
 	// Undecided names an application of the same cluster and repository that is
 	// still to be looked at, besides some; empty: there is none.
 	Undecided(ctx context.Context, app hub.Application, revision string, besides []hub.ApplicationID) (string, error)
-	RepositoryByURL(ctx context.Context, url string) (hub.Repository, error)
+	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
 	Fetch(ctx context.Context, id hub.RepositoryID) error
 }
 

@@ -50,6 +50,7 @@ type stageWorld struct {
 
 	takes      time.Duration // of one render
 	sourceType string        // empty: a directory
+	asks       bool          // a render asks for the version of the cluster
 }
 
 func newStageWorld(files map[string]string, apps ...string) *stageWorld {
@@ -148,6 +149,9 @@ func (w *stageWorld) Render(_ context.Context, r render.Request) (render.Result,
 	}
 	dir, tree := r.Sources[0].Path, r.Trees[0]
 	res := render.Result{SourceType: cmp.Or(w.sourceType, render.TypeDirectory)}
+	if w.asks {
+		res.Inputs = append(res.Inputs, hub.Input{Kind: hub.InputFact, Path: render.FactKubeVersion, Hash: r.KubeVersion})
+	}
 	note := func(kind hub.InputKind, name string) error {
 		in, err := tree.Input(kind, name)
 		res.Inputs = append(res.Inputs, in)

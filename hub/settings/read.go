@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"crypto/x509"
 	"path"
 	"regexp"
 	"strconv"
@@ -331,11 +330,18 @@ func (s *set) readInstallation(_ string, t text) error {
 	return nil
 }
 
-func (s *set) readCertificates(_ string, t text) error {
-	if !s.strict || x509.NewCertPool().AppendCertsFromPEM([]byte(t.value)) {
+func (s *set) readCertificates(key string, t text) error {
+	if !s.strict {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "it holds no certificate that can be read"), "", "set it to one or more certificates in PEM, under the name of the host without a port")
+	server, err := hub.AuthorityServer(key)
+	if err == nil && server != key {
+		err = fault.With(fault.New(fault.Invalid, "the name of the host has upper-case letters"), "", "name the key "+short(server))
+	}
+	if err == nil {
+		_, err = hub.ParseAuthorities(server, t.value)
+	}
+	return err
 }
 
 func (s *set) readKustomize(_ string, t text) error {
@@ -345,6 +351,14 @@ func (s *set) readKustomize(_ string, t text) error {
 	_, err := hub.ParseKustomizeOptions(t.value)
 	return err
 }
+
+func (s *set) readKustomizeVersions(_ string, t text) error {
+	_, err := hub.ParseKustomizeVersions(t.value)
+	return err
+}
+
+// readAny takes any value of a key that changes nothing.
+func (s *set) readAny(string, text) error { return nil }
 
 // readImpersonation refuses what would not be done: whoever asks for it relies
 // on being held to the rights of another account (DIFF-05).

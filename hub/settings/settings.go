@@ -63,6 +63,9 @@ func Catalogue() []Known {
 		cm(RevisionSyncKey, "Whether a sync to another revision than the application's takes the right override.", "true", true, (*set).readSwitch),
 		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
+		cm(hub.KustomizeVersionsKey, "Versions of Kustomize, or patterns of them, that are built with the one that is here.", "v5.4.1, v4.*", true, (*set).readKustomizeVersions),
+		moot(hub.KustomizePathKey, "The binary of a version of Kustomize.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
+		moot("kustomize.version.", "The binary of a version of Kustomize, in an older form.", "/custom-tools/kustomize_5_4_1", noBinary, (*set).readAny),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
 		moot("application.sync.impersonation.enabled", "Whether syncs and comparisons act as an account that the project names; true is refused.", "false", noImpersonation, (*set).readImpersonation),
 		moot(hub.GlobalProjectsKey, "Projects whose restrictions others inherit; a list that is not empty is refused.", "[]", noGlobalProjects, (*set).readGlobalProjects),
@@ -124,6 +127,8 @@ func RevisionSyncOverrides(values map[string]string) bool {
 const prefix = "resource.customizations."
 
 const replaceAllowed = "server.sync.replace.allowed"
+
+const noBinary = "no other program is run for a build; list the version in " + hub.KustomizeVersionsKey + " to have it built with Kustomize " + hub.KustomizeVersion
 
 const noUpdates = "an update of fields that are not ours changes no result and costs no request"
 

@@ -137,7 +137,7 @@ func (f failure) byTLS() error {
 	var alert tls.AlertError
 	switch {
 	case errors.As(f.err, &authority):
-		return f.errorf(fault.Invalid, "add the authority to the hub's trusted certificates, or mark the repository as insecure", "its TLS certificate is signed by an authority that the hub does not know")
+		return f.errorf(fault.Invalid, "store the authority's certificate for the host: capstan cert add-tls "+f.host()+" --from ca.crt", "its TLS certificate is signed by an authority that the hub does not know")
 	case errors.As(f.err, &host):
 		return f.errorf(fault.Invalid, "use the host name that the certificate was made for", "its TLS certificate is for another host name")
 	case errors.As(f.err, &invalid) && invalid.Reason == x509.Expired:
@@ -150,6 +150,14 @@ func (f failure) byTLS() error {
 		return f.errorf(fault.Invalid, "check the TLS settings of the Git server", "the TLS handshake with its server failed")
 	}
 	return nil
+}
+
+// host is the repository's, for a command that names it.
+func (f failure) host() string {
+	if u, err := url.Parse(f.repo.URL); err == nil && u.Hostname() != "" {
+		return u.Hostname()
+	}
+	return "HOST"
 }
 
 func (f failure) byStatus() error {

@@ -91,7 +91,7 @@ const (
 		  AND  (cardinality($12::text[]) = 0 OR EXISTS (
 		         SELECT FROM app_source v
 		         JOIN   repository w ON w.tenant_id = v.tenant_id AND w.id = v.repository_id
-		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.url = ANY ($12)))`
+		         WHERE  v.tenant_id = a.tenant_id AND v.application_id = a.id AND w.address = ANY ($12)))`
 	// Destinations are compared as package catalog does. A destination that
 	// stands for Argo CD's own cluster stays where it is once it is somewhere.
 	applicationsBound = `
@@ -438,7 +438,7 @@ func (t *Tenant) CreateApplication(ctx context.Context, a hub.Application) (hub.
 	b := &pgx.Batch{}
 	b.Queue(insertApplication, t.id, a.ID, a.Namespace, a.Name, labels(a.Labels), labels(a.Annotations),
 		nonNil(a.Finalizers), a.Project, spec, string(a.Cluster), micro(a.CreatedAt))
-	t.queueSources(b, a.ID, urls)
+	t.queueSources(b, a.ID, a.Project, urls)
 	var stored []hub.Application
 	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))
 	if err := send(ctx, t.tx, "insert application", b); err != nil {
@@ -516,7 +516,7 @@ func (t *Tenant) UpdateApplication(ctx context.Context, a hub.Application, expec
 		b.Queue(raiseGeneration, t.id, a.ID)
 		queueList(b, "sources", pgx.RowTo[string], &before, selectSourceIDs, t.id, ids([]hub.ApplicationID{a.ID}))
 		b.Queue(deleteSources, t.id, a.ID)
-		t.queueSources(b, a.ID, urls)
+		t.queueSources(b, a.ID, a.Project, urls)
 	}
 	var stored []hub.Application
 	queueList(b, "application", scanApplications(), &stored, applicationsByID, t.id, true, ids([]hub.ApplicationID{a.ID}))

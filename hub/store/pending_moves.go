@@ -20,7 +20,9 @@ const selectUndecided = `
 	WHERE  a.cluster_id = $3 AND a.id <> $4 AND a.id <> ALL ($5::uuid[]) AND a.deleting_at IS NULL AND s.revision <> $6
 	  AND  EXISTS (
 	         SELECT FROM app_source own
-	         JOIN   app_source other ON other.tenant_id = $1 AND other.repository_id = own.repository_id
+	         JOIN   repository o ON o.tenant_id = $1 AND o.id = own.repository_id
+	         JOIN   repository same ON same.tenant_id = $1 AND same.address = o.address
+	         JOIN   app_source other ON other.tenant_id = $1 AND other.repository_id = same.id
 	         WHERE  own.tenant_id = $1 AND own.application_id = $4 AND other.application_id = a.id)
 	ORDER  BY a.name
 	LIMIT  1`

@@ -18,7 +18,7 @@ const (
 		WHERE  tenant_id = $1 AND application_id = ANY ($2::uuid[])
 		ORDER  BY application_id, idx`
 	selectUsedRepositories = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL,
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL,
 		       insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND id = ANY ($2::uuid[])`

@@ -15,18 +15,25 @@ import (
 
 const (
 	selectRepositories = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1
-		ORDER  BY url`
+		ORDER  BY address, project`
 	selectRepository = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND id = $2`
 	selectRepositoryByURL = `
-		SELECT id, tenant_id, url, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
 		FROM   repository
 		WHERE  tenant_id = $1 AND url = $2`
+	// That of the project comes before the one without.
+	selectRepositoryFor = `
+		SELECT id, tenant_id, address, type, name, project, username, credential IS NOT NULL, insecure, registered, fetched_at, error, error_at, error_since, version, created_at
+		FROM   repository
+		WHERE  tenant_id = $1 AND url = ANY ($2)
+		ORDER  BY project DESC
+		LIMIT  1`
 	upsertRepository = `
 		INSERT INTO repository AS r (tenant_id, id, url, type, name, project, username, insecure, registered, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -46,12 +53,13 @@ const (
 		WHERE  tenant_id = $1 AND id = $2`
 	noteRepositories = `
 		INSERT INTO repository (tenant_id, id, url, type, registered, created_at)
-		SELECT $1, u.id, u.url, 'git', false, $4 FROM unnest($2::uuid[], $3::text[]) AS u (id, url)
+		SELECT $1, u.id, u.url, 'git', false, $4 FROM unnest($2::uuid[], $3::text[], $5::text[]) AS u (id, url, own)
+		WHERE  NOT EXISTS (SELECT FROM repository p WHERE p.tenant_id = $1 AND p.url = u.own AND u.own <> u.url)
 		ORDER  BY u.url
 		ON CONFLICT (tenant_id, url) DO NOTHING
 		RETURNING id`
 
-	selectCredential = `SELECT username, credential, url FROM repository WHERE tenant_id = $1 AND id = $2`
+	selectCredential = `SELECT username, credential, address FROM repository WHERE tenant_id = $1 AND id = $2`
 	// The longest prefix that ends where a path element ends wins.
 	selectTemplateFor = `
 		SELECT id, username, credential
@@ -72,7 +80,7 @@ const (
 		WHERE  tenant_id = $1
 		ORDER  BY url`
 	deleteTemplate   = `DELETE FROM repository_template WHERE tenant_id = $1 AND id = $2 RETURNING url`
-	selectBelowURL   = `SELECT id FROM repository WHERE tenant_id = $1 AND (url = $2 OR starts_with(url, rtrim($2, '/') || '/'))`
+	selectBelowURL   = `SELECT id FROM repository WHERE tenant_id = $1 AND (address = $2 OR starts_with(address, rtrim($2, '/') || '/'))`
 	selectFetchDates = `SELECT id FROM repository WHERE tenant_id = $1 AND id = $2`
 )
 
@@ -99,7 +107,15 @@ func (t *Tenant) Repository(ctx context.Context, id hub.RepositoryID) (hub.Repos
 	return r, missing(err, "there is no such repository")
 }
 
-// RepositoryByURL gives the repository with that normalised URL.
+// RepositoryFor gives the repository that applications of a project use for a
+// normalised URL: the project's own, or else the one without a project.
+func (t *Tenant) RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error) {
+	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryFor, t.id, []string{url, hub.RepoKey(url, project)})
+	return r, missing(err, "there is no repository %q", url)
+}
+
+// RepositoryByURL gives the repository with that normalised URL and without a
+// project; with a hub.RepoKey, that of the project.
 func (t *Tenant) RepositoryByURL(ctx context.Context, url string) (hub.Repository, error) {
 	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryByURL, t.id, url)
 	return r, missing(err, "there is no repository %q", url)
@@ -128,6 +144,11 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	}
 	if c != nil {
 		if err := t.putCredential(ctx, updateCredential, r.ID, *c); err != nil {
+			return hub.Repository{}, err
+		}
+	}
+	if r.Project != "" {
+		if err := t.takeSources(ctx, r); err != nil {
 			return hub.Repository{}, err
 		}
 	}
@@ -200,10 +221,17 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 }
 
 // DeleteRepository forgets a repository with its credential. One that
-// applications name stays known, unregistered.
+// applications name stays known, unregistered; where it was a project's, they
+// use the one without a project from then on.
 func (t *Tenant) DeleteRepository(ctx context.Context, id hub.RepositoryID) error {
-	if !hub.ValidID(string(id)) {
-		return noRepository()
+	r, err := t.Repository(ctx, id)
+	if err != nil {
+		return err
+	}
+	if r.Project != "" {
+		if err := t.giveSources(ctx, r); err != nil {
+			return err
+		}
 	}
 	n, err := exec(ctx, t.tx, "delete repository", deleteRepository, t.id, id)
 	if err != nil {
@@ -249,14 +277,15 @@ func (t *Tenant) FetchFor(ctx context.Context, id hub.RepositoryID) error {
 
 func (t *Tenant) fetch(id hub.RepositoryID) { t.enqueue(hub.WorkFetch, string(id), time.Now(), false) }
 
-// queueRepositories makes URLs known that applications name, and has new ones
-// fetched.
-func (t *Tenant) queueRepositories(b *pgx.Batch, urls []string) {
+// queueRepositories makes URLs known that applications of a project name, and
+// has new ones fetched. Those that the project has a repository of its own for
+// are known.
+func (t *Tenant) queueRepositories(b *pgx.Batch, project string, urls []string) {
 	fresh := make([]string, len(urls))
 	for i := range urls {
 		fresh[i] = string(hub.NewID[hub.RepositoryID]())
 	}
-	b.Queue(noteRepositories, t.id, fresh, urls, micro(time.Now())).Query(func(rows pgx.Rows) error {
+	b.Queue(noteRepositories, t.id, fresh, urls, micro(time.Now()), repoKeys(urls, project)).Query(func(rows pgx.Rows) error {
 		made, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		for _, id := range made {
 			t.fetch(hub.RepositoryID(id))

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,12 +19,33 @@ const (
 	// wait for the next.
 	insertSources = `
 		WITH used AS MATERIALIZED (
-			SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($4::text[]) ORDER BY id FOR SHARE
+			SELECT id, url FROM repository WHERE tenant_id = $1 AND url = ANY ($4::text[] || $5::text[]) ORDER BY id FOR SHARE
 		)
 		INSERT INTO app_source (tenant_id, application_id, idx, repository_id)
-		SELECT $1, $2, u.idx, r.id
-		FROM   unnest($3::integer[], $4::text[]) AS u (idx, url)
-		LEFT   JOIN used r ON r.url = u.url`
+		SELECT $1, $2, u.idx, coalesce(own.id, r.id)
+		FROM   unnest($3::integer[], $4::text[], $5::text[]) AS u (idx, url, own)
+		LEFT   JOIN used r ON r.url = u.url
+		LEFT   JOIN used own ON own.url = u.own`
+	// Applications of a project leave the repository without one for the
+	// project's own.
+	takeSources = `
+		WITH taken AS (
+			UPDATE app_source s
+			SET    repository_id = $2
+			FROM   application a, repository r
+			WHERE  s.tenant_id = $1 AND r.tenant_id = $1 AND r.url = $3 AND s.repository_id = r.id
+			  AND  a.tenant_id = $1 AND a.id = s.application_id AND a.project = $4
+			RETURNING s.application_id)
+		SELECT DISTINCT application_id FROM taken`
+	giveSources = `
+		WITH given AS (
+			UPDATE app_source s
+			SET    repository_id = r.id
+			FROM   repository r
+			WHERE  s.tenant_id = $1 AND s.repository_id = $2 AND r.tenant_id = $1 AND r.url = $3
+			RETURNING s.application_id)
+		SELECT DISTINCT application_id FROM given`
+	selectUsed    = `SELECT EXISTS (SELECT FROM app_source WHERE tenant_id = $1 AND repository_id = $2)`
 	selectOrphans = `
 		DELETE FROM repository r
 		WHERE  r.tenant_id = $1 AND NOT r.registered AND r.id = ANY ($2::uuid[])
@@ -33,7 +56,7 @@ const (
 
 // queueSources makes the repositories of an application known that has none
 // yet. A source without a URL has no repository.
-func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, urls []string) {
+func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, project string, urls []string) {
 	var indexes []int32
 	var named []string
 	for i, url := range urls {
@@ -44,8 +67,59 @@ func (t *Tenant) queueSources(b *pgx.Batch, app hub.ApplicationID, urls []string
 	if len(named) == 0 {
 		return
 	}
-	t.queueRepositories(b, slices.Compact(slices.Sorted(slices.Values(named))))
-	b.Queue(insertSources, t.id, app, indexes, named)
+	t.queueRepositories(b, project, slices.Compact(slices.Sorted(slices.Values(named))))
+	b.Queue(insertSources, t.id, app, indexes, named, repoKeys(named, project))
+}
+
+// repoKeys tell the repositories of a project apart.
+func repoKeys(urls []string, project string) []string {
+	keys := make([]string, len(urls))
+	for i, url := range urls {
+		keys[i] = hub.RepoKey(url, project)
+	}
+	return keys
+}
+
+// takeSources has the applications of a project use its own repository.
+func (t *Tenant) takeSources(ctx context.Context, r hub.Repository) error {
+	apps, err := list(ctx, t.tx, "applications of the project", pgx.RowTo[string], takeSources, t.id, r.ID, r.URL, r.Project)
+	if err != nil || len(apps) == 0 {
+		return err
+	}
+	t.sourcesMoved(apps)
+	left, err := t.RepositoryByURL(ctx, r.URL)
+	if err != nil {
+		return err
+	}
+	return t.forgetRepositories(ctx, []string{string(left.ID)})
+}
+
+// giveSources has the applications that use the repository of a project use
+// the one without a project.
+func (t *Tenant) giveSources(ctx context.Context, r hub.Repository) error {
+	var used bool
+	if err := t.tx.QueryRow(ctx, selectUsed, t.id, r.ID).Scan(&used); err != nil {
+		return fmt.Errorf("look whether repository %q is used: %w", r.ID, err)
+	}
+	if !used {
+		return nil
+	}
+	b := &pgx.Batch{}
+	t.queueRepositories(b, "", []string{r.URL})
+	if err := send(ctx, t.tx, "note repository", b); err != nil {
+		return err
+	}
+	apps, err := list(ctx, t.tx, "applications of the project", pgx.RowTo[string], giveSources, t.id, r.ID, r.URL)
+	t.sourcesMoved(apps)
+	return err
+}
+
+// sourcesMoved refreshes applications whose repository is another one now.
+func (t *Tenant) sourcesMoved(apps []string) {
+	for _, app := range apps {
+		t.enqueue(hub.WorkRefresh, app, time.Now(), false)
+		t.appChanged(hub.ApplicationID(app))
+	}
 }
 
 // forgetRepositories forgets those that nobody registered and nobody uses any

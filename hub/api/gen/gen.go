@@ -68,13 +68,16 @@ func (e ApplyResultItemResult) Valid() bool {
 
 // Defines values for CertificateType.
 const (
-	Ssh CertificateType = "ssh"
+	CertificateTypeHttps CertificateType = "https"
+	CertificateTypeSsh   CertificateType = "ssh"
 )
 
 // Valid indicates whether the value is a known member of the CertificateType enum.
 func (e CertificateType) Valid() bool {
 	switch e {
-	case Ssh:
+	case CertificateTypeHttps:
+		return true
+	case CertificateTypeSsh:
 		return true
 	default:
 		return false
@@ -495,6 +498,24 @@ func (e ListApplicationsParamsView) Valid() bool {
 	}
 }
 
+// Defines values for DeleteCertificatesParamsType.
+const (
+	DeleteCertificatesParamsTypeHttps DeleteCertificatesParamsType = "https"
+	DeleteCertificatesParamsTypeSsh   DeleteCertificatesParamsType = "ssh"
+)
+
+// Valid indicates whether the value is a known member of the DeleteCertificatesParamsType enum.
+func (e DeleteCertificatesParamsType) Valid() bool {
+	switch e {
+	case DeleteCertificatesParamsTypeHttps:
+		return true
+	case DeleteCertificatesParamsTypeSsh:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutRepositoryJSONBodyType.
 const (
 	Git  PutRepositoryJSONBodyType = "git"
@@ -746,18 +767,24 @@ type AuditRecord struct {
 	Via      string    `json:"via"`
 }
 
-// Certificate The host key of an SSH server.
+// Certificate The host key of an SSH server, or a TLS certificate that is stored for a Git server.
 type Certificate struct {
 	// BuiltIn It came with this release; a key of your own for the same server takes its place.
 	BuiltIn   bool      `json:"builtIn"`
 	CreatedAt time.Time `json:"createdAt,omitempty,omitzero"`
 
-	// Data The public key in base64.
-	Data        string `json:"data"`
-	Fingerprint string `json:"fingerprint"`
-	ServerName  string `json:"serverName"`
+	// Data The public key in base64, or the TLS certificate in PEM.
+	Data string `json:"data"`
 
-	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …
+	// ExpiresAt The end of a TLS certificate.
+	ExpiresAt   time.Time `json:"expiresAt,omitempty,omitzero"`
+	Fingerprint string    `json:"fingerprint"`
+
+	// Info The subject of a TLS certificate.
+	Info       string `json:"info,omitempty,omitzero"`
+	ServerName string `json:"serverName"`
+
+	// SubType ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …; of a TLS certificate the kind of its key: rsa, ecdsa or ed25519.
 	SubType string          `json:"subType"`
 	Type    CertificateType `json:"type"`
 }
@@ -1489,6 +1516,15 @@ type Rewind struct {
 // Roles defines model for Roles.
 type Roles = []string
 
+// ServerCertificates The certificates that those of one Git server over HTTPS must come from. They take the place of the hub's own authorities for that server.
+type ServerCertificates struct {
+	// Data One or more certificates in PEM.
+	Data string `json:"data"`
+
+	// ServerName The host as in the repository URL, without a port.
+	ServerName string `json:"serverName"`
+}
+
 // Setting defines model for Setting.
 type Setting struct {
 	Key string `json:"key"`
@@ -1973,17 +2009,24 @@ type DeleteCertificatesParams struct {
 	// ServerName As listed: a name, or `[name]:port`.
 	ServerName string `form:"serverName" json:"serverName"`
 
-	// SubType One type of key alone.
+	// Type Host keys (`ssh`) or TLS certificates (`https`) alone.
+	Type DeleteCertificatesParamsType `form:"type,omitempty" json:"type,omitempty,omitzero"`
+
+	// SubType One type of host key alone.
 	SubType string `form:"subType,omitempty" json:"subType,omitempty,omitzero"`
 }
+
+// DeleteCertificatesParamsType defines parameters for DeleteCertificates.
+type DeleteCertificatesParamsType string
 
 // AddCertificatesJSONBody defines parameters for AddCertificates.
 type AddCertificatesJSONBody struct {
 	// Fingerprint Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none.
-	Fingerprint string `json:"fingerprint,omitempty,omitzero"`
-	KnownHosts  string `json:"knownHosts"`
+	Fingerprint string               `json:"fingerprint,omitempty,omitzero"`
+	KnownHosts  string               `json:"knownHosts,omitempty,omitzero"`
+	Tls         []ServerCertificates `json:"tls,omitempty,omitzero"`
 
-	// Upsert Replace keys that are known and differ; otherwise they are refused.
+	// Upsert Replace what is known and differs; otherwise it is refused.
 	Upsert bool `json:"upsert,omitempty,omitzero"`
 }
 
@@ -2077,13 +2120,21 @@ type PutRepositoryJSONBody struct {
 
 	// Password Write only; a password or an access token. Absent keeps the stored one.
 	Password *string `json:"password,omitempty"`
-	Project  string  `json:"project,omitempty,omitzero"`
+
+	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
+	Project string `json:"project,omitempty,omitzero"`
 
 	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one.
-	SshPrivateKey *string                   `json:"sshPrivateKey,omitempty"`
-	Type          PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
-	Url           string                    `json:"url"`
-	Username      *string                   `json:"username,omitempty"`
+	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
+
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one.
+	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
+
+	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.
+	TlsClientCertKey *string                   `json:"tlsClientCertKey,omitempty"`
+	Type             PutRepositoryJSONBodyType `json:"type,omitempty,omitzero"`
+	Url              string                    `json:"url"`
+	Username         *string                   `json:"username,omitempty"`
 }
 
 // PutRepositoryParams defines parameters for PutRepository.
@@ -2713,13 +2764,13 @@ type ServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx echo.Context) error
-	// DeleteCertificates Forgets the host keys of an SSH server
+	// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 	// (DELETE /api/v1/certificates)
 	DeleteCertificates(ctx echo.Context, params DeleteCertificatesParams) error
-	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	// ListCertificates Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 	// (GET /api/v1/certificates)
 	ListCertificates(ctx echo.Context) error
-	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	// (POST /api/v1/certificates)
 	AddCertificates(ctx echo.Context, params AddCertificatesParams) error
 	// ListClusters Lists the clusters with the state of their agents
@@ -2782,7 +2833,7 @@ type ServerInterface interface {
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx echo.Context) error
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx echo.Context, params PutRepositoryParams) error
 	// DeleteRepository Forgets a repository's registration and credential
@@ -3809,6 +3860,13 @@ func (w *ServerInterfaceWrapper) DeleteCertificates(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, true, "serverName", ctx.QueryParams(), &params.ServerName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter serverName: %s", err))
+	}
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", ctx.QueryParams(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter type: %s", err))
 	}
 
 	// ------------- Optional query parameter "subType" -------------
@@ -7759,13 +7817,13 @@ type StrictServerInterface interface {
 	// VerifyAudit Checks the hash chain of the audit log
 	// (GET /api/v1/audit/verify)
 	VerifyAudit(ctx context.Context, request VerifyAuditRequestObject) (VerifyAuditResponseObject, error)
-	// DeleteCertificates Forgets the host keys of an SSH server
+	// DeleteCertificates Forgets the host keys and the TLS certificates of a server
 	// (DELETE /api/v1/certificates)
 	DeleteCertificates(ctx context.Context, request DeleteCertificatesRequestObject) (DeleteCertificatesResponseObject, error)
-	// ListCertificates Lists the SSH servers that are known by their host keys, the built-in ones too
+	// ListCertificates Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers
 	// (GET /api/v1/certificates)
 	ListCertificates(ctx context.Context, request ListCertificatesRequestObject) (ListCertificatesResponseObject, error)
-	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan
+	// AddCertificates Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers
 	// (POST /api/v1/certificates)
 	AddCertificates(ctx context.Context, request AddCertificatesRequestObject) (AddCertificatesResponseObject, error)
 	// ListClusters Lists the clusters with the state of their agents
@@ -7828,7 +7886,7 @@ type StrictServerInterface interface {
 	// ListRepositories Lists the repositories with the state of their last fetch
 	// (GET /api/v1/repositories)
 	ListRepositories(ctx context.Context, request ListRepositoriesRequestObject) (ListRepositoriesResponseObject, error)
-	// PutRepository Registers a repository, or replaces the settings of the one with this URL
+	// PutRepository Registers a repository, or replaces the settings of the one with this URL and project
 	// (POST /api/v1/repositories)
 	PutRepository(ctx context.Context, request PutRepositoryRequestObject) (PutRepositoryResponseObject, error)
 	// DeleteRepository Forgets a repository's registration and credential

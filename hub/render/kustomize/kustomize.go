@@ -26,7 +26,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	if job.Source.Kustomize != nil {
 		settings = *job.Source.Kustomize
 	}
-	if err := checkVersion(settings.Version); err != nil {
+	if err := checkVersion(ctx, job, settings.Version); err != nil {
 		return render.Output{}, err
 	}
 	options, err := buildOptions(ctx, job, settings.Version)
@@ -147,13 +147,32 @@ func find(ctx context.Context, job render.Job) (string, []byte, error) {
 	return "", nil, fault.With(fault.New(fault.Invalid, "there is no kustomization file"), job.Dir, "add kustomization.yaml, or remove the kustomize settings")
 }
 
-// checkVersion refuses a version that this binary does not have (KUST-07).
-func checkVersion(v string) error {
-	if v == "" || v == "5" || v == "v5" || strings.HasPrefix(v, "v5.") || strings.HasPrefix(v, "5.") {
+// checkVersion refuses a version of another line of releases than the one that
+// is here, unless the settings list it: its output might be another (KUST-07).
+func checkVersion(ctx context.Context, job render.Job, v string) error {
+	if v == "" || hub.KustomizeServed(v) {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "there is no Kustomize %s here; manifests are built with version 5", v), "kustomize.version", "remove kustomize.version")
+	text, err := job.Files.Setting(ctx, hub.KustomizeVersionsKey)
+	if err != nil {
+		return err
+	}
+	listed, err := hub.ParseKustomizeVersions(text)
+	if err != nil {
+		return fault.With(err, hub.SettingsMap+", key "+hub.KustomizeVersionsKey, "")
+	}
+	if listed.Has(v) {
+		return nil
+	}
+	if len(v) > mostVersion {
+		v = v[:mostVersion] + "…"
+	}
+	return fault.With(fault.New(fault.Invalid, "there is no Kustomize %q here; manifests are built with %s", v, hub.KustomizeVersion), "kustomize.version",
+		"remove kustomize.version, or list the version under "+hub.KustomizeVersionsKey+" of "+hub.SettingsMap+" to have it built with "+hub.KustomizeVersion)
 }
+
+// mostVersion is how much of a version is repeated in an error.
+const mostVersion = 40
 
 // tidy makes kustomize's words shorter: it sees the repository as a disk, so
 // its absolute paths are the repository's.

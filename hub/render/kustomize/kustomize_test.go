@@ -180,7 +180,7 @@ func TestEdits(t *testing.T) {
 		"KUST-06 components that are missing": {
 			k: hub.KustomizeSource{Components: []string{"../none", "../../components/extra"}, IgnoreMissingComponents: true}, has: []string{`"name":"extra"`},
 		},
-		"KUST-07 a version that is here": {k: hub.KustomizeSource{Version: "v5.4.1"}, has: []string{`"web"`}},
+		"KUST-07 a version that is here": {k: hub.KustomizeSource{Version: "v5.8.0"}, has: []string{`"web"`}},
 		"another name of the file": {
 			k:    hub.KustomizeSource{NamePrefix: "p-"},
 			more: map[string]string{"base/kustomization.yaml": "", "base/Kustomization": "resources: [deployment.yaml]\n"},
@@ -212,8 +212,8 @@ func TestEdits(t *testing.T) {
 func TestBuildOptions(t *testing.T) {
 	t.Parallel()
 	outside := with(map[string]string{"overlays/prod/kustomization.yaml": "resources: [../../base/deployment.yaml]\n"})
-	const anywhere, all, one = "--load-restrictor LoadRestrictionsNone", "kustomize.buildOptions", "kustomize.buildOptions.v5.4.1"
-	versioned := &hub.KustomizeSource{Version: "v5.4.1"}
+	const anywhere, all, one = "--load-restrictor LoadRestrictionsNone", "kustomize.buildOptions", "kustomize.buildOptions.v5.8.0"
+	versioned := &hub.KustomizeSource{Version: "v5.8.0"}
 	for name, c := range map[string]struct {
 		settings map[string]string
 		k        *hub.KustomizeSource
@@ -230,7 +230,7 @@ func TestBuildOptions(t *testing.T) {
 		"KUST-08 a label":  {map[string]string{all: "--enable-managedby-label"}, nil, with(nil), nil, `"app.kubernetes.io/managed-by":"kustomize-`},
 		"KUST-08 an order": {map[string]string{all: "--reorder legacy"}, nil, with(nil), nil, `"web"`},
 		"SEC-A7 KUST-08 options that start programs": {map[string]string{all: "--enable-alpha-plugins --enable-exec"}, nil, with(nil), []string{"argocd-cm, key kustomize.buildOptions", "--enable-alpha-plugins", "sandbox"}, ""},
-		"KUST-08 an option that is not known":        {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.4.1", `"--sort"`}, ""},
+		"KUST-08 an option that is not known":        {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.8.0", `"--sort"`}, ""},
 		"SEC-A7 charts, also where they are switched on": {
 			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"}), []string{"helmCharts are not served yet"}, "",
 		},

@@ -130,11 +130,11 @@ func TestSettings(t *testing.T) {
 			hub.HiddenDirectoriesKey, "true", []string{"ConfigMap a"}, []string{"ConfigMap a", "ConfigMap h"}, hub.KustomizeOptionsKey,
 		},
 		"KUST-08 options of all builds": {
-			hub.Source{Path: "a/k"}, kustomized, hub.KustomizeOptionsKey, "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsOf("v5.4.1"),
+			hub.Source{Path: "a/k"}, kustomized, hub.KustomizeOptionsKey, "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsOf("v5.8.0"),
 		},
 		"KUST-08 options of one version": {
-			hub.Source{Path: "a/k", Kustomize: &hub.KustomizeSource{Version: "v5.4.1"}}, kustomized,
-			hub.KustomizeOptionsOf("v5.4.1"), "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsKey,
+			hub.Source{Path: "a/k", Kustomize: &hub.KustomizeSource{Version: "v5.8.0"}}, kustomized,
+			hub.KustomizeOptionsOf("v5.8.0"), "--load-restrictor LoadRestrictionsNone", nil, []string{"ConfigMap y"}, hub.KustomizeOptionsKey,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

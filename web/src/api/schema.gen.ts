@@ -395,7 +395,7 @@ export interface paths {
         /** Lists the repositories with the state of their last fetch */
         get: operations["listRepositories"];
         put?: never;
-        /** Registers a repository, or replaces the settings of the one with this URL */
+        /** Registers a repository, or replaces the settings of the one with this URL and project */
         post: operations["putRepository"];
         delete?: never;
         options?: never;
@@ -479,12 +479,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the SSH servers that are known by their host keys, the built-in ones too */
+        /** Lists the host keys of SSH servers, the built-in ones too, and the TLS certificates that are stored for Git servers */
         get: operations["listCertificates"];
         put?: never;
-        /** Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan */
+        /** Trusts SSH servers, given as lines of a known_hosts file or of ssh-keyscan, or stores TLS certificates for Git servers */
         post: operations["addCertificates"];
-        /** Forgets the host keys of an SSH server */
+        /** Forgets the host keys and the TLS certificates of a server */
         delete: operations["deleteCertificates"];
         options?: never;
         head?: never;
@@ -1699,20 +1699,34 @@ export interface components {
         CertificateList: {
             items: components["schemas"]["Certificate"][];
         };
-        /** @description The host key of an SSH server. */
+        /** @description The certificates that those of one Git server over HTTPS must come from. They take the place of the hub's own authorities for that server. */
+        ServerCertificates: {
+            /** @description The host as in the repository URL, without a port. */
+            serverName: string;
+            /** @description One or more certificates in PEM. */
+            data: string;
+        };
+        /** @description The host key of an SSH server, or a TLS certificate that is stored for a Git server. */
         Certificate: {
             serverName: string;
             /** @enum {string} */
-            type: "ssh";
-            /** @description ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa … */
+            type: "ssh" | "https";
+            /** @description ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa …; of a TLS certificate the kind of its key: rsa, ecdsa or ed25519. */
             subType: string;
-            /** @description The public key in base64. */
+            /** @description The public key in base64, or the TLS certificate in PEM. */
             data: string;
+            /** @description The subject of a TLS certificate. */
+            info?: string;
             fingerprint: string;
             /** @description It came with this release; a key of your own for the same server takes its place. */
             builtIn: boolean;
             /** Format: date-time */
             createdAt?: string;
+            /**
+             * Format: date-time
+             * @description The end of a TLS certificate.
+             */
+            expiresAt?: string;
         };
         Cluster: {
             id: string;
@@ -2925,12 +2939,17 @@ export interface operations {
                     /** @enum {string} */
                     type?: "git" | "helm" | "oci";
                     name?: string;
+                    /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
                     project?: string;
                     username?: string;
                     /** @description Write only; a password or an access token. Absent keeps the stored one. */
                     password?: string;
                     /** @description Write only; a private key without a passphrase, for an SSH URL. Absent keeps the stored one. */
                     sshPrivateKey?: string;
+                    /** @description Write only; a client certificate in PEM, for an https URL. Absent keeps the stored one. */
+                    tlsClientCertData?: string;
+                    /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
+                    tlsClientCertKey?: string;
                     /** @description Do not verify the server: neither its TLS certificate nor its SSH host key. */
                     insecure?: boolean;
                 };
@@ -3067,7 +3086,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The host keys. */
+            /** @description Host keys first, then TLS certificates, one item each. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3092,8 +3111,9 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    knownHosts: string;
-                    /** @description Replace keys that are known and differ; otherwise they are refused. */
+                    knownHosts?: string;
+                    tls?: components["schemas"]["ServerCertificates"][];
+                    /** @description Replace what is known and differs; otherwise it is refused. */
                     upsert?: boolean;
                     /** @description Trust only keys with this fingerprint, such as `SHA256:…`; the error says so if there is none. */
                     fingerprint?: string;
@@ -3101,7 +3121,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The host keys that are trusted now. */
+            /** @description What is trusted now. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3118,7 +3138,9 @@ export interface operations {
             query: {
                 /** @description As listed: a name, or `[name]:port`. */
                 serverName: string;
-                /** @description One type of key alone. */
+                /** @description Host keys (`ssh`) or TLS certificates (`https`) alone. */
+                type?: "ssh" | "https";
+                /** @description One type of host key alone. */
                 subType?: string;
             };
             header?: never;
@@ -3127,7 +3149,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The host keys that are gone. */
+            /** @description What is gone. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -53,7 +53,10 @@ export function RepositoryList() {
             <Table.Tbody>
               {d.items.map((r) => (
                 <Table.Tr key={r.id}>
-                  <Table.Td>{r.url}</Table.Td>
+                  <Table.Td>
+                    {r.url}
+                    {r.project && <Text size="xs">for project {r.project} alone</Text>}
+                  </Table.Td>
                   <Table.Td>
                     <Badge variant="light" color={colors[r.connection.status]}>
                       {r.connection.status}
