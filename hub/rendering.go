@@ -18,7 +18,25 @@ const (
 	// source names no version of Kustomize, and those of one version with the
 	// version behind it: kustomize.buildOptions.v5.4.1 (KUST-08).
 	KustomizeOptionsKey = "kustomize.buildOptions"
+	// ValueSchemesKey of SettingsMap lists the schemes of addresses that value
+	// files may have, with commas between them (HELM-08).
+	ValueSchemesKey = "helm.valuesFileSchemes"
 )
+
+// ValueSchemes reads the value of ValueSchemesKey. Where it is empty, value
+// files may be read over http and https.
+func ValueSchemes(text string) []string {
+	var out []string
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
+			out = append(out, word)
+		}
+	}
+	if len(out) == 0 {
+		return []string{"http", "https"}
+	}
+	return out
+}
 
 // KustomizeOptionsOf is the key of the build options for a version.
 func KustomizeOptionsOf(version string) string {
@@ -34,7 +52,7 @@ func Renders(name, key string) bool {
 	case ParamsMap:
 		return key == HiddenDirectoriesKey
 	case SettingsMap:
-		return key == KustomizeOptionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
+		return key == ValueSchemesKey || key == KustomizeOptionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
 	}
 	return false
 }

@@ -346,6 +346,15 @@ func (s *set) readKustomize(_ string, t text) error {
 	return err
 }
 
+func (s *set) readSchemes(_ string, t text) error {
+	for _, scheme := range hub.ValueSchemes(t.value) {
+		if strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" {
+			return fault.With(fault.New(fault.Invalid, "%q is no scheme of an address", scheme), "", "write it like http,https")
+		}
+	}
+	return nil
+}
+
 // readImpersonation refuses what would not be done: whoever asks for it relies
 // on being held to the rights of another account (DIFF-05).
 func (s *set) readImpersonation(_ string, t text) error {

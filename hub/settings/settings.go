@@ -60,6 +60,7 @@ func Catalogue() []Known {
 		cm("application.instanceLabelKey", "The label by which an object is known as one of Argo CD's, when it is taken over, and that marks by label are written to.", "app.kubernetes.io/instance", true, (*set).readLabelKey),
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
+		cm(hub.ValueSchemesKey, "Schemes of the addresses that value files of Helm may have, separated by commas; http and https are read, and no other.", "https", true, (*set).readSchemes),
 		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.InClusterKey, "Whether applications may have Argo CD's own cluster, in-cluster, as their destination.", "false", true, (*set).readSwitch),
