@@ -486,7 +486,7 @@ func (a *app) confirm(yes bool, question string) error {
 	if !a.interactive() {
 		return usageError{fmt.Errorf("%s Nobody can be asked here; add --yes", question)}
 	}
-	answer, err := a.ask(question + " [y/N] ")
+	answer, err := a.promptFor(question + " [y/N] ")
 	if err != nil {
 		return err
 	}

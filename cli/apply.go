@@ -24,7 +24,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Use: "apply -f FILE", Short: "Make or change the objects of YAML or JSON files", Args: exactly(),
 		Example: "  capstan apply -f application.yaml\n  capstan apply -f manifests/ --dry-run\n  cat project.yaml | capstan apply -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given, err := a.gather(files)
+			given, err := a.readFiles(files)
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (a *app) applied(given input, result client.ApplyResult, raw []byte) error 
 		refusal := &answerError{status: statusOf(r.Error.Code), body: *r.Error}
 		failed.add(refusal.exitCode())
 		place := fmt.Sprintf("document %d", r.Index)
-		if file, line := given.place(deref(r.Error.Line)); file != "" {
+		if file, line := given.locate(deref(r.Error.Line)); file != "" {
 			place = fmt.Sprintf("%s, line %d", file, line)
 		}
 		t.rows = append(t.rows, []string{fmt.Sprintf("%s refused (%s): %s", name, place, refusal.sentence())})
@@ -97,9 +97,9 @@ func (in input) text() []byte {
 	return bytes.Join(texts, []byte(between))
 }
 
-// place finds the file in which a line of the text stands, and its line there.
+// locate finds the file in which a line of the text stands, and its line there.
 // The name is empty if there is no such line.
-func (in input) place(line int) (file string, at int) {
+func (in input) locate(line int) (file string, at int) {
 	if line < 1 {
 		return "", 0
 	}
@@ -122,7 +122,7 @@ func (in input) placed(err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	file, line := in.place(deref(answer.body.Line))
+	file, line := in.locate(deref(answer.body.Line))
 	where := fmt.Sprintf("%s, line %d", file, line)
 	if file == "" {
 		if len(in.parts) != 1 || !strings.HasPrefix(deref(answer.body.Object), "the request body") {
@@ -135,8 +135,8 @@ func (in input) placed(err error) error {
 	return &out
 }
 
-// gather reads all files, in the order given; folders are read by name.
-func (a *app) gather(files []string) (input, error) {
+// readFiles reads all files, in the order given; folders are read by name.
+func (a *app) readFiles(files []string) (input, error) {
 	var out input
 	add := func(name string, text []byte) {
 		out.parts = append(out.parts, inputPart{name, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))})

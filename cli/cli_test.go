@@ -18,7 +18,7 @@ import (
 
 	"github.com/capstan-cd/capstan/cli/client"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // A fakeHub answers with the API's shapes and remembers what it was asked.
@@ -390,7 +390,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-func TestGather(t *testing.T) {
+func TestReadFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"b.yaml": "b: 1", "a.yml": "a: 1", "notes.txt": "no", "sub/c.json": "{}"} {
@@ -402,11 +402,11 @@ func TestGather(t *testing.T) {
 		}
 	}
 	a := &app{streams: Streams{In: strings.NewReader("stdin: 1")}}
-	got, err := a.gather([]string{dir, "-"})
+	got, err := a.readFiles([]string{dir, "-"})
 	if diff := cmp.Diff("a: 1\n---\nb: 1\n---\n{}\n---\nstdin: 1", string(got.text())); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
-	if _, err := a.gather([]string{t.TempDir()}); fault.KindOf(err) != fault.Invalid {
+	if _, err := a.readFiles([]string{t.TempDir()}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a folder without manifests: %v", err)
 	}
 }

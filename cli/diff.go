@@ -325,7 +325,7 @@ func restricted(live, wish any) any {
 
 // localManifests reads a file, all files of a folder, or the input.
 func (a *app) localManifests(from string) ([]localObject, error) {
-	all, err := a.gather([]string{from})
+	all, err := a.readFiles([]string{from})
 	if err != nil {
 		return nil, usageError{err}
 	}

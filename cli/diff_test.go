@@ -94,7 +94,7 @@ func TestDiffAfterARefreshWaitsForTheCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home(t)
-			var asked, looks int // requests come one after the other
+			var asked, reads int // requests come one after the other
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				switch path := strings.TrimPrefix(r.URL.Path, "/api/v1/applications/argocd/shop"); path {
@@ -102,15 +102,15 @@ func TestDiffAfterARefreshWaitsForTheCluster(t *testing.T) {
 					w.WriteHeader(http.StatusAccepted)
 					fmt.Fprint(w, `{}`)
 				case "/diff":
-					asked = looks
+					asked = reads
 					fmt.Fprint(w, `{"items":[]}`)
 				default:
-					looks++
+					reads++
 					compared := ""
-					if looks == c.compared {
+					if reads == c.compared {
 						compared = `"reconciledAt":"2026-05-01T12:00:05Z",`
 					}
-					fmt.Fprintf(w, `{"metadata":{"name":"shop"},"status":{%s"capstan":{"generation":1,"automation":"Manual","target":"s-1","connection":%q,"refreshedAt":"2026-05-01T12:00:0%dZ"}}}`, compared, c.connection, looks)
+					fmt.Fprintf(w, `{"metadata":{"name":"shop"},"status":{%s"capstan":{"generation":1,"automation":"Manual","target":"s-1","connection":%q,"refreshedAt":"2026-05-01T12:00:0%dZ"}}}`, compared, c.connection, reads)
 				}
 			}))
 			defer server.Close()

@@ -31,14 +31,14 @@ func (a *app) loginCommand() *cobra.Command {
 				if cfg.Token, err = a.secret(""); err != nil {
 					return err
 				}
-				return a.keep(cmd.Context(), cfg)
+				return a.storeSignIn(cmd.Context(), cfg)
 			}
 			if a.token != "" {
 				cfg.Token = a.token
-				return a.keep(cmd.Context(), cfg)
+				return a.storeSignIn(cmd.Context(), cfg)
 			}
 			if username == "" {
-				if username, err = a.ask("User name: "); err != nil {
+				if username, err = a.promptFor("User name: "); err != nil {
 					return err
 				}
 			}
@@ -62,7 +62,7 @@ func (a *app) loginCommand() *cobra.Command {
 				return err
 			}
 			cfg.Token = deref(in.Token)
-			return a.keep(cmd.Context(), cfg)
+			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "organisation (default: default)")
@@ -98,7 +98,7 @@ func (a *app) setupCommand() *cobra.Command {
 				return err
 			}
 			cfg.Token = deref(in.Token)
-			return a.keep(cmd.Context(), cfg)
+			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
 	c.Flags().StringVar(&secret, "setup-token", "", "the secret of the setup link")
@@ -186,8 +186,8 @@ func (a *app) target(args []string) (config, error) {
 	return config{Server: strings.TrimSuffix(server, "/")}, nil
 }
 
-// keep stores a sign-in after it was proved to work.
-func (a *app) keep(ctx context.Context, cfg config) error {
+// storeSignIn stores a sign-in after it was proved to work.
+func (a *app) storeSignIn(ctx context.Context, cfg config) error {
 	api, err := newClient(cfg)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (a *app) keep(ctx context.Context, cfg config) error {
 	return nil
 }
 
-func (a *app) ask(prompt string) (string, error) {
+func (a *app) promptFor(prompt string) (string, error) {
 	if !a.interactive() {
 		return "", usageError{fmt.Errorf("--username is needed without a terminal")}
 	}

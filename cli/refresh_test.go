@@ -17,16 +17,16 @@ func refreshing(t *testing.T, after int, revision, target, conditions string) *h
 	if target == "left alone" {
 		annotations = `{"argocd.argoproj.io/skip-reconcile":"true"}`
 	}
-	looks := 0 // requests come one after the other
+	reads := 0 // requests come one after the other
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/refresh") {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		looks++
+		reads++
 		at, rev, to, cond := time.Unix(1767323045, 0), "1111111111111111111111111111111111111111", "s-1", ""
-		if after > 0 && looks > after {
+		if after > 0 && reads > after {
 			at, rev, to, cond = at.Add(time.Second), revision, target, conditions
 		}
 		fmt.Fprintf(w, `{"metadata":{"name":"shop","namespace":"argocd","annotations":%s},"status":{"sync":{"status":"Synced","revision":%q},"conditions":[%s],
@@ -63,7 +63,7 @@ func TestRefreshSaysWhatItFound(t *testing.T) {
 	}
 }
 
-func TestPausedIsSaid(t *testing.T) {
+func TestPausedIsShown(t *testing.T) {
 	const paused = `"paused":{"since":"2026-05-01T12:00:00Z","by":"jane","revision":"r1","skipped":"r2","message":"paused at r1 since 2026-05-01T12:00:00Z, rolled back by jane because broken","resume":"capstan app resume shop"}`
 	const at = "GET /api/v1/applications/argocd/shop/"
 	for verb, body := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/cli/client"
 )
 
-func TestTreeTellsWhyAnObjectIsBroken(t *testing.T) {
+func TestTreeShowsWhyAnObjectIsBroken(t *testing.T) {
 	t.Parallel()
 	var tree client.Tree
 	text := `{"nodes":[

@@ -30,11 +30,11 @@ func aVerb(c *cobra.Command, args []string) error {
 			names = append(append(names, verb.Name()), verb.Aliases...)
 		}
 	}
-	hint := suggest.Question(args[0], names)
-	if hint == "" {
-		hint = fmt.Sprintf("; `%s --help` lists the commands", c.CommandPath())
+	question := suggest.Question(args[0], names)
+	if question == "" {
+		question = fmt.Sprintf("; `%s --help` lists the commands", c.CommandPath())
 	}
-	return usageError{fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)}
+	return usageError{fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), question)}
 }
 
 // flagError says which flag was meant.

@@ -70,9 +70,9 @@ func (w waiting) healths() []string {
 	return out
 }
 
-// judge says whether the wait is over, and with which result; why is what is
+// decide says whether the wait is over, and with which result; why is what is
 // missing yet.
-func (w waiting) judge(x client.Application) (over bool, why string, err error) {
+func (w waiting) decide(x client.Application) (over bool, why string, err error) {
 	st := deref(x.Status)
 	op := st.OperationState
 	all := w.everything()
@@ -171,15 +171,15 @@ func (a *app) settled(ctx context.Context, api *client.Client, namespace, name s
 	defer cancel()
 	why := "the hub has not said how it is"
 	absent := absence{app: name, most: w.away}
-	judge := func(x client.Application) (over bool, err error) {
-		if over, why, err = w.judge(x); !over || err != nil || len(w.resources) == 0 {
+	decide := func(x client.Application) (over bool, err error) {
+		if over, why, err = w.decide(x); !over || err != nil || len(w.resources) == 0 {
 			return over, err
 		}
 		why, err = w.resourcesAwaited(ctx, api, namespace, name)
 		return why == "" && err == nil, err
 	}
 	err = a.watch(ctx, api, namespace, name, func(x client.Application, _ []byte) (bool, error) {
-		over, err := judge(x)
+		over, err := decide(x)
 		if err != nil {
 			return over, err
 		}
@@ -199,7 +199,7 @@ func (a *app) settled(ctx context.Context, api *client.Client, namespace, name s
 			return false, err
 		}
 		out = now
-		return judge(now)
+		return decide(now)
 	})
 	if errors.Is(context.Cause(ctx), errTimeout) && err != nil {
 		if !absent.since.IsZero() {
@@ -328,7 +328,7 @@ func (a *app) awaitTarget(ctx context.Context, api *client.Client, namespace, na
 const (
 	longRefresh  = 2 * time.Minute
 	shortRefresh = 5 * time.Second
-	refreshLook  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
+	refreshPoll  = 100 * time.Millisecond // a refresh that changes nothing is no event of the stream
 )
 
 // A refresh is what an application was before and after its sources were looked
@@ -361,7 +361,7 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 		select {
 		case <-ctx.Done():
 			return out, fmt.Errorf("application %s: the refresh %w after %s", name, context.Cause(ctx), timeout)
-		case <-time.After(refreshLook):
+		case <-time.After(refreshPoll):
 		}
 	}
 	return out, nil
@@ -427,7 +427,7 @@ func (a *app) compared(ctx context.Context, api *client.Client, namespace, name 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("application %s: what its sources say now has not been compared with the cluster: %w after %s", name, context.Cause(ctx), longRefresh)
-		case <-time.After(refreshLook):
+		case <-time.After(refreshPoll):
 		}
 	}
 }
@@ -521,7 +521,7 @@ func (a *app) watch(ctx context.Context, api *client.Client, namespace, name str
 			}
 			return err
 		}
-		err = a.look(ctx, api, namespace, name, events, see)
+		err = a.readState(ctx, api, namespace, name, events, see)
 		stop()
 		if !errors.Is(err, errStreamEnded) {
 			return err
@@ -536,7 +536,7 @@ func (a *app) watch(ctx context.Context, api *client.Client, namespace, name str
 
 var errStreamEnded = errors.New("the stream ended")
 
-func (a *app) look(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(client.Application, []byte) (bool, error)) error {
+func (a *app) readState(ctx context.Context, api *client.Client, namespace, name string, events <-chan struct{}, see func(client.Application, []byte) (bool, error)) error {
 	for {
 		x, raw, err := call[client.Application](api.GetApplication(ctx, namespace, name, nil))
 		if err != nil {
@@ -577,22 +577,22 @@ func (a *app) events(ctx context.Context, api *client.Client, app string) (<-cha
 		return nil, nil, err
 	}
 	// One hint waits at most: what changed is read anew anyway.
-	hints := make(chan struct{}, 1)
+	events := make(chan struct{}, 1)
 	go func() {
-		defer close(hints)
+		defer close(events)
 		defer res.Body.Close()
 		scan := bufio.NewScanner(res.Body)
 		scan.Buffer(make([]byte, 64<<10), 16<<20)
 		for scan.Scan() {
 			if data, ok := strings.CutPrefix(scan.Text(), "data:"); ok && concerns(data, app) {
 				select {
-				case hints <- struct{}{}:
+				case events <- struct{}{}:
 				default:
 				}
 			}
 		}
 	}()
-	return hints, cancel, nil
+	return events, cancel, nil
 }
 
 // concerns says whether an event is about an application; when it does not

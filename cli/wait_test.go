@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/cli/client"
 )
 
-func TestJudge(t *testing.T) {
+func TestWaitDecision(t *testing.T) {
 	t.Parallel()
 	good := `"sync":{"status":"Synced"},"health":{"status":"Healthy"}`
 	broken := `,"conditions":[{"type":"ComparisonError","message":"unexpected {{end}}"}]`
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"metadata":{"name":"shop"},"status":{`+c.status+`}}`), &x); err != nil {
 				t.Fatal(err)
 			}
-			over, why, err := c.w.judge(x)
+			over, why, err := c.w.decide(x)
 			if over != c.over || (err != nil) != c.failed || !strings.Contains(why, c.says) {
 				t.Errorf("%s: over %v, why %q, error %v", c.why, over, why, err)
 			}

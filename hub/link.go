@@ -78,9 +78,9 @@ type Attachment struct {
 	Lease        time.Duration // how long it counts unless it is seen again; zero: 30 s
 }
 
-// A Placement says which replica holds the agent of a cluster. Of two for one
+// An AgentHome says which replica holds the agent of a cluster. Of two for one
 // cluster, that with the higher fence is the newer one.
-type Placement struct {
+type AgentHome struct {
 	Tenant  TenantID
 	Cluster ClusterID
 	Replica string
@@ -96,8 +96,8 @@ type Replica struct {
 	Draining bool   // it is about to stop and wants no new work
 }
 
-// A Sighting says that an attachment was alive at a time.
-type Sighting struct {
+// A Heartbeat says that an attachment was alive at a time.
+type Heartbeat struct {
 	Tenant  TenantID
 	Cluster ClusterID
 	Session string

@@ -45,9 +45,9 @@ type RenderedDeletion struct {
 	Waits string // it cannot go yet, and why
 }
 
-// A Rendition says which application has rendered an object of the hub, and
+// A RenderedBy says which application has rendered an object of the hub, and
 // what it wrote of it: labels, annotations, finalizers and spec.
-type Rendition struct {
+type RenderedBy struct {
 	Object  string // id of the application or project
 	Kind    string
 	Parent  ApplicationID
@@ -58,11 +58,11 @@ type Rendition struct {
 // write it.
 var inHub = Destination{Server: InCluster, Name: InClusterName} //nolint:gochecknoglobals // a constant
 
-// Holds says whether the applications of a project may render an object of the
+// CheckHubObject says whether the applications of a project may render an object of the
 // hub. The rules are those for an object of a cluster: the kind must be
 // permitted, and the namespace on the destination that stands for the hub
 // (https://kubernetes.default.svc, in-cluster).
-func (p ProjectSpec) Holds(project string, key manifest.Key) error {
+func (p ProjectSpec) CheckHubObject(project string, key manifest.Key) error {
 	if listed(p.NamespaceResourceBlacklist, key) || (p.NamespaceResourceWhitelist != nil && !listed(p.NamespaceResourceWhitelist, key)) {
 		return fault.With(fault.New(fault.Denied, "project %s does not permit objects of kind %s/%s", project, key.Group, key.Kind), key.Describe(),
 			"ask an owner of the project to permit it")
@@ -106,7 +106,7 @@ func (p ProjectSpec) reaches(cluster Destination, namespace string) bool {
 // argoproj.io in its namespaceResourceWhitelist, or by permitting everything.
 func (p ProjectSpec) Rules(project, namespace string) bool {
 	key := manifest.Key{Group: manifest.HubGroup, Kind: "AppProject", Namespace: namespace, Name: "*"}
-	if p.Holds(project, key) != nil {
+	if p.CheckHubObject(project, key) != nil {
 		return false
 	}
 	named := slices.ContainsFunc(p.NamespaceResourceWhitelist, func(k GroupKind) bool {

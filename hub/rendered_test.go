@@ -52,7 +52,7 @@ func TestWhatAProjectRenders(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			key := manifest.Key{Group: manifest.HubGroup, Kind: "Application", Namespace: "argocd", Name: "a"}
-			err := test.project.Holds("team", key)
+			err := test.project.CheckHubObject("team", key)
 			if (err == nil) != test.holds || (err != nil && fault.KindOf(err) != fault.Denied) {
 				t.Errorf("holds: %v, wanted %v", err, test.holds)
 			}

@@ -87,14 +87,14 @@ func ParseKustomizeOptions(text string) (KustomizeOptions, error) {
 			}
 			value, words = strings.Trim(words[0], `"'`), words[1:]
 		}
-		if err := o.take(name, value); err != nil {
+		if err := o.set(name, value); err != nil {
 			return o, err
 		}
 	}
 	return o, nil
 }
 
-func (o *KustomizeOptions) take(name, value string) (err error) {
+func (o *KustomizeOptions) set(name, value string) (err error) {
 	switch name {
 	case "--load-restrictor":
 		o.LoadAnywhere, err = either(name, value, "LoadRestrictionsNone", "LoadRestrictionsRootOnly")

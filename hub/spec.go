@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // The types of this file mirror the fields of argoproj.io/v1alpha1 that
@@ -268,17 +268,17 @@ type Info struct {
 
 // A ProjectSpec is the spec of an AppProject as users write it.
 type ProjectSpec struct {
-	Description                string           `json:"description,omitempty"`
-	SourceRepos                []string         `json:"sourceRepos,omitempty"`
-	Destinations               []Destination    `json:"destinations,omitempty"`
-	ClusterResourceWhitelist   []GroupKind      `json:"clusterResourceWhitelist,omitempty"`
-	ClusterResourceBlacklist   []GroupKind      `json:"clusterResourceBlacklist,omitempty"`
-	NamespaceResourceWhitelist []GroupKind      `json:"namespaceResourceWhitelist,omitempty"`
-	NamespaceResourceBlacklist []GroupKind      `json:"namespaceResourceBlacklist,omitempty"`
-	Roles                      []ProjectRole    `json:"roles,omitempty"`
-	SyncWindows                []window.Window  `json:"syncWindows,omitempty"`
-	OrphanedResources          *OrphanedMonitor `json:"orphanedResources,omitempty"`
-	SourceNamespaces           []string         `json:"sourceNamespaces,omitempty"`
+	Description                string              `json:"description,omitempty"`
+	SourceRepos                []string            `json:"sourceRepos,omitempty"`
+	Destinations               []Destination       `json:"destinations,omitempty"`
+	ClusterResourceWhitelist   []GroupKind         `json:"clusterResourceWhitelist,omitempty"`
+	ClusterResourceBlacklist   []GroupKind         `json:"clusterResourceBlacklist,omitempty"`
+	NamespaceResourceWhitelist []GroupKind         `json:"namespaceResourceWhitelist,omitempty"`
+	NamespaceResourceBlacklist []GroupKind         `json:"namespaceResourceBlacklist,omitempty"`
+	Roles                      []ProjectRole       `json:"roles,omitempty"`
+	SyncWindows                []syncwindow.Window `json:"syncWindows,omitempty"`
+	OrphanedResources          *OrphanedMonitor    `json:"orphanedResources,omitempty"`
+	SourceNamespaces           []string            `json:"sourceNamespaces,omitempty"`
 	Unenforced
 	// Prunes is what one operation of an application may delete without
 	// approval; it comes from an annotation of the project.

@@ -23,7 +23,7 @@ func TestSecretsInURLs(t *testing.T) {
 		t.Run("SEC-C1 "+strings.ReplaceAll(url, "/", "|"), func(t *testing.T) {
 			t.Parallel()
 			err := hub.CheckNoSecret(url)
-			if told, _ := fault.As(err); fault.KindOf(err) != fault.Invalid || told.Fix == "" || strings.Contains(err.Error(), canary) {
+			if shown, _ := fault.As(err); fault.KindOf(err) != fault.Invalid || shown.Fix == "" || strings.Contains(err.Error(), canary) {
 				t.Errorf("error %v", err)
 			}
 			if got := hub.RedactText("before " + url + " after"); got != "before "+want+" after" {

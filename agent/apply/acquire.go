@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // This file is where the engine meets the state machine of package ownership.
@@ -127,8 +127,8 @@ func (e *Engine) each(f func(x *object)) {
 	}
 }
 
-// known says whether any application has to do with an object.
-func (e *Engine) known(key manifest.Key) bool {
+// isTracked says whether any application has to do with an object.
+func (e *Engine) isTracked(key manifest.Key) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.objects[key] != nil
@@ -166,10 +166,10 @@ func (e *Engine) restore(r inventory.Record) bool {
 	return ok
 }
 
-// claim is what an application says of an object, as far as the engine's mu
+// interestOf is what an application says of an object, as far as the engine's mu
 // guards it. The caller holds mu.
-func (e *Engine) claim(id string, key manifest.Key, permitted bool) ownership.Claim {
-	c := ownership.Claim{App: id, Permitted: permitted, Leaving: true}
+func (e *Engine) interestOf(id string, key manifest.Key, permitted bool) ownership.Interest {
+	c := ownership.Interest{App: id, Permitted: permitted, Leaving: true}
 	if a := e.apps[id]; a != nil {
 		c.Listed, c.Accepted, c.Leaving = a.listing.lists(key), a.listing.accepts(key), a.leaving
 	}
@@ -188,11 +188,11 @@ func (a *app) acquire(key manifest.Key, namespaced bool) error {
 	defer e.mu.Unlock()
 	s := e.slotOf(key)
 	defer e.tidy(key)
-	c := e.claim(a.id, key, true)
+	c := e.interestOf(a.id, key, true)
 	c.Leaving = false // what its deletion runs, too, is written by an operation
 	// A present owner releases an object in release of this file alone, which
 	// knows of writes that are under way.
-	next, v := s.Acquire(c, ownership.Claim{App: s.Owner, Listed: true})
+	next, v := s.Acquire(c, ownership.Interest{App: s.Owner, Listed: true})
 	if v != ownership.Granted {
 		return managed(key, e.titleOf(s.Owner))
 	}
@@ -245,7 +245,7 @@ func (e *Engine) reconsider(a *app) {
 	}
 	ctx := e.life
 	e.workers.Go(func() {
-		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { a.stateChanged(ctx); return nil })
+		_ = lifecycle.Safely(ctx, "engine", func(ctx context.Context) error { a.stateChanged(ctx); return nil })
 	})
 }
 
@@ -281,8 +281,8 @@ func (e *Engine) unlisted(key manifest.Key) {
 	}
 }
 
-// withdraw takes an application out of the lines for the given objects.
-func (e *Engine) withdraw(a *app, keys map[manifest.Key]string) {
+// stopWaiting takes an application out of the lines for the given objects.
+func (e *Engine) stopWaiting(a *app, keys map[manifest.Key]string) {
 	if len(keys) == 0 {
 		return
 	}
@@ -332,9 +332,9 @@ func (e *Engine) leave(a *app, leaving bool) {
 
 // A candidate is an application that would adopt an object.
 type candidate struct {
-	app   *app
-	by    *listing // what it listed when it was asked
-	claim ownership.Claim
+	app      *app
+	by       *listing // what it listed when it was asked
+	interest ownership.Interest
 }
 
 // candidates returns what other applications say of an object that its owner
@@ -347,7 +347,7 @@ func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, names
 			return nil
 		}
 		c, err := b.claims(ctx, key, namespaced)
-		if err == nil && c.claim.Accepted {
+		if err == nil && c.interest.Accepted {
 			out = append(out, c)
 		}
 		return err
@@ -378,17 +378,17 @@ func (e *Engine) candidates(ctx context.Context, a *app, key manifest.Key, names
 func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (candidate, error) {
 	unread := a.unread()
 	a.e.mu.RLock()
-	c := candidate{app: a, by: a.listing, claim: a.e.claim(a.id, key, false)}
+	c := candidate{app: a, by: a.listing, interest: a.e.interestOf(a.id, key, false)}
 	a.e.mu.RUnlock()
 	a.mu.Lock()
-	c.claim.Permitted = a.permits(key, namespaced) == nil
+	c.interest.Permitted = a.permits(key, namespaced) == nil
 	a.mu.Unlock()
 	if !unread {
 		return c, nil
 	}
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {
-		c.claim.Listed, c.claim.Accepted = false, false
+		c.interest.Listed, c.interest.Accepted = false, false
 		return c, nil
 	}
 	next := listing{automated: row.State.GetPolicy().GetAutomated()}
@@ -400,9 +400,9 @@ func (a *app) claims(ctx context.Context, key manifest.Key, namespaced bool) (ca
 		return c, fault.With(fault.New(fault.Offline, "application %s may have it from now on, and its state cannot be read yet: %s", a.e.titleOf(a.id), sentence(err)),
 			key.Describe(), "it is tried again")
 	}
-	c.claim.Accepted = next.accepts(key)
-	c.claim.Listed = c.claim.Accepted
-	c.claim.Permitted = a.e.Guard.writes(key, namespaced) == nil && permit(row.State.GetPolicy().GetLimits(), row.State.GetProject(), key, namespaced) == nil
+	c.interest.Accepted = next.accepts(key)
+	c.interest.Listed = c.interest.Accepted
+	c.interest.Permitted = a.e.Guard.writes(key, namespaced) == nil && permit(row.State.GetPolicy().GetLimits(), row.State.GetProject(), key, namespaced) == nil
 	return c, nil
 }
 
@@ -413,13 +413,13 @@ func (e *Engine) successor(ctx context.Context, a *app, key manifest.Key, namesp
 	if err != nil {
 		return nil, err
 	}
-	claims := make([]ownership.Claim, len(all))
+	claims := make([]ownership.Interest, len(all))
 	for i := range all {
-		claims[i] = all[i].claim
+		claims[i] = all[i].interest
 	}
 	best, ok := ownership.Successor(a.id, claims)
 	for i := range all {
-		if ok && all[i].claim.App == best.App {
+		if ok && all[i].interest.App == best.App {
 			return &all[i], nil
 		}
 	}
@@ -442,7 +442,7 @@ func (a *app) release(x *object, to candidate) bool {
 	}
 	e.mu.Lock()
 	s := e.objects[x.key]
-	c := to.claim
+	c := to.interest
 	c.Leaving = to.app.leaving || e.apps[to.app.id] != to.app
 	if s == nil || s.Owner != a.id || to.app.listing != to.by {
 		e.mu.Unlock()
@@ -466,7 +466,7 @@ func (a *app) release(x *object, to candidate) bool {
 	e.mu.Unlock()
 	e.Log.Info("object released to another application", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Name, to.app.title())
 	x.record, x.doomed = nil, false
-	a.closeStone(x.key)
+	a.closeTombstone(x.key)
 	a.drop(x)
 	e.do(func(ctx context.Context) { to.app.adopted(ctx) })
 	return true
@@ -476,18 +476,18 @@ func (a *app) release(x *object, to candidate) bool {
 func (a *app) adopted(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.arrivals() == 0 || a.closed {
+	if a.adoptReleased() == 0 || a.closed {
 		return
 	}
-	a.rejudge(ctx, false)
+	a.reassess(ctx, false)
 	a.start()
-	a.tell()
-	a.e.hint()
+	a.scheduleReport()
+	a.e.reconsiderKinds()
 }
 
-// arrivals takes up the records of what was released to the application, and
+// adoptReleased takes up the records of what was released to the application, and
 // says how many there were. The caller holds mu.
-func (a *app) arrivals() int {
+func (a *app) adoptReleased() int {
 	a.e.mu.Lock()
 	list := a.arrived
 	a.arrived = nil
@@ -535,11 +535,11 @@ func (a *app) obtain(ctx context.Context, key manifest.Key, namespaced, try bool
 		if err != nil {
 			return err
 		}
-		ok, again := owner.releaseUnlisted(ctx, key, candidate{a, by, ownership.Claim{App: a.id, Permitted: true, Listed: true}}, try)
+		ok, again := owner.releaseUnlisted(ctx, key, candidate{a, by, ownership.Interest{App: a.id, Permitted: true, Listed: true}}, try)
 		if ok {
 			return nil
 		}
-		if !again || a.e.Clock.Now().After(until) || run.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
+		if !again || a.e.Clock.Now().After(until) || lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
 			return managed(key, a.e.titleOf(id))
 		}
 	}
@@ -564,7 +564,7 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.arrivals()
+	a.adoptReleased()
 	x := a.objects[key]
 	switch {
 	case x == nil:
@@ -592,7 +592,7 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 // restores says whether the application itself makes an object again that is
 // not there, or may be about to. The caller holds mu.
 func (a *app) restores() bool {
-	return a.state.GetPolicy().GetSelfHeal() || a.running != nil || len(a.queue) > 0 || a.fresh
+	return a.state.GetPolicy().GetSelfHeal() || a.running != nil || len(a.queue) > 0 || a.newState
 }
 
 // releaseMissing releases an object that is not in the cluster: it belongs to whoever
@@ -618,8 +618,8 @@ func (a *app) releaseUnwritten(x *object) {
 // between a write and its record, or an answer may never have come. The caller
 // holds mu.
 func (a *app) unrecorded() bool {
-	return slices.ContainsFunc(a.graves.all, func(t *linkv1.Tombstone) bool {
-		x := a.objects[a.stoneKey(t)]
+	return slices.ContainsFunc(a.tombstones.all, func(t *linkv1.Tombstone) bool {
+		x := a.objects[a.keyOfTombstone(t)]
 		return x == nil || x.record == nil
 	})
 }
@@ -634,7 +634,7 @@ func (e *Engine) holder(a *app, name string, key manifest.Key) *app {
 		}
 		b.mu.Lock()
 		same := !b.closed && b.name() == name
-		has := b.target.get(key) != nil || b.accepted.get(key) != nil || b.rebuild || len(b.graves.of[plot(key.Group, key.Kind, key.Name)]) > 0
+		has := b.target.get(key) != nil || b.accepted.get(key) != nil || b.rebuild || len(b.tombstones.of[tombstoneKey(key.Group, key.Kind, key.Name)]) > 0
 		b.mu.Unlock()
 		if same {
 			if has {

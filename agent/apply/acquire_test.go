@@ -7,23 +7,23 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
 func state(t *testing.T, store *inventory.Store, rows ...*linkv1.AppState) {
 	t.Helper()
 	b := &linkv1.Batch{Incarnation: "one"}
-	last := chain.First("one")
+	last := hashchain.First("one")
 	for i, s := range rows {
 		body, err := proto.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		row := &linkv1.Row{Seq: uint64(i + 1), Kind: linkv1.RowKind_ROW_KIND_STATE, AppId: s.GetName(), Body: body}
-		row.Chain = chain.Next(last, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), body)
+		row.Chain = hashchain.Next(last, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), body)
 		last = row.GetChain()
 		b.Rows = append(b.Rows, row)
 	}
@@ -36,7 +36,7 @@ func state(t *testing.T, store *inventory.Store, rows ...*linkv1.AppState) {
 // object cannot both count.
 func TestStoredOwners(t *testing.T) {
 	t.Parallel()
-	e, store := remembering(t)
+	e, store := engineWithInventory(t)
 	key := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "x"}
 	state(t, store, &linkv1.AppState{Generation: 1, Name: "a", AppNamespace: "argocd"}, &linkv1.AppState{Generation: 1, Name: "b", AppNamespace: "argocd"})
 	for _, app := range []string{"a", "b"} {
@@ -77,7 +77,7 @@ func TestStoredOwners(t *testing.T) {
 		other := manifest.Key{Kind: "ConfigMap", Namespace: "shop", Name: "other"}
 		x, _ := e.view(b, other, kindOf(other, "v1"), true)
 		e.unview(x)
-		if e.known(other) {
+		if e.isTracked(other) {
 			t.Error("it is still there")
 		}
 	})

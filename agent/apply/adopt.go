@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // adoptOption is the sync option that adopts an object whatever marks it carries.
@@ -38,17 +38,17 @@ func (a *app) meet(ctx context.Context, x *object) {
 		if listed, broken := a.e.kindState(x); met || listed || broken != nil || a.e.Clock.Now().After(until) {
 			return
 		}
-		if run.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond) != nil {
 			return
 		}
 	}
 }
 
-// takeOver takes over an object that others have applied, before our first
+// adoptLive takes over an object that others have applied, before our first
 // write of it: their fields become ours, so that what the manifests leave out
 // goes, and their marks are taken off. It changes metadata alone. An object
 // that somebody else still enforces is refused.
-func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
+func (a *app) adoptLive(ctx context.Context, x *object, s *sending) error {
 	a.mu.Lock()
 	skip := s.problem != nil || inHub(s.key) || x.record != nil || x.live.known && (!x.live.found || !x.live.inherits && x.live.foreign == nil)
 	a.mu.Unlock()
@@ -59,7 +59,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 	if err != nil {
 		return nil // sending it says so better
 	}
-	at := place{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
+	at := endpoint{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
 	for try := 1; ; try++ {
 		live, err := a.e.kube.get(ctx, at)
 		if err != nil || live == nil {
@@ -71,7 +71,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 		a.mu.Lock()
 		mark := a.foreign(live)
 		a.mu.Unlock()
-		if err := a.yieldsTo(ctx, s, mark); err != nil {
+		if err := a.checkConflict(ctx, s, mark); err != nil {
 			s.mark = mark.Title()
 			return err
 		}
@@ -83,7 +83,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		switch {
 		case err == nil:
 			s.note = "adopted from " + from
@@ -91,7 +91,7 @@ func (a *app) takeOver(ctx context.Context, x *object, s *sending) error {
 				s.note = "adopted from " + mark.Title()
 			}
 			return nil
-		case gone(err):
+		case isGone(err):
 			return nil
 		case !apierrors.IsConflict(err) || try == maxConflicts:
 			return explain(err, s.key, "adopt")
@@ -113,7 +113,7 @@ func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from
 		ops = append(ops, map[string]any{"op": "replace", "path": "/metadata/managedFields", "value": entries})
 		from = strings.Join(taken, " and ")
 	}
-	kept := a.e.custom().Marks == marksAnnotation || a.e.custom().Marks == marksBoth
+	kept := a.e.tenantSettings().Marks == marksAnnotation || a.e.tenantSettings().Marks == marksBoth
 	for _, name := range [...]string{manifest.LastApplied, tracking.ArgoAnnotation, tracking.ArgoInstallation} {
 		rewritten := kept && (name == tracking.ArgoAnnotation || name == tracking.ArgoInstallation && a.installation() != "")
 		if _, there := manifest.RawAnnotation(live, name); there && !rewritten {
@@ -151,8 +151,8 @@ func inherits(o *manifest.Object) bool {
 // the cluster has no Applications of Argo CD. An operation finds out once.
 const argoMemory = 10 * time.Second
 
-// yieldsTo refuses to take an object from somebody who still holds it.
-func (a *app) yieldsTo(ctx context.Context, s *sending, m *tracking.Mark) error {
+// checkConflict refuses to take an object from somebody who still holds it.
+func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) error {
 	if m == nil || hasOption(s.options, adoptOption, "true") {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 		return "", err
 	}
 	namespace, name := tracking.ID{App: m.App}.Application()
-	list, err := e.kube.list(ctx, place{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
+	list, err := e.kube.list(ctx, endpoint{resource: gvr, namespace: namespace}, metav1.ListOptions{FieldSelector: selector(m, name)})
 	if apierrors.IsNotFound(err) { // it is served no more: Argo CD's definitions have just been removed
 		e.noArgo.Store(&asked)
 		return "", nil

@@ -14,10 +14,10 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // An app is one application in this cluster. One worker at a time takes its
@@ -26,25 +26,25 @@ type app struct {
 	e  *Engine
 	id string
 
-	mu         sync.Mutex
-	state      *linkv1.AppState // newest that was resolved; nil: none was
-	graves     graves           // tombstones of the state
-	generation uint64           // highest that was seen
-	ignore     *diff.Ignore
-	windows    window.Set // of the state
-	target     *snapshot
-	accepted   *snapshot
-	recount    bool // other kinds are excluded than when objects were taken up
-	unserved   bool // some kind of the snapshots is not served yet
-	objects    map[manifest.Key]*object
-	orphans    map[manifest.Key]*linkv1.Resource // that were reported
-	orphanNote string
-	recustom   bool                    // the settings have changed since the state was taken
-	problem    string                  // why the application cannot be compared; empty: it can
-	warnings   map[string]string       // what a person should know, by what it is about
-	conflicts  map[manifest.Key]string // listed objects that another application owns, by its title
-	refusals   refusals                // why its last operation was refused objects
-	closed     bool
+	mu                sync.Mutex
+	state             *linkv1.AppState // newest that was resolved; nil: none was
+	tombstones        tombstoneIndex   // tombstones of the state
+	generation        uint64           // highest that was seen
+	ignore            *diff.Ignore
+	windows           syncwindow.Set // of the state
+	target            *snapshot
+	accepted          *snapshot
+	exclusionsChanged bool // other kinds are excluded than when objects were taken up
+	unserved          bool // some kind of the snapshots is not served yet
+	objects           map[manifest.Key]*object
+	orphans           map[manifest.Key]*linkv1.Resource // that were reported
+	orphanNote        string
+	settingsChanged   bool                    // the settings have changed since the state was taken
+	problem           string                  // why the application cannot be compared; empty: it can
+	warnings          map[string]string       // what a person should know, by what it is about
+	conflicts         map[manifest.Key]string // listed objects that another application owns, by its title
+	refusals          refusals                // why its last operation was refused objects
+	closed            bool
 
 	// The engine's mu guards these.
 	listing *listing           // what the newest state that was taken lists; nil: none was taken
@@ -52,29 +52,29 @@ type app struct {
 	arrived []inventory.Record // of objects that others have released to it, to be taken up
 	nsMeta  *nsMeta            // what it manages on its namespace; nil: nothing; written with both locks held
 
-	fresh     bool     // a newer state waits to be resolved
-	taking    bool     // the newest state is being resolved: the table of claims does not show yet what it lists
-	untaken   bool     // the newest state could not be resolved yet; it is tried again
-	queue     []string // operations that wait
-	running   *running
-	deleting  bool                    // a delete operation began; nothing is healed any more
-	rebuild   bool                    // its records were lost with the state directory
-	doubt     bool                    // tombstones have no record, and are yet to be looked up
-	reclaimed bool                    // with rebuild or doubt: its tombstones were looked up
-	healthy   *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
-	gone      bool                    // a delete operation has succeeded
-	stale     bool                    // some object must be compared by a dry run or read
-	working   bool
-	nsLive    nsLive            // the namespace, as far as nsMeta concerns it
-	ensured   *nsMeta           // what was written to the namespace last; nil: nothing was
-	told      *linkv1.AppReport // newest report; nil: none yet
-	shown     [2]string         // sync and health of the newest report; empty: none yet
-	toldAt    time.Time
-	telling   bool          // a report is planned
-	comparing bool          // a comparison is planned
-	waits     string        // the operation that was said to wait for its windows
-	holds     time.Duration // until the nearest object counts as bad that became so lately; 0: none
-	lookAt    time.Time     // when that is looked at; zero: it is not planned
+	newState          bool     // a newer state waits to be resolved
+	taking            bool     // the newest state is being resolved: the table of claims does not show yet what it lists
+	unresolved        bool     // the newest state could not be resolved yet; it is tried again
+	queue             []string // operations that wait
+	running           *running
+	deleting          bool                    // a delete operation began; nothing is healed any more
+	rebuild           bool                    // its records were lost with the state directory
+	doubt             bool                    // tombstones have no record, and are yet to be looked up
+	tombstonesChecked bool                    // with rebuild or doubt: its tombstones were looked up
+	healthy           *linkv1.OperationReport // result of the operation whose health is waited for; nil: none
+	gone              bool                    // a delete operation has succeeded
+	stale             bool                    // some object must be compared by a dry run or read
+	working           bool
+	nsLive            nsLive            // the namespace, as far as nsMeta concerns it
+	ensured           *nsMeta           // what was written to the namespace last; nil: nothing was
+	lastReport        *linkv1.AppReport // newest report; nil: none yet
+	shown             [2]string         // sync and health of the newest report; empty: none yet
+	lastReportAt      time.Time
+	reportScheduled   bool          // a report is planned
+	compareScheduled  bool          // a comparison is planned
+	waits             string        // the operation that was said to wait for its windows
+	graceLeft         time.Duration // until the nearest object counts as bad that became so lately; 0: none
+	recheckAt         time.Time     // when that is looked at; zero: it is not planned
 }
 
 // running is the operation under way.
@@ -128,7 +128,7 @@ func (a *app) stateChanged(ctx context.Context) {
 	a.e.Secret.Raise(a.id, row.State.GetGeneration())
 	a.mu.Lock()
 	a.generation = max(a.generation, row.State.GetGeneration())
-	a.fresh = true
+	a.newState = true
 	a.nudge() // a person may have approved what an operation waits for
 	a.start()
 	a.mu.Unlock()
@@ -183,28 +183,28 @@ func (a *app) terminate(_ context.Context, o inventory.Operation) {
 // start makes sure that a worker runs. The caller holds mu.
 func (a *app) start() {
 	if !a.working && !a.closed {
-		a.working = a.e.do(a.work)
+		a.working = a.e.do(a.reconcile)
 	}
 }
 
-// work does what waits, one thing after the other, and ends when nothing does.
-func (a *app) work(ctx context.Context) {
-	ctx, done := run.Watch(ctx, "application", loopLimit)
+// reconcile does what waits, one thing after the other, and ends when nothing does.
+func (a *app) reconcile(ctx context.Context) {
+	ctx, done := lifecycle.Watch(ctx, "application", loopLimit)
 	defer done()
-	back := run.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
+	back := lifecycle.Backoff{First: 5 * time.Second, Max: 5 * time.Minute}
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		next := a.pick(ctx)
 		if next == nil {
 			return
 		}
-		err := run.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
+		err := lifecycle.Safely(ctx, "application", func(ctx context.Context) error { next(ctx); return nil })
 		if err == nil {
 			back.Reset()
 			continue
 		}
 		// A defect keeps this application waiting, and no other one.
-		if run.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, max(time.Second, back.Next())) != nil {
 			continue
 		}
 	}
@@ -227,14 +227,14 @@ func (a *app) pick(ctx context.Context) func(ctx context.Context) {
 // next gives what is to be done next; nil: nothing. The caller holds mu.
 func (a *app) next() func(ctx context.Context) {
 	switch {
-	case a.fresh:
-		a.fresh, a.taking = false, true
-		return a.take
-	case (a.rebuild || a.doubt) && !a.reclaimed && a.state != nil && !a.untaken:
+	case a.newState:
+		a.newState, a.taking = false, true
+		return a.setDesired
+	case (a.rebuild || a.doubt) && !a.tombstonesChecked && a.state != nil && !a.unresolved:
 		return a.reclaimAll
-	case len(a.queue) > 0 && !a.untaken && a.mayBegin():
+	case len(a.queue) > 0 && !a.unresolved && a.mayBegin():
 		id := a.queue[0]
-		return func(ctx context.Context) { a.turn(ctx, id) }
+		return func(ctx context.Context) { a.nextOperation(ctx, id) }
 	case a.stale && a.state != nil && !a.deleting:
 		a.stale = false
 		return a.compare
@@ -242,9 +242,9 @@ func (a *app) next() func(ctx context.Context) {
 	return nil
 }
 
-// turn runs the operation that is next in line, or the newest of those that
+// nextOperation runs the operation that is next in line, or the newest of those that
 // wait: it supersedes the others, unless one of them has begun before a restart.
-func (a *app) turn(ctx context.Context, first string) {
+func (a *app) nextOperation(ctx context.Context, first string) {
 	o, ok := a.e.Inventory.Operation(first)
 	a.mu.Lock()
 	if len(a.queue) == 0 || a.queue[0] != first {
@@ -262,11 +262,11 @@ func (a *app) turn(ctx context.Context, first string) {
 		a.end(ctx, o, nil, result(o, errored(fault.New(fault.Conflict, "superseded by operation %s before it began", newest)), time.Time{}))
 		return
 	}
-	a.execute(ctx, o)
+	a.startOperation(ctx, o)
 }
 
-// take resolves the newest state and judges every object by it.
-func (a *app) take(ctx context.Context) {
+// setDesired resolves the newest state and judges every object by it.
+func (a *app) setDesired(ctx context.Context) {
 	defer func() {
 		a.mu.Lock()
 		a.taking = false
@@ -278,8 +278,8 @@ func (a *app) take(ctx context.Context) {
 	}
 	state := row.State
 	a.mu.Lock()
-	again, recount := a.recustom, a.recount
-	a.recustom, a.recount = false, false // settings that change from here on are taken next
+	again, recount := a.settingsChanged, a.exclusionsChanged
+	a.settingsChanged, a.exclusionsChanged = false, false // settings that change from here on are taken next
 	a.mu.Unlock()
 	target, err := a.e.resolve(ctx, state.GetTarget(), state.GetNamespace())
 	accepted := target
@@ -289,17 +289,17 @@ func (a *app) take(ctx context.Context) {
 	if state.GetAccepted() == nil {
 		accepted = nil
 	}
-	var stones graves
+	var tombstones tombstoneIndex
 	if err == nil {
-		stones, err = a.e.tombstones(ctx, state)
+		tombstones, err = a.e.loadTombstones(ctx, state)
 	}
 	var ignore *diff.Ignore
 	if err == nil {
-		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.custom().Ignore, state.GetPolicy().GetIgnore())))
+		ignore, err = diff.NewIgnore(ignoreRules(slices.Concat(a.e.tenantSettings().Ignore, state.GetPolicy().GetIgnore())))
 	}
 	if err != nil {
 		a.mu.Lock()
-		a.recustom, a.recount = a.recustom || again, a.recount || recount
+		a.settingsChanged, a.exclusionsChanged = a.settingsChanged || again, a.exclusionsChanged || recount
 		a.mu.Unlock()
 		a.failed(ctx, state, err)
 		return
@@ -307,8 +307,8 @@ func (a *app) take(ctx context.Context) {
 	a.mu.Lock()
 	// What was seen before a state was taken was judged without any rules.
 	again = again || a.ignore == nil || !proto.Equal(&linkv1.Policy{Ignore: a.state.GetPolicy().GetIgnore()}, &linkv1.Policy{Ignore: state.GetPolicy().GetIgnore()})
-	a.state, a.target, a.accepted, a.ignore, a.problem, a.untaken = state, target, accepted, ignore, "", false
-	a.graves = stones
+	a.state, a.target, a.accepted, a.ignore, a.problem, a.unresolved = state, target, accepted, ignore, "", false
+	a.tombstones = tombstones
 	a.windows = windowsOf(state)
 	a.schedule()
 	a.unserved = (target != nil && target.unserved) || (accepted != nil && accepted.unserved)
@@ -316,19 +316,19 @@ func (a *app) take(ctx context.Context) {
 		a.takeBack()
 		a.leaveAlone()
 	}
-	a.align()
+	a.syncObjectSet()
 	if a.rebuild {
-		a.reclaimed, a.stale = false, true
+		a.tombstonesChecked, a.stale = false, true
 	}
 	if a.doubt = a.unrecorded(); a.doubt {
-		a.reclaimed = false
+		a.tombstonesChecked = false
 	}
-	a.rejudge(ctx, again)
-	a.stones()
-	a.tell()
+	a.reassess(ctx, again)
+	a.closeTombstones()
+	a.scheduleReport()
 	a.mu.Unlock()
-	a.e.hint()
-	a.e.strays.hint()
+	a.e.reconsiderKinds()
+	a.e.orphans.rescan()
 }
 
 // failed keeps what was, says why the new state cannot be compared, and tries
@@ -344,19 +344,19 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 		a.state = state
 	}
 	a.problem = sentence(err)
-	a.tell()
-	if a.untaken = fault.KindOf(err) != fault.Invalid; !a.untaken {
+	a.scheduleReport()
+	if a.unresolved = fault.KindOf(err) != fault.Invalid; !a.unresolved {
 		return
 	}
-	a.e.later(2*time.Second, func(ctx context.Context) { a.stateChanged(ctx) })
+	a.e.runAfter(2*time.Second, func(ctx context.Context) { a.stateChanged(ctx) })
 }
 
-// align makes the set of objects fit the snapshots. The caller holds mu.
-func (a *app) align() {
-	a.arrivals()
+// syncObjectSet makes the set of objects fit the snapshots. The caller holds mu.
+func (a *app) syncObjectSet() {
+	a.adoptReleased()
 	a.publish()
 	a.manage()
-	a.e.withdraw(a, a.conflicts)
+	a.e.stopWaiting(a, a.conflicts)
 	a.conflicts = map[manifest.Key]string{}
 	for _, s := range []*snapshot{a.target, a.accepted} {
 		if s == nil {
@@ -376,7 +376,7 @@ func (a *app) align() {
 	}
 	for key, x := range a.objects {
 		x.target, x.accepted = a.target.get(key), a.accepted.get(key)
-		if a.leaveSelf(x) {
+		if a.releaseSelf(x) {
 			continue
 		}
 		if x.target == nil && x.accepted == nil && x.record == nil && x.hook == "" {
@@ -420,7 +420,7 @@ func (a *app) conflicting(key manifest.Key) bool {
 func (a *app) reversion(x *object, d *desired) {
 	if a.target.get(x.key) == d && x.gvk != d.gvk {
 		x.gvk = d.gvk
-		x.live, x.calm = live{}, calm{}
+		x.live, x.grace = live{}, gracePeriod{}
 		x.expected = expectation{}
 	}
 }
@@ -440,9 +440,9 @@ func (a *app) drop(x *object) {
 	if x.record == nil || a.closed || !a.e.Excluded(x.key.Group, x.key.Kind) { // of an excluded kind it stays the application's
 		a.e.event(a.id, x.key, ownership.Release)
 	}
-	a.e.Reports.Gone(x.report(a))
-	a.e.strays.hint()
-	a.e.hint()
+	a.e.Reports.Removed(x.report(a))
+	a.e.orphans.rescan()
+	a.e.reconsiderKinds()
 }
 
 // close stops managing everything.
@@ -450,16 +450,16 @@ func (a *app) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.e.leave(a, true)
-	a.arrivals()
+	a.adoptReleased()
 	a.closed = true
 	a.manage()
-	a.e.withdraw(a, a.conflicts)
+	a.e.stopWaiting(a, a.conflicts)
 	a.e.turns.forget(a)
 	for _, x := range a.objects {
 		a.drop(x)
 	}
 	for key, r := range a.orphans {
-		a.e.Reports.Gone(r)
+		a.e.Reports.Removed(r)
 		delete(a.orphans, key)
 	}
 	if a.running != nil {
@@ -473,7 +473,7 @@ func (a *app) title() string { return a.e.titleOf(a.id) }
 // enforced says whether live state must be kept equal to what was accepted.
 // The caller holds mu.
 func (a *app) enforced() bool {
-	return a.state.GetPolicy().GetSelfHeal() && a.accepted != nil && !a.fresh && !a.deleting && !a.closed &&
+	return a.state.GetPolicy().GetSelfHeal() && a.accepted != nil && !a.newState && !a.deleting && !a.closed &&
 		a.running == nil && len(a.queue) == 0
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // comparePause is the least time between two dry runs of one object.
@@ -45,7 +45,7 @@ func (a *app) compare(ctx context.Context) {
 		}
 		wait.Go(func() {
 			defer func() { <-a.e.tries }()
-			_ = run.Safely(ctx, "comparison", func(ctx context.Context) error { a.examine(ctx, x); return nil })
+			_ = lifecycle.Safely(ctx, "comparison", func(ctx context.Context) error { a.examine(ctx, x); return nil })
 		})
 	}
 	wait.Wait()
@@ -80,23 +80,23 @@ func (a *app) examine(ctx context.Context, x *object) {
 		a.compareLater(5 * comparePause)
 		return
 	}
-	was := x.standing()
+	was := x.healthState()
 	x.expected = expectation{digest: d.digest, uid: x.live.uid, content: x.live.content, problem: sentence(err)}
 	a.after(ctx, x, was)
 }
 
 // compareLater begins a comparison after a while. The caller holds mu.
 func (a *app) compareLater(wait time.Duration) {
-	if a.comparing {
+	if a.compareScheduled {
 		return
 	}
-	a.comparing = a.e.do(func(ctx context.Context) {
-		if run.Sleep(ctx, a.e.Clock, wait) != nil {
+	a.compareScheduled = a.e.do(func(ctx context.Context) {
+		if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
 			return
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.comparing, a.stale = false, true
+		a.compareScheduled, a.stale = false, true
 		a.start()
 	})
 }
@@ -104,7 +104,7 @@ func (a *app) compareLater(wait time.Duration) {
 // try reads the live object and dry-runs the desired one on it.
 func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	s := &sending{app: a, key: x.key, dryRun: true, digest: d.digest}
-	live, err := a.look(ctx, x, d, s)
+	live, err := a.readLive(ctx, x, d, s)
 	if err != nil || live == nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (a *app) try(ctx context.Context, x *object, d *desired) error {
 	}
 	a.mu.Unlock()
 	if a.e.Guard.writes(x.key, x.namespaced) != nil {
-		return a.glance(ctx, x, d, s, live, refusal{}) // a dry run needs the right to write
+		return a.diffLocally(ctx, x, d, s, live, refusal{}) // a dry run needs the right to write
 	}
 	out, err := a.send(ctx, s)
 	if err != nil {
 		return a.refusedDryRun(ctx, x, d, s, live, err)
 	}
-	return a.learn(ctx, x, d, s, live, out)
+	return a.recordDryRun(ctx, x, d, s, live, out)
 }
 
 // refusedDryRun compares an object whose dry run is refused, such as that of a
@@ -146,7 +146,7 @@ func (a *app) refusedDryRun(ctx context.Context, x *object, d *desired, s *sendi
 	}
 	body.SetNamespace(x.key.Namespace)
 	s.body = body
-	return a.glance(ctx, x, d, s, live, refusal{sentence(why), fixed})
+	return a.diffLocally(ctx, x, d, s, live, refusal{sentence(why), fixed})
 }
 
 // A refusal is what an API server says against a dry run.
@@ -155,8 +155,8 @@ type refusal struct {
 	fixed    bool   // it refuses to change a field: there is a difference, wherever it is
 }
 
-// look reads the live object of a key; nil if there is none.
-func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*manifest.Object, error) {
+// readLive reads the live object of a key; nil if there is none.
+func (a *app) readLive(ctx context.Context, x *object, d *desired, s *sending) (*manifest.Object, error) {
 	gvr, _, err := a.e.Mapper.Resource(ctx, d.gvk)
 	if fault.KindOf(err) == fault.Missing {
 		if other, _, ok := a.e.Mapper.Other(d.gvk); ok {
@@ -169,8 +169,8 @@ func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*man
 	var live *manifest.Object
 	unserved := err != nil
 	if !unserved {
-		s.place = place{resource: gvr, namespace: x.key.Namespace, name: x.key.Name}
-		if live, err = a.get(ctx, s.place, x.key); err != nil {
+		s.endpoint = endpoint{resource: gvr, namespace: x.key.Namespace, name: x.key.Name}
+		if live, err = a.get(ctx, s.endpoint, x.key); err != nil {
 			return nil, explain(err, x.key, "read")
 		}
 	}
@@ -184,17 +184,17 @@ func (a *app) look(ctx context.Context, x *object, d *desired, s *sending) (*man
 	case live == nil && !(x.live.known && !x.live.found):
 		x.vanish(ctx)
 	case live != nil && !x.live.older(live):
-		x.seen(ctx, live)
+		x.observeLive(ctx, live)
 	}
 	return live, nil
 }
 
-// farewell looks at a deleted object until it is gone: its kind is not served
+// awaitDeletion looks at a deleted object until it is gone: its kind is not served
 // in its version any more, so that no watch sees that.
-func (a *app) farewell(ctx context.Context, x *object) {
-	back := run.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
+func (a *app) awaitDeletion(ctx context.Context, x *object) {
+	back := lifecycle.Backoff{First: 100 * time.Millisecond, Max: 30 * time.Second}
 	for {
-		_, err := a.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key})
+		_, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key})
 		a.mu.Lock()
 		over := a.objects[x.key] != x || !x.doomed || a.closed
 		a.mu.Unlock()
@@ -204,16 +204,16 @@ func (a *app) farewell(ctx context.Context, x *object) {
 		if err != nil {
 			a.e.Log.WarnContext(ctx, "deleted object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
-		if run.Sleep(ctx, a.e.Clock, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
 			return
 		}
 	}
 }
 
-// learn keeps what a dry run said. Where it says that nothing would change
+// recordDryRun keeps what a dry run said. Where it says that nothing would change
 // and our own apply made live what it is, the lost or void record is made anew.
-func (a *app) learn(ctx context.Context, x *object, d *desired, s *sending, live, out *manifest.Object) error {
-	owned, err := a.own(s, d.digest, out)
+func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sending, live, out *manifest.Object) error {
+	owned, err := a.recordOwned(s, d.digest, out)
 	if err != nil {
 		return explain(err, x.key, "compare")
 	}
@@ -225,13 +225,13 @@ func (a *app) learn(ctx context.Context, x *object, d *desired, s *sending, live
 	if v.Equal && s.ignore.Empty(x.key) && contentOf(untracked(out.Object)) != contentOf(untracked(live.Object)) {
 		v.Equal, v.Fields = false, []string{"fields that are no longer in the manifests"}
 	}
-	seen := a.e.see(live, nil)
+	seen := a.e.reduceLive(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := x.standing()
+	was := x.healthState()
 	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields}
 	ours := seen.applied && (seen.tracked == a.trackingID(x.key) || x.key.Kind == "CustomResourceDefinition")
-	void := ours && x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void != ""
+	void := ours && x.record != nil && x.record.Owned.Digest == diff.Hash(d.digest) && x.comparison.Void != ""
 	switch {
 	case v.Equal && x.accepted != nil && x.accepted.digest == d.digest && ((x.record == nil && ours) || void):
 		a.rerecord(ctx, x, d, s, live)
@@ -260,13 +260,13 @@ func untracked(object map[string]any) map[string]any {
 // rerecord makes the record of an object that is as it should be. The caller
 // holds mu.
 func (a *app) rerecord(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object) {
-	owned, err := a.own(s, d.digest, live)
+	owned, err := a.recordOwned(s, d.digest, live)
 	if err != nil {
 		a.e.Log.WarnContext(ctx, "record not made", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		return
 	}
-	x.keep(d, owned, s)
-	x.judge(live)
+	x.storeRecord(d, owned, s)
+	x.compareLive(live)
 }
 
 // drifted records what an accepted object should be, so that live is seen to
@@ -275,13 +275,13 @@ func (x *object) drifted(d *desired, owned diff.Owned, s *sending) {
 	if x.accepted == nil || x.accepted.digest != d.digest {
 		return
 	}
-	x.keep(d, owned, s)
+	x.storeRecord(d, owned, s)
 	if o := x.live.read(); o != nil {
-		x.judge(o)
+		x.compareLive(o)
 	}
 }
 
-func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
+func (x *object) storeRecord(d *desired, owned diff.Owned, s *sending) {
 	a := x.app
 	if a.acquire(x.key, x.namespaced) != nil {
 		return
@@ -301,28 +301,28 @@ func (x *object) keep(d *desired, owned diff.Owned, s *sending) {
 // else is taken for ours.
 func (a *app) reclaimAll(ctx context.Context) {
 	a.mu.Lock()
-	stones, rebuild := a.graves.all, a.rebuild
+	tombstones, rebuild := a.tombstones.all, a.rebuild
 	missed := false
 	a.mu.Unlock()
-	for _, t := range stones {
+	for _, t := range tombstones {
 		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 		if err := a.reclaim(ctx, key, kindOf(key, t.GetVersion())); err != nil {
 			if ctx.Err() == nil {
 				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
 			if missed = true; rebuild {
-				_ = run.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
+				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again
 				return
 			}
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.reclaimed = true
+	a.tombstonesChecked = true
 	if a.doubt = missed; missed {
-		a.e.later(5*comparePause, func(ctx context.Context) { a.stateChanged(ctx) })
+		a.e.runAfter(5*comparePause, func(ctx context.Context) { a.stateChanged(ctx) })
 	} else if !a.rebuild {
-		a.stones()
+		a.closeTombstones()
 	}
 }
 
@@ -330,7 +330,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 func (a *app) rebuilt(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.rebuild || !a.reclaimed {
+	if !a.rebuild || !a.tombstonesChecked {
 		return
 	}
 	for _, x := range a.objects {
@@ -341,9 +341,9 @@ func (a *app) rebuilt(ctx context.Context) {
 	}
 	a.rebuild = false
 	a.remake(ctx)
-	a.stones()
-	a.tell()
-	a.e.hint()
+	a.closeTombstones()
+	a.scheduleReport()
+	a.e.reconsiderKinds()
 }
 
 // remake heals the accepted objects that are not there at all: with the
@@ -361,7 +361,7 @@ func (a *app) remake(ctx context.Context) {
 		x.record = &inventory.Record{App: a.id, Key: x.key, Version: d.gvk.Version, Wave: d.wave, Owned: diff.Owned{
 			Manager: a.e.Manager, APIVersion: d.gvk.GroupVersion().String(), Digest: d.digest,
 		}}
-		a.heal(ctx, x)
+		a.selfHeal(ctx, x)
 	}
 }
 
@@ -390,14 +390,14 @@ func (a *app) reclaim(ctx context.Context, key manifest.Key, gvk schema.GroupVer
 	if owner := a.e.owner(key); ours || owner != "" && owner != a.id || a.e.provenAbsent(gvk, key) {
 		return nil
 	}
-	live, err := a.get(ctx, place{resource: gvr, namespace: key.Namespace, name: key.Name}, key)
+	live, err := a.get(ctx, endpoint{resource: gvr, namespace: key.Namespace, name: key.Name}, key)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return explain(err, key, "read")
 	}
 	if live == nil {
 		return nil
 	}
-	seen := a.e.see(live, nil)
+	seen := a.e.reduceLive(live, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x := a.objects[key]; x != nil && x.record != nil || !seen.applied || seen.tracked != a.trackingID(key) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/wave"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // An operation has one clock. It stands still while windows do not let the
@@ -22,7 +22,7 @@ type period struct{ from, to time.Time }
 
 // left is how much of an operation's time is left at a moment: asked is when a
 // person was asked, until now if nobody has answered.
-func left(set window.Set, use window.Use, whole, asked period, now time.Time) time.Duration {
+func left(set syncwindow.Set, use syncwindow.Use, whole, asked period, now time.Time) time.Duration {
 	rest := whole.to.Sub(whole.from)
 	if asked.from.IsZero() || asked.from.After(now) {
 		return rest - set.Runs(use, whole.from, now)
@@ -57,13 +57,13 @@ func (a *app) remains(o inventory.Operation, now time.Time) (rest, asked time.Du
 	}
 	set := a.newest()
 	if exempt(o.Order) {
-		set = window.Set{}
+		set = syncwindow.Set{}
 	}
 	whole := period{time.Unix(0, created), end.Add(offset)}
 	if !ask.from.IsZero() {
 		ask = period{ask.from.Add(offset), ask.to.Add(offset)} // windows are reckoned by the hub's time
 	}
-	return left(set, window.Of(o.Order.GetAutomated()), whole, ask, now.Add(offset)), asked, true
+	return left(set, syncwindow.Of(o.Order.GetAutomated()), whole, ask, now.Add(offset)), asked, true
 }
 
 // deadline is when an operation must be over, by our clock, unless it waits
@@ -87,7 +87,7 @@ func (a *app) limit(o inventory.Operation) time.Time {
 		return now.Add(rest)
 	}
 	hubNow := now.Add(a.e.Offset())
-	at, ok := a.newest().Extend(window.Of(o.Order.GetAutomated()), hubNow, hubNow.Add(rest))
+	at, ok := a.newest().Extend(syncwindow.Of(o.Order.GetAutomated()), hubNow, hubNow.Add(rest))
 	if !ok {
 		return now.Add(longest)
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/agent/wave"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // An unending is a cluster in which a hook never ends, and a person who approves
@@ -56,7 +56,7 @@ func (s *unending) Save(_ context.Context, p wave.Progress) error {
 func TestOneClock(t *testing.T) {
 	t.Parallel()
 	const half = 30 * time.Minute
-	set := window.New([]window.Window{{Kind: window.Deny, Schedule: "0 1 * * *", Duration: "2h"}}) // 01:00 to 03:00
+	set := syncwindow.New([]syncwindow.Window{{Kind: syncwindow.Deny, Schedule: "0 1 * * *", Duration: "2h"}}) // 01:00 to 03:00
 	plan := func(operation string) wave.Plan {
 		ask, err := wave.Describe(-1, &manifest.Object{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",
@@ -101,8 +101,8 @@ func TestOneClock(t *testing.T) {
 				w := &unending{approved: created.Add(c.approved)}
 				time.Sleep(c.begins)
 				gate := func(ctx context.Context, _ func(string)) error {
-					for !set.Continues(window.Automated, time.Now()) {
-						if err := run.Sleep(ctx, run.System{}, time.Second); err != nil {
+					for !set.Continues(syncwindow.Automated, time.Now()) {
+						if err := lifecycle.Sleep(ctx, lifecycle.System{}, time.Second); err != nil {
 							return err
 						}
 					}
@@ -116,7 +116,7 @@ func TestOneClock(t *testing.T) {
 					p, _ := w.Load()
 					now := time.Now()
 					ask := asking(p, now)
-					deadline := now.Add(left(set, window.Automated, whole, ask, now) - ask.to.Sub(ask.from))
+					deadline := now.Add(left(set, syncwindow.Automated, whole, ask, now) - ask.to.Sub(ask.from))
 					res := wave.New(plan("op"), w, w, wave.Config{Poll: time.Second, Deadline: deadline, Gate: gate}).Run(ctx)
 					cancel()
 					if res.Phase == wave.Running && i < len(c.restarts) {
@@ -136,7 +136,7 @@ func TestOneClock(t *testing.T) {
 		at := func(h, m int) time.Time { return time.Date(2026, 5, 4, h, m, 0, 0, time.UTC) }
 		whole := period{at(0, 0), at(2, 0)}
 		for moment, want := range map[time.Time]time.Duration{at(0, 0): 2 * time.Hour, at(0, 30): 90 * time.Minute, at(1, 0): time.Hour, at(2, 59): time.Hour, at(3, 30): half, at(4, 30): -half} {
-			if got := left(set, window.Automated, whole, period{}, moment); got != want {
+			if got := left(set, syncwindow.Automated, whole, period{}, moment); got != want {
 				t.Errorf("at %s %s is left, want %s", fmt.Sprint(moment.Format("15:04")), got, want)
 			}
 		}

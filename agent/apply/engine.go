@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/diff"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Mapper knows under which resource a kind is served.
@@ -48,14 +48,14 @@ type Mapper interface {
 type Reports interface {
 	App(r *linkv1.AppReport)
 	Resource(r *linkv1.Resource)
-	Gone(r *linkv1.Resource)
+	Removed(r *linkv1.Resource)
 	Operation(r *linkv1.OperationReport)
 	Closed(t *linkv1.TombstoneClosed)
 }
 
 // Watches says which kinds must be watched.
 type Watches interface {
-	Want(kinds []schema.GroupVersionKind)
+	SetKinds(kinds []schema.GroupVersionKind)
 }
 
 // Tree follows what managed objects own.
@@ -89,13 +89,13 @@ type Config struct {
 	Hub      HubObjects                    // objects that live in the hub; nil: none can be had
 	Excluded func(group, kind string) bool // kinds that are left alone; nil: none
 	Happened func(Happening)               // told what Kubernetes events may tell; must not block; nil: nobody is
-	Custom   func() Custom                 // what else the tenant's settings say; nil: nothing
+	Settings func() Settings               // what else the tenant's settings say; nil: nothing
 
-	Meter    Meter                // counts what is done to objects; nil: nobody does
+	Metrics  Metrics              // counts what is done to objects; nil: nobody does
 	Guard    Guard                // rules that the hub cannot change; zero: none
 	Manager  string               // field manager; empty: the default
 	Offset   func() time.Duration // the hub's time minus ours; nil: none
-	Clock    run.Clock            // nil: the real one
+	Clock    lifecycle.Clock      // nil: the real one
 	Parallel int                  // requests at a time; 0: 32
 	Poll     time.Duration        // how often waited-for objects are looked at without a hint; 0: 5 s
 }
@@ -109,11 +109,11 @@ type Engine struct {
 	tries   chan struct{}             // dry runs and reads of comparisons
 	lost    bool                      // the state directory was lost: what is ours must be found again
 	noArgo  atomic.Pointer[time.Time] // when the cluster was last found to have no Applications of Argo CD
-	present *presence                 // what is in the cluster of the kinds that are watched
+	present *existenceIndex           // what is in the cluster of the kinds that are watched
 	watches Watches
 	wake    chan struct{}
-	strays  *Strays
-	turns   turns // when windows of applications open or close
+	orphans *Orphans
+	turns   windowQueue // when windows of applications open or close
 
 	// arriving is held while a batch of the desired log is handed out. Workers
 	// look for work between two batches: one that saw a state without the
@@ -147,13 +147,13 @@ func New(c Config) *Engine {
 		c.Excluded = func(string, string) bool { return false }
 	}
 	if c.Clock == nil {
-		c.Clock = run.System{}
+		c.Clock = lifecycle.System{}
 	}
 	if c.Offset == nil {
 		c.Offset = func() time.Duration { return 0 }
 	}
-	if c.Meter == nil {
-		c.Meter = uncounted{}
+	if c.Metrics == nil {
+		c.Metrics = uncounted{}
 	}
 	if c.Parallel <= 0 {
 		c.Parallel = 32
@@ -169,7 +169,7 @@ func New(c Config) *Engine {
 		plans:   make(chan struct{}, 8),
 		tries:   make(chan struct{}, 4),
 		lost:    c.Inventory.Cursor().Incarnation == "" && c.Secret.Cursor().Incarnation != "",
-		present: newPresence(),
+		present: newExistenceIndex(),
 		wake:    make(chan struct{}, 1),
 		apps:    map[string]*app{},
 		objects: map[manifest.Key]*slot{},
@@ -180,12 +180,12 @@ func New(c Config) *Engine {
 		namespaces: map[string]struct{}{},
 		managed:    map[string]map[*app]*nsMeta{},
 	}
-	e.strays = newStrays(e)
+	e.orphans = newOrphans(e)
 	return e
 }
 
-// Strays follows what no application manages.
-func (e *Engine) Strays() *Strays { return e.strays }
+// Orphans follows what no application manages.
+func (e *Engine) Orphans() *Orphans { return e.orphans }
 
 // Run begins with what the inventory holds, works until ctx ends, waits for
 // its workers and returns nil. Operations that are cut off go on after the
@@ -193,10 +193,10 @@ func (e *Engine) Strays() *Strays { return e.strays }
 func (e *Engine) Run(ctx context.Context, w Watches) error {
 	e.begin(ctx, w)
 	collect := e.Clock.Now()
-	ctx, done := run.Watch(ctx, "engine", loopLimit)
+	ctx, done := lifecycle.Watch(ctx, "engine", loopLimit)
 	defer done()
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		served := e.Mapper.Changed()
 		tick, stop := e.Clock.After(e.turns.wait(e.now(), time.Minute))
 		select {
@@ -214,7 +214,7 @@ func (e *Engine) Run(ctx context.Context, w Watches) error {
 		case <-tick:
 		}
 		stop()
-		e.turn(ctx)
+		e.runDueWindows(ctx)
 		if now := e.Clock.Now(); now.Sub(collect) >= time.Minute {
 			collect = now
 			e.Inventory.Expire(now)
@@ -316,7 +316,7 @@ func (e *Engine) forget(id string) {
 	}
 	e.Secret.Forget(id)
 	a.close()
-	e.hint()
+	e.reconsiderKinds()
 }
 
 // scope is what one watch sees: a kind, in one namespace or, for an empty
@@ -339,15 +339,15 @@ func (e *Engine) kindState(x *object) (listed bool, broken error) {
 
 // stateOf is kindState for callers that hold mu.
 func (e *Engine) stateOf(x *object) (listed bool, broken error) {
-	if err := e.Guard.sees(x.key, x.namespaced); err != nil {
+	if err := e.Guard.mayRead(x.key, x.namespaced); err != nil {
 		return false, err
 	}
 	s := e.scopeOf(x)
 	return e.listed[s], e.broken[s]
 }
 
-// hint asks Run to reconsider which kinds are watched.
-func (e *Engine) hint() {
+// reconsiderKinds asks Run to reconsider which kinds are watched.
+func (e *Engine) reconsiderKinds() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -374,7 +374,7 @@ func (e *Engine) want() {
 	w := e.watches
 	e.mu.Unlock()
 	if !same && w != nil {
-		w.Want(kinds)
+		w.SetKinds(kinds)
 	}
 }
 
@@ -397,15 +397,15 @@ func (e *Engine) do(work func(ctx context.Context)) bool {
 	}
 	ctx := e.life
 	e.workers.Go(func() {
-		_ = run.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
+		_ = lifecycle.Safely(ctx, "engine", func(ctx context.Context) error { work(ctx); return nil })
 	})
 	return true
 }
 
-// later runs work after a while, unless Run ends before.
-func (e *Engine) later(d time.Duration, work func(ctx context.Context)) {
+// runAfter runs work after a while, unless Run ends before.
+func (e *Engine) runAfter(d time.Duration, work func(ctx context.Context)) {
 	e.do(func(ctx context.Context) {
-		if run.Sleep(ctx, e.Clock, d) == nil {
+		if lifecycle.Sleep(ctx, e.Clock, d) == nil {
 			work(ctx)
 		}
 	})

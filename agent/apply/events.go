@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Seen takes an object that a watch gave.
-func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
+// OnUpdate takes an object that a watch gave.
+func (e *Engine) OnUpdate(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.add(e.watched(o.GroupVersionKind(), key), key) // before anybody is looked for who wants it
 	if o.GroupVersionKind() == namespaceKind() {
@@ -23,14 +23,14 @@ func (e *Engine) Seen(ctx context.Context, o *manifest.Object) {
 	if first == nil {
 		return
 	}
-	first.take(ctx, o)
+	first.onUpdate(ctx, o)
 	for _, x := range more {
-		x.take(ctx, o)
+		x.onUpdate(ctx, o)
 	}
 }
 
-// take judges an object that a watch gave.
-func (x *object) take(ctx context.Context, o *manifest.Object) {
+// onUpdate judges an object that a watch gave.
+func (x *object) onUpdate(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,52 +45,52 @@ func (x *object) take(ctx context.Context, o *manifest.Object) {
 		x.behind = true
 		return
 	}
-	x.seen(ctx, o)
+	x.observeLive(ctx, o)
 }
 
-// seen judges an object that is not being written. The caller holds mu.
-func (x *object) seen(ctx context.Context, o *manifest.Object) {
+// observeLive judges an object that is not being written. The caller holds mu.
+func (x *object) observeLive(ctx context.Context, o *manifest.Object) {
 	a := x.app
-	was := x.standing()
+	was := x.healthState()
 	x.observe(o)
 	a.after(ctx, x, was)
 }
 
-// standing is what of an object counts for its application.
-type standing struct {
+// healthState is what of an object counts for its application.
+type healthState struct {
 	sync, health string
 	cause        string // of a health that is not the best: the application names it
 	foreign      bool   // others track it, too
 }
 
-func (x *object) standing() standing {
+func (x *object) healthState() healthState {
 	s, _ := x.sync()
 	h, cause := x.wellness()
 	if h == health.Healthy {
 		cause = ""
 	}
-	return standing{s, h, cause, x.live.foreign != nil}
+	return healthState{s, h, cause, x.live.foreign != nil}
 }
 
 // after tells of an object that may have changed, and heals it. The caller
 // holds mu.
-func (a *app) after(ctx context.Context, x *object, was standing) {
+func (a *app) after(ctx context.Context, x *object, was healthState) {
 	if a.closed {
 		return
 	}
-	if a.leaveSelf(x) { // it could not be given up while it was being written
-		a.tell()
+	if a.releaseSelf(x) { // it could not be given up while it was being written
+		a.scheduleReport()
 		a.nudge()
 		return
 	}
-	a.heal(ctx, x)
+	a.selfHeal(ctx, x)
 	if x.unsure() {
 		a.stale = true
 		a.start()
 	}
 	a.e.Reports.Resource(x.report(a))
-	if x.standing() != was {
-		a.tell()
+	if x.healthState() != was {
+		a.scheduleReport()
 	}
 	a.nudge()
 }
@@ -122,8 +122,8 @@ func (a *app) nudge() {
 	}
 }
 
-// Gone takes the deletion of an object.
-func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
+// OnDelete takes the deletion of an object.
+func (e *Engine) OnDelete(ctx context.Context, o *manifest.Object) {
 	key := manifest.KeyOf(o)
 	e.present.remove(e.watched(o.GroupVersionKind(), key), key)
 	if o.GroupVersionKind() == namespaceKind() {
@@ -133,14 +133,14 @@ func (e *Engine) Gone(ctx context.Context, o *manifest.Object) {
 	if first == nil {
 		return
 	}
-	first.gone(ctx, o)
+	first.onDelete(ctx, o)
 	for _, x := range more {
-		x.gone(ctx, o)
+		x.onDelete(ctx, o)
 	}
 }
 
-// gone judges the deletion of an object that a watch gave.
-func (x *object) gone(ctx context.Context, o *manifest.Object) {
+// onDelete judges the deletion of an object that a watch gave.
+func (x *object) onDelete(ctx context.Context, o *manifest.Object) {
 	a := x.app
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,12 +162,12 @@ func (x *object) gone(ctx context.Context, o *manifest.Object) {
 // vanish takes note that an object is not there. The caller holds mu.
 func (x *object) vanish(ctx context.Context) {
 	a := x.app
-	was := x.standing()
+	was := x.healthState()
 	if x.live.uid != "" {
 		a.e.Tree.Unroot(x.live.uid)
 	}
 	// The editor of the object is not who deleted it.
-	x.live, x.calm = live{known: true}, calm{}
+	x.live, x.grace = live{known: true}, gracePeriod{}
 	x.expected = expectation{}
 	switch {
 	case x.hook != "" && x.record == nil:
@@ -176,7 +176,7 @@ func (x *object) vanish(ctx context.Context) {
 	case x.hook != "", x.doomed, x.record != nil && x.target == nil && x.accepted == nil:
 		a.disown(x)
 		a.nudge()
-		a.tell()
+		a.scheduleReport()
 		return
 	case x.record != nil && !a.restores() && a.e.contested(x.key):
 		a.releaseMissing(x)
@@ -188,7 +188,7 @@ func (x *object) vanish(ctx context.Context) {
 func (a *app) disown(x *object) {
 	a.e.Inventory.Disown(a.id, x.key)
 	x.record, x.hook, x.doomed = nil, "", false
-	a.closeStone(x.key)
+	a.closeTombstone(x.key)
 	if x.target == nil && x.accepted == nil {
 		a.drop(x)
 		return
@@ -197,10 +197,10 @@ func (a *app) disown(x *object) {
 	a.e.Reports.Resource(x.report(a))
 }
 
-// Listed takes a complete list: objects of the kind that were not in it and
+// OnReplace takes a complete list: objects of the kind that were not in it and
 // are not newer are gone. The list has uids, and names as "namespace/name"; it
 // is of one namespace, or of the whole cluster for an empty one.
-func (e *Engine) Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
+func (e *Engine) OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{}) {
 	s := scope{gvk, namespace}
 	e.present.list(s, list)
 	if gvk == namespaceKind() {
@@ -275,11 +275,11 @@ func (e *Engine) Broken(ctx context.Context, gvk schema.GroupVersionKind, namesp
 			of++
 			if err == nil && x.missing {
 				x.missing, x.notBefore = false, time.Time{}
-				a.heal(ctx, x)
+				a.selfHeal(ctx, x)
 			}
 		}
 		if of > 0 {
-			a.tell()
+			a.scheduleReport()
 		}
 		a.mu.Unlock()
 	}
@@ -298,7 +298,7 @@ func (e *Engine) Warned(_ context.Context, gvk schema.GroupVersionKind, text str
 		a.mu.Lock()
 		for _, x := range a.objects {
 			if x.gvk == gvk {
-				a.tell()
+				a.scheduleReport()
 				break
 			}
 		}
@@ -343,7 +343,7 @@ func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
 func (e *Engine) Ready() bool {
 	for _, a := range e.all() {
 		a.mu.Lock()
-		waits := a.fresh || a.untaken
+		waits := a.newState || a.unresolved
 		a.mu.Unlock()
 		if waits {
 			return false

@@ -18,7 +18,7 @@ const settleWrites = 200 * time.Millisecond
 func (e *Engine) Reconsider(ctx context.Context) {
 	for _, a := range e.all() {
 		a.mu.Lock()
-		a.recount, a.recustom = true, true
+		a.exclusionsChanged, a.settingsChanged = true, true
 		a.mu.Unlock()
 		a.stateChanged(ctx)
 	}
@@ -40,8 +40,8 @@ func (a *app) leaveAlone() {
 		}
 	}
 	if again {
-		a.recount = true
-		a.e.later(settleWrites, func(ctx context.Context) { a.stateChanged(ctx) })
+		a.exclusionsChanged = true
+		a.e.runAfter(settleWrites, func(ctx context.Context) { a.stateChanged(ctx) })
 	}
 }
 
@@ -55,10 +55,10 @@ func (a *app) takeBack() {
 	}
 }
 
-// excludedStone forgets an object that is wanted no more while its kind is
+// forgetExcluded forgets an object that is wanted no more while its kind is
 // excluded: nobody deletes it, and nobody waits for its deletion. The caller
 // holds mu.
-func (a *app) excludedStone(key manifest.Key) {
+func (a *app) forgetExcluded(key manifest.Key) {
 	if a.e.Excluded(key.Group, key.Kind) {
 		a.e.Inventory.Disown(a.id, key)
 	}

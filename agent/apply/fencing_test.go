@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // leases is an API server that knows one Lease.
@@ -68,13 +68,13 @@ func (l *leases) Update(_ context.Context, o *unstructured.Unstructured, _ metav
 	return l.write(o)
 }
 
-func TestLeaseTellsOnce(t *testing.T) {
+func TestLeaseLossIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("OBS-08 why the lease is not held is told once and then less and less often", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			l := NewLease(&leases{away: true}, "n", "me", run.System{}, slog.New(slog.NewTextHandler(&log, nil)))
+			l := NewLease(&leases{away: true}, "n", "me", lifecycle.System{}, slog.New(slog.NewTextHandler(&log, nil)))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- l.Run(ctx) }()

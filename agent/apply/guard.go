@@ -83,8 +83,8 @@ func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
 	return fault.With(fault.New(fault.Denied, format, args...), key.Describe(), guardFix)
 }
 
-// sees says whether the agent may look at an object at all.
-func (g Guard) sees(key manifest.Key, namespaced bool) error {
+// mayRead says whether the agent may look at an object at all.
+func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	switch {
 	case inHub(key): // it is none of the cluster's
 		return nil
@@ -104,7 +104,7 @@ func (g Guard) writes(key manifest.Key, namespaced bool) error {
 	if g.Observe {
 		return g.refuse(key, "this agent only observes; it changes nothing")
 	}
-	if err := g.sees(key, namespaced); err != nil {
+	if err := g.mayRead(key, namespaced); err != nil {
 		return err
 	}
 	r := g.Rules

@@ -29,25 +29,25 @@ const (
 
 // A fight is what one manager does to the same fields of one object.
 type fight struct {
-	times []time.Time // of our healings, newest last
-	delay time.Duration
-	until time.Time
-	owed  bool // the healing at until is still to be done
+	times   []time.Time // of our healings, newest last
+	delay   time.Duration
+	until   time.Time
+	healDue bool // the healing at until is still to be done
 }
 
-// heal brings an object back to what was accepted, if that is what the
+// selfHeal brings an object back to what was accepted, if that is what the
 // policy says and it is not so now. The caller holds mu.
-func (a *app) heal(_ context.Context, x *object) {
+func (a *app) selfHeal(_ context.Context, x *object) {
 	if !a.healable(x) || !a.heals() {
 		return
 	}
 	now := a.e.Clock.Now()
 	wait := x.notBefore.Sub(now)
 	if wait <= 0 {
-		wait = x.patience(now)
+		wait = x.backoff(now)
 	}
 	if wait > 0 {
-		a.lookAgain(x, wait)
+		a.healAfter(x, wait)
 		return
 	}
 	x.inflight++
@@ -70,23 +70,23 @@ func (a *app) healable(x *object) bool {
 		return false
 	}
 	if x.adopted() {
-		return !x.taken()
+		return !x.isTaken()
 	}
 	if !x.live.found {
 		return true
 	}
-	if x.taken() {
+	if x.isTaken() {
 		return false
 	}
 	if x.record.Owned.UID != x.live.uid {
 		return true // somebody has made it anew
 	}
-	return x.verdict.Void == "" && !x.verdict.Equal
+	return x.comparison.Void == "" && !x.comparison.Equal
 }
 
-// patience says how long to leave an object to the manager that changes it
+// backoff says how long to leave an object to the manager that changes it
 // again and again. People are never made to wait.
-func (x *object) patience(now time.Time) time.Duration {
+func (x *object) backoff(now time.Time) time.Duration {
 	if x.retries > 0 {
 		return 0 // the pause after a failure is planned already
 	}
@@ -99,15 +99,15 @@ func (x *object) patience(now time.Time) time.Duration {
 	if x.live.found && slices.ContainsFunc(managers, person) {
 		return 0
 	}
-	who, what := strings.Join(managers, ", "), strings.Join(x.verdict.Fields, ",")
+	who, what := strings.Join(managers, ", "), strings.Join(x.comparison.Fields, ",")
 	if !x.live.found {
 		who, what = "", "deleted"
 	}
 	if x.fights == nil {
 		x.fights = fights{}
 	}
-	wait, news := x.fights.patience(who+"\x00"+what, now)
-	x.app.fought(x.key, who, what, news)
+	wait, fightState := x.fights.backoff(who+"\x00"+what, now)
+	x.app.fought(x.key, who, what, fightState)
 	return wait
 }
 
@@ -115,17 +115,17 @@ func (x *object) patience(now time.Time) time.Duration {
 type fights map[string]*fight
 
 // What a look at a fight finds out.
-type fightNews uint8
+type fightChange uint8
 
 const (
-	fightGoesOn fightNews = iota
-	fightBegins           // or goes on with a longer pause
+	fightGoesOn fightChange = iota
+	fightBegins             // or goes on with a longer pause
 	fightEnds
 )
 
-// patience says how long to leave what is fought over alone, and notes a
+// backoff says how long to leave what is fought over alone, and notes a
 // healing where that is 0.
-func (all fights) patience(key string, now time.Time) (wait time.Duration, news fightNews) {
+func (all fights) backoff(key string, now time.Time) (wait time.Duration, fightState fightChange) {
 	f := all[key]
 	if f == nil {
 		f = &fight{}
@@ -134,27 +134,27 @@ func (all fights) patience(key string, now time.Time) (wait time.Duration, news 
 	if now.Before(f.until) {
 		return f.until.Sub(now), fightGoesOn
 	}
-	if f.owed {
-		f.owed, f.times = false, append(f.times, now)
+	if f.healDue {
+		f.healDue, f.times = false, append(f.times, now)
 		return 0, fightGoesOn
 	}
 	if n := len(f.times); n > 0 && now.Sub(f.times[n-1]) > 2*f.delay+fightWindow {
 		f.delay, f.times = 0, nil
-		news = fightEnds
+		fightState = fightEnds
 	}
 	recent := slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) > max(fightWindow, f.delay+fightWindow) })
 	f.times = append(recent, now)
 	if len(recent) < fightCount {
-		return 0, news
+		return 0, fightState
 	}
 	f.delay = min(max(f.delay*fightFactor, fightFirst), fightMost)
-	f.until, f.owed = now.Add(f.delay), true
+	f.until, f.healDue = now.Add(f.delay), true
 	return f.delay, fightBegins
 }
 
 // fought tells people of a fight. The caller holds mu.
-func (a *app) fought(key manifest.Key, who, what string, news fightNews) {
-	switch news {
+func (a *app) fought(key manifest.Key, who, what string, fightState fightChange) {
+	switch fightState {
 	case fightBegins:
 		a.warn("fight "+key.String(), foughtOver(key, who, what))
 	case fightEnds:
@@ -186,26 +186,26 @@ func person(manager string) bool {
 func (a *app) warn(about, text string) {
 	if a.warnings[about] != text {
 		a.warnings[about] = text
-		a.tell()
+		a.scheduleReport()
 	}
 }
 
 func (a *app) unwarn(about string) {
 	if _, ok := a.warnings[about]; ok {
 		delete(a.warnings, about)
-		a.tell()
+		a.scheduleReport()
 	}
 }
 
-// lookAgain heals an object after a while, if it still needs it. The caller
+// healAfter heals an object after a while, if it still needs it. The caller
 // holds mu.
-func (a *app) lookAgain(x *object, after time.Duration) {
+func (a *app) healAfter(x *object, after time.Duration) {
 	at := a.e.Clock.Now().Add(after)
 	if !x.timed.IsZero() && !at.Before(x.timed) {
 		return
 	}
 	x.timed = at
-	a.e.later(after, func(ctx context.Context) {
+	a.e.runAfter(after, func(ctx context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if x.timed != at {
@@ -213,7 +213,7 @@ func (a *app) lookAgain(x *object, after time.Duration) {
 		}
 		x.timed = time.Time{}
 		if a.objects[x.key] == x {
-			a.heal(ctx, x)
+			a.selfHeal(ctx, x)
 		}
 	})
 }
@@ -229,7 +229,7 @@ func (a *app) restore(ctx context.Context, x *object, d *desired) {
 	}
 	failpoint.Here(failpoint.AgentHealBefore)
 	_, err = a.write(ctx, x, d, body, writing{options: a.options(body), held: true})
-	a.e.Meter.Object("heal", outcome(err))
+	a.e.Metrics.Object("heal", outcome(err))
 	if err == nil {
 		a.e.Log.InfoContext(ctx, "object healed", logkey.Application, a.id, logkey.Object, x.key.String())
 	}

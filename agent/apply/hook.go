@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // hookBody turns a hook's manifest into what is made: under the name of this
@@ -89,7 +89,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		t.noteRefusal(x, refused, "")
 		return wave.Outcome{}, refused
 	}
-	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	failpoint.Here(failpoint.AgentHookBefore)
 	whole, done := outlast(ctx, answerTime)
 	out, message, err := t.make(whole, at, it, body)
@@ -118,7 +118,7 @@ func (t *task) create(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 }
 
 // make creates a hook, or finds what an earlier try of this operation made.
-func (t *task) make(ctx context.Context, at place, it wave.Item, body *manifest.Object) (*manifest.Object, string, error) {
+func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manifest.Object) (*manifest.Object, string, error) {
 	k := t.app.e.kube
 	out, err := k.create(ctx, at, body, false)
 	if err == nil {
@@ -127,9 +127,9 @@ func (t *task) make(ctx context.Context, at place, it wave.Item, body *manifest.
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, "", err
 	}
-	live, look := k.get(ctx, at)
-	if look != nil {
-		return nil, "", look
+	live, getErr := k.get(ctx, at)
+	if getErr != nil {
+		return nil, "", getErr
 	}
 	if live == nil {
 		return nil, "", err // it went in this very moment; the next try makes it
@@ -141,7 +141,7 @@ func (t *task) make(ctx context.Context, at place, it wave.Item, body *manifest.
 	if err != nil {
 		return nil, "", err
 	}
-	out, err = k.patch(ctx, patch{place: at, kind: types.ApplyPatchType, body: text, manager: k.manager}, nil)
+	out, err = k.patch(ctx, patch{endpoint: at, kind: types.ApplyPatchType, body: text, manager: k.manager}, nil)
 	return out, "applied onto the hook of an earlier operation, which its policy keeps", err
 }
 
@@ -162,7 +162,7 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.app.e.kube.create(ctx, place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
+	_, err = t.app.e.kube.create(ctx, endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}, body, true)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if out != nil {
 		return *out, nil
 	}
-	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	if x := t.heldByHook(it.Key); x {
 		if err := a.unhold(ctx, at, uid); err != nil {
 			t.retain(it)
@@ -230,7 +230,7 @@ func (t *task) Delete(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 		x.live.deleting = true
 	}
 	if gvr.Version != it.Version {
-		a.e.do(func(ctx context.Context) { a.farewell(ctx, x) })
+		a.e.do(func(ctx context.Context) { a.awaitDeletion(ctx, x) })
 	}
 	return wave.Outcome{Changed: true, Message: "pruned"}, nil
 }
@@ -304,7 +304,7 @@ func (t *task) handOver(ctx context.Context, it wave.Item, namespaced bool) (*wa
 			return nil, nil
 		}
 		// A write of it is under way, or the other application has just taken another state.
-		if err := run.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
+		if err := lifecycle.Sleep(ctx, a.e.Clock, 10*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
@@ -352,7 +352,7 @@ func (t *task) remove(ctx context.Context, it wave.Item) (wave.Outcome, error) {
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "delete")
 	}
-	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	live, err := a.e.kube.get(ctx, at)
 	if err != nil {
 		return wave.Outcome{}, explain(err, it.Key, "read")
@@ -393,13 +393,13 @@ func (t *task) Release(ctx context.Context, it wave.Item) error {
 	if err != nil {
 		return explain(err, it.Key, "release")
 	}
-	at := place{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
+	at := endpoint{resource: gvr, namespace: it.Key.Namespace, name: it.Key.Name}
 	return explain(t.app.unhold(ctx, at, ""), it.Key, "release")
 }
 
 // unhold takes the hook finalizer off an object, of the uid given if any.
 // What is gone, or was never held, is success.
-func (a *app) unhold(ctx context.Context, at place, uid string) error {
+func (a *app) unhold(ctx context.Context, at endpoint, uid string) error {
 	for try := 1; ; try++ {
 		live, err := a.e.kube.get(ctx, at)
 		if err != nil || live == nil || (uid != "" && string(live.GetUID()) != uid) {
@@ -420,8 +420,8 @@ func (a *app) unhold(ctx context.Context, at place, uid string) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.e.kube.patch(ctx, patch{place: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
-		if gone(err) {
+		_, err = a.e.kube.patch(ctx, patch{endpoint: at, kind: types.MergePatchType, body: text, manager: a.e.Manager}, nil)
+		if isGone(err) {
 			return nil
 		}
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // Manager is the field manager, unless the agent is given another name. Two
@@ -35,8 +35,8 @@ const (
 	mostPause  = 5 * time.Second
 )
 
-// A place is where one object lives in the API.
-type place struct {
+// An endpoint is where one object lives in the API.
+type endpoint struct {
 	resource  schema.GroupVersionResource
 	namespace string // empty: cluster-scoped
 	name      string
@@ -48,7 +48,7 @@ type kube struct {
 	client  dynamic.Interface
 	manager string
 	lease   func() error
-	clock   run.Clock
+	clock   lifecycle.Clock
 	slots   chan struct{}
 
 	// lost says what it means that the server does not know a resource.
@@ -59,7 +59,7 @@ func newKube(c Config) *kube {
 	return &kube{client: c.Client, manager: c.Manager, lease: c.Lease, clock: c.Clock, slots: make(chan struct{}, c.Parallel), lost: c.Mapper.Lost}
 }
 
-func (k *kube) at(p place) dynamic.ResourceInterface {
+func (k *kube) at(p endpoint) dynamic.ResourceInterface {
 	r := k.client.Resource(p.resource)
 	if p.namespace == "" {
 		return r
@@ -81,13 +81,13 @@ func (k *kube) limited(ctx context.Context, request func(ctx context.Context) er
 }
 
 // get reads an object; nil if there is none.
-func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
+func (k *kube) get(ctx context.Context, p endpoint) (*manifest.Object, error) {
 	var got *manifest.Object
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
 		got, err = k.at(p).Get(ctx, p.name, metav1.GetOptions{})
 		return err
 	})
-	if gone(err) {
+	if isGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (k *kube) get(ctx context.Context, p place) (*manifest.Object, error) {
 }
 
 // list reads the objects of a resource, all at once: only for what is few.
-func (k *kube) list(ctx context.Context, p place, opts metav1.ListOptions) ([]manifest.Object, error) {
+func (k *kube) list(ctx context.Context, p endpoint, opts metav1.ListOptions) ([]manifest.Object, error) {
 	var items []manifest.Object
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) error {
 		page, err := k.at(p).List(ctx, opts)
@@ -111,7 +111,7 @@ func (k *kube) list(ctx context.Context, p place, opts metav1.ListOptions) ([]ma
 
 // A patch is one write of an object.
 type patch struct {
-	place
+	endpoint
 	kind    types.PatchType
 	body    []byte
 	manager string
@@ -140,7 +140,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 		if settled == nil || w.dryRun {
 			return false, nil
 		}
-		live, err := k.get(ctx, w.place)
+		live, err := k.get(ctx, w.endpoint)
 		if err != nil || live == nil || !settled(live) {
 			return false, err
 		}
@@ -159,7 +159,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 		if w.part != "" {
 			parts = []string{w.part}
 		}
-		got, err = k.at(w.place).Patch(ctx, w.name, w.kind, w.body, opts, parts...)
+		got, err = k.at(w.endpoint).Patch(ctx, w.name, w.kind, w.body, opts, parts...)
 		return err
 	})
 	if err != nil {
@@ -169,7 +169,7 @@ func (k *kube) patch(ctx context.Context, w patch, settled func(live *manifest.O
 }
 
 // create makes an object that must not exist yet.
-func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
+func (k *kube) create(ctx context.Context, p endpoint, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
 	opts := metav1.CreateOptions{FieldManager: k.manager}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
@@ -178,11 +178,11 @@ func (k *kube) create(ctx context.Context, p place, o *manifest.Object, dryRun b
 }
 
 // createAs is create under the name of another manager.
-func (k *kube) createAs(ctx context.Context, p place, o *manifest.Object, manager string) (*manifest.Object, error) {
+func (k *kube) createAs(ctx context.Context, p endpoint, o *manifest.Object, manager string) (*manifest.Object, error) {
 	return k.make(ctx, p, o, metav1.CreateOptions{FieldManager: manager})
 }
 
-func (k *kube) make(ctx context.Context, p place, o *manifest.Object, opts metav1.CreateOptions) (*manifest.Object, error) {
+func (k *kube) make(ctx context.Context, p endpoint, o *manifest.Object, opts metav1.CreateOptions) (*manifest.Object, error) {
 	dryRun := len(opts.DryRun) > 0
 	var got *manifest.Object
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) (err error) {
@@ -199,7 +199,7 @@ func (k *kube) make(ctx context.Context, p place, o *manifest.Object, opts metav
 }
 
 // update replaces an object at the resource version that it names.
-func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
+func (k *kube) update(ctx context.Context, p endpoint, o *manifest.Object, dryRun bool) (*manifest.Object, error) {
 	opts := metav1.UpdateOptions{FieldManager: k.manager}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
@@ -220,12 +220,12 @@ func (k *kube) update(ctx context.Context, p place, o *manifest.Object, dryRun b
 
 // delete removes the object with the uid given, and no other of its name.
 // That it is gone already is success.
-func (k *kube) delete(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation) error {
+func (k *kube) delete(ctx context.Context, p endpoint, uid string, propagation metav1.DeletionPropagation) error {
 	return k.deleteWithin(ctx, p, uid, propagation, nil)
 }
 
 // deleteWithin is delete with so many seconds to end; nil: as the object says.
-func (k *kube) deleteWithin(ctx context.Context, p place, uid string, propagation metav1.DeletionPropagation, grace *int64) error {
+func (k *kube) deleteWithin(ctx context.Context, p endpoint, uid string, propagation metav1.DeletionPropagation, grace *int64) error {
 	id := types.UID(uid)
 	opts := metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &id}, GracePeriodSeconds: grace}
 	err := k.retry(ctx, p.resource, nil, func(ctx context.Context) error {
@@ -234,7 +234,7 @@ func (k *kube) deleteWithin(ctx context.Context, p place, uid string, propagatio
 		}
 		return k.at(p).Delete(ctx, p.name, opts)
 	})
-	if gone(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err
@@ -259,15 +259,15 @@ func (k *kube) retry(ctx context.Context, resource schema.GroupVersionResource, 
 		if err == nil || ctx.Err() != nil || try == maxTries || !transient(err) {
 			return err
 		}
-		if run.Sleep(ctx, k.clock, pause(try, err)) != nil {
+		if lifecycle.Sleep(ctx, k.clock, pause(try, err)) != nil {
 			return err
 		}
 		if settled == nil || !ambiguous(err) {
 			continue
 		}
-		done, look := settled(ctx)
-		if look != nil {
-			return errors.Join(err, look)
+		done, getErr := settled(ctx)
+		if getErr != nil {
+			return errors.Join(err, getErr)
 		}
 		if done {
 			return nil

@@ -30,7 +30,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		if err != nil {
 			return nil, err
 		}
-		_, err = a.e.kube.patch(ctx, patch{place: s.place, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		switch {
 		case err == nil:
 			s.note = "adopted from " + from
@@ -53,7 +53,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		if err != nil || text == nil {
 			return out, nil
 		}
-		_, err = a.e.kube.patch(ctx, patch{place: s.place, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
+		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {
 			s.note = "took over the fields of " + manager
 			return a.applyServerSide(ctx, s)
@@ -61,7 +61,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		if try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return nil, err
 		}
-		if out, err = a.e.kube.get(ctx, s.place); err != nil || out == nil {
+		if out, err = a.e.kube.get(ctx, s.endpoint); err != nil || out == nil {
 			return a.applyServerSide(ctx, s)
 		}
 	}

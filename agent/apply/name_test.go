@@ -7,7 +7,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
@@ -16,12 +16,12 @@ import (
 // fetched. What was taken for somebody else's would never be pruned.
 func TestOwnObjectsBeforeTheStateIsResolved(t *testing.T) {
 	t.Parallel()
-	e, store := remembering(t)
+	e, store := engineWithInventory(t)
 	body, err := proto.Marshal(&linkv1.AppState{Generation: 1, Name: "shop", AppNamespace: "argocd"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := &linkv1.Row{Seq: 1, Kind: linkv1.RowKind_ROW_KIND_STATE, AppId: "a", Body: body, Chain: chain.Next(chain.First("one"), 1, int32(linkv1.RowKind_ROW_KIND_STATE), "a", body)}
+	row := &linkv1.Row{Seq: 1, Kind: linkv1.RowKind_ROW_KIND_STATE, AppId: "a", Body: body, Chain: hashchain.Next(hashchain.First("one"), 1, int32(linkv1.RowKind_ROW_KIND_STATE), "a", body)}
 	if _, _, err := store.Stage(&linkv1.Batch{Incarnation: "one", Rows: []*linkv1.Row{row}}); err != nil {
 		t.Fatal(err)
 	}

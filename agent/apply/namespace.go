@@ -56,7 +56,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.nsMeta != nil && a.nsMeta.namespace == name {
-		a.nsSeen(ctx, got)
+		a.nsObserved(ctx, got)
 	}
 	if _, taken := m.lacks(got, rivals); len(taken) > 0 {
 		out.message += ", " + strings.Join(taken, "; ")
@@ -95,11 +95,11 @@ func (a *app) writeNamespace(ctx context.Context, m *nsMeta, live *manifest.Obje
 	if err != nil {
 		return nil, err
 	}
-	return a.e.kube.patch(ctx, patch{place: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
+	return a.e.kube.patch(ctx, patch{endpoint: namespacePlace(m.namespace), kind: types.ApplyPatchType, body: text, manager: manager}, nil)
 }
 
-func namespacePlace(name string) place {
-	return place{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
+func namespacePlace(name string) endpoint {
+	return endpoint{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
 }
 
 // namespaceThere says whether a namespace was there when this process last
@@ -135,7 +135,7 @@ func namespaceObject(name string, labels, annotations map[string]string) *manife
 // namespaceGone makes the destination's namespace again if an object was
 // refused because somebody deleted it, and the application may make it.
 func (a *app) namespaceGone(ctx context.Context, s *sending, err error) bool {
-	if s.dryRun || !gone(err) || !hasOption(s.options, "CreateNamespace", "true") {
+	if s.dryRun || !isGone(err) || !hasOption(s.options, "CreateNamespace", "true") {
 		return false
 	}
 	a.mu.Lock()

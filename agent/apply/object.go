@@ -33,8 +33,8 @@ type object struct {
 	hook             string            // of a hook: the operation that made it
 	doomed           bool              // its deletion was asked for
 	live             live
-	calm             calm
-	verdict          diff.Verdict // of live by record
+	grace            gracePeriod
+	comparison       diff.Result // of live by record
 	expected         expectation
 	failure          string // why the last write of it was refused
 	missing          bool   // because its kind is not served
@@ -52,31 +52,31 @@ type object struct {
 
 // live is what was seen of an object last.
 type live struct {
-	known    bool // found says the truth
-	found    bool
-	deleting bool
-	uid      string
-	version  string // resource version
-	content  string // hash of all but status and bookkeeping
-	body     []byte // compressed JSON without managedFields
-	others   []diff.Managed
-	editor   string   // manager that wrote last, apart from us
-	writers  []string // managers of the fields that differ
-	created  int64
-	health   string
-	message  string
-	hold     time.Duration // how long it must be bad to count as bad
-	info     []*linkv1.Column
-	links    []string
-	instance string         // of a hook: the operation and phase that made it
-	tracked  string         // tracking id
-	foreign  *tracking.Mark // of somebody else; nil: there is none
-	from     string         // installation id
-	tenanted bool           // it names our tenant
-	argo     bool           // Argo CD has written some of it
-	seenBy   []string       // managers whose fields were noted
-	inherits bool           // others have applied it whole
-	applied  bool           // our manager has an entry
+	known       bool // found says the truth
+	found       bool
+	deleting    bool
+	uid         string
+	version     string // resource version
+	content     string // hash of all but status and bookkeeping
+	body        []byte // compressed JSON without managedFields
+	others      []diff.Managed
+	editor      string   // manager that wrote last, apart from us
+	writers     []string // managers of the fields that differ
+	created     int64
+	health      string
+	message     string
+	healthGrace time.Duration // how long it must be bad to count as bad
+	info        []*linkv1.Column
+	links       []string
+	instance    string         // of a hook: the operation and phase that made it
+	tracked     string         // tracking id
+	foreign     *tracking.Mark // of somebody else; nil: there is none
+	from        string         // installation id
+	tenanted    bool           // it names our tenant
+	argo        bool           // Argo CD has written some of it
+	seenBy      []string       // managers whose fields were noted
+	inherits    bool           // others have applied it whole
+	applied     bool           // our manager has an entry
 }
 
 // An expectation is what a dry run of a desired object said.
@@ -132,47 +132,47 @@ func (x *object) observe(o *manifest.Object) {
 	a := x.app
 	if x.live.uid != "" && x.live.uid != string(o.GetUID()) {
 		a.e.Tree.Unroot(x.live.uid)
-		x.calm = calm{}
+		x.grace = gracePeriod{}
 	}
-	x.live = a.e.see(o, a.ignore.Managers(x.key))
+	x.live = a.e.reduceLive(o, a.ignore.Managers(x.key))
 	x.settleHealth(a.e.Clock.Now())
 	x.live.inherits = inherits(o)
-	x.judge(o)
-	x.live.writers = x.verdict.Writers(o, a.e.Manager)
+	x.compareLive(o)
+	x.live.writers = x.comparison.Writers(o, a.e.Manager)
 	x.live.foreign = x.stranger(o)
 	a.e.Tree.Root(x.live.uid, a.id)
 }
 
-// judge compares a live object with what was applied.
-func (x *object) judge(o *manifest.Object) {
-	x.verdict = diff.Verdict{}
+// compareLive compares a live object with what was applied.
+func (x *object) compareLive(o *manifest.Object) {
+	x.comparison = diff.Result{}
 	if x.record == nil {
 		return
 	}
 	v, err := x.app.e.hashes.CompareWith(x.record.Owned, o, x.app.ignore, x.live.others)
 	if err != nil {
-		v = diff.Verdict{Void: "the object cannot be compared: " + sentence(err)}
+		v = diff.Result{Void: "the object cannot be compared: " + sentence(err)}
 	}
-	x.verdict = v
+	x.comparison = v
 }
 
-// see reduces an object to what is kept of it.
-func (e *Engine) see(o *manifest.Object, managers []string) live {
+// reduceLive reduces an object to what is kept of it.
+func (e *Engine) reduceLive(o *manifest.Object, managers []string) live {
 	l := live{
 		known: true, found: true, deleting: o.GetDeletionTimestamp() != nil,
 		uid: string(o.GetUID()), version: o.GetResourceVersion(),
 		created: o.GetCreationTimestamp().Unix(), info: e.Columns(o), links: e.Links(o),
 	}
-	l.health, l.message = e.judged(o)
+	l.health, l.message = e.assessHealth(o)
 	if held := o.GetFinalizers(); l.deleting && len(held) > 0 {
 		l.message = "being deleted, held by finalizer " + strings.Join(held, ", ")
 	}
-	l.hold = holdOf(o)
+	l.healthGrace = holdOf(o)
 	l.instance, _ = manifest.RawAnnotation(o, instanceAnnotation)
 	l.tracked, _ = manifest.RawAnnotation(o, trackingAnnotation)
 	l.from, _ = manifest.RawAnnotation(o, tracking.Installation)
 	tenant, _ := manifest.RawAnnotation(o, tracking.Tenant)
-	l.tenanted = tenant == e.custom().Tenant
+	l.tenanted = tenant == e.tenantSettings().Tenant
 	l.argo, l.seenBy = tracking.ByArgo(o), managers
 	if len(managers) > 0 {
 		l.others = diff.ManagedBy(o, managers)
@@ -274,10 +274,10 @@ func (x *object) sync() (state, detail string) {
 	case x.adopted():
 		return outOfSync, "adopted from application " + nameOf(x.record.From) + "; the next sync writes it"
 	case x.current(x.target):
-		if x.verdict.Equal {
+		if x.comparison.Equal {
 			return synced, ""
 		}
-		return outOfSync, differs(x.verdict.Fields)
+		return outOfSync, differs(x.comparison.Fields)
 	case x.expects(x.target):
 		return x.expected.sync()
 	}
@@ -307,7 +307,7 @@ const (
 // current says whether a desired object is what was applied last, and the
 // verdict can be trusted.
 func (x *object) current(d *desired) bool {
-	return d != nil && x.record != nil && !x.adopted() && x.record.Owned.Digest == diff.Hash(d.digest) && x.verdict.Void == ""
+	return d != nil && x.record != nil && !x.adopted() && x.record.Owned.Digest == diff.Hash(d.digest) && x.comparison.Void == ""
 }
 
 // adopted says whether another application has released the object to this one,

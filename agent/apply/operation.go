@@ -12,9 +12,9 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -26,9 +26,9 @@ const (
 	phaseFailed      = "Failed"
 )
 
-// execute runs one operation to its end, unless ctx ends before: then it goes
+// startOperation runs one operation to its end, unless ctx ends before: then it goes
 // on after the next start.
-func (a *app) execute(ctx context.Context, o inventory.Operation) {
+func (a *app) startOperation(ctx context.Context, o inventory.Operation) {
 	started := a.e.Clock.Now()
 	if ended, phase := a.e.Secret.Ended(a.id); ended == o.ID {
 		a.end(ctx, o, nil, result(o, ending{phase, "it had ended before the agent's state was lost; what it did is still there"}, started))
@@ -38,14 +38,14 @@ func (a *app) execute(ctx context.Context, o inventory.Operation) {
 		a.end(ctx, o, nil, result(o, errored(why), started))
 		return
 	}
-	a.tellBegun(o)
+	a.eventStarted(o)
 	own, cancel := context.WithDeadlineCause(ctx, a.limit(o).Add(deadlineGrace), fault.New(fault.Exceeded, "the operation's deadline has passed"))
 	defer cancel()
 	own, end := trace.Start(trace.Resume(own, o.Order.GetTraceparent()), "operation", logkey.Operation, o.ID, logkey.Application, a.id)
 	var out *linkv1.OperationReport
 	var conflicts refused
-	err := run.Safely(own, "operation", func(own context.Context) error {
-		out = a.perform(own, trace.Below(ctx, own), o, started, &conflicts)
+	err := lifecycle.Safely(own, "operation", func(own context.Context) error {
+		out = a.runOperation(own, trace.Below(ctx, own), o, started, &conflicts)
 		return nil
 	})
 	if err != nil { // a defect; the hub decides when to try again
@@ -91,9 +91,9 @@ func (a *app) refuses(o inventory.Operation, now time.Time) error {
 	return nil
 }
 
-// perform plans and runs an operation. own ends with its deadline, outer with
+// runOperation plans and runs an operation. own ends with its deadline, outer with
 // the process.
-func (a *app) perform(own, outer context.Context, o inventory.Operation, started time.Time, refusedBy *refused) *linkv1.OperationReport {
+func (a *app) runOperation(own, parent context.Context, o inventory.Operation, started time.Time, refusedBy *refused) *linkv1.OperationReport {
 	t := &task{app: a, op: o, hooks: map[manifest.Key]*object{}, changed: make(chan struct{}, 1), refused: refusedBy}
 	p := &progress{app: a, op: o, started: started, results: map[string]wave.ItemResult{}}
 	stopped := make(chan string, 1)
@@ -114,7 +114,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	}
 	a.e.leave(a, a.deleting)
 	a.mu.Unlock()
-	p.say(phaseRunning, "preparing")
+	p.report(phaseRunning, "preparing")
 	plan, err := t.plan(gate, p)
 	if err == nil && plan.Durable() {
 		err = a.e.Inventory.Flush(gate)
@@ -123,12 +123,12 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 		err = a.ready(gate, p)
 	}
 	if err != nil {
-		return p.broken(own, outer, err, stopped)
+		return p.broken(own, parent, err, stopped)
 	}
 	failpoint.Here(failpoint.AgentPlanAfter)
 	p.plan = plan
-	g := &guarded{task: t, kinds: map[string]*stretch{}}
-	defer g.record(outer)
+	g := &guarded{task: t, kinds: map[string]*timingSpan{}}
+	defer g.record(parent)
 	m := wave.New(plan, g, &ledger{app: a, op: o.ID}, wave.Config{
 		WaveDelay: a.e.waveDelay(t.options), StepLimit: span(t.options, "StepTimeout"),
 		Poll: a.e.Poll, Deadline: a.deadline(o), Report: p.update, Gate: a.gate(o),
@@ -136,7 +136,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 	a.mu.Lock()
 	a.running.hooks = plan.Hooked()
 	a.running.stop = func(actor string) {
-		p.say(phaseTerminating, "being terminated by "+actor)
+		p.report(phaseTerminating, "being terminated by "+actor)
 		m.Terminate("terminated by " + actor)
 	}
 	a.mu.Unlock()
@@ -149,7 +149,7 @@ func (a *app) perform(own, outer context.Context, o inventory.Operation, started
 		case <-done:
 		}
 	}()
-	return p.final(m.Run(outer), t.ended)
+	return p.final(m.Run(parent), t.ended)
 }
 
 // mostWaveDelay is the longest pause between two waves.
@@ -158,7 +158,7 @@ const mostWaveDelay = time.Minute
 // waveDelay is the pause between two waves (ENG-13): as the application or the
 // operation says, else as the tenant or the agent's own start does.
 func (e *Engine) waveDelay(options []string) time.Duration {
-	delay := e.custom().WaveDelay
+	delay := e.tenantSettings().WaveDelay
 	if _, given := manifest.Option(options, "WaveDelay"); given {
 		delay = span(options, "WaveDelay")
 	}
@@ -182,15 +182,15 @@ func span(options []string, name string) time.Duration {
 // ready waits until the lease is held: a successor waits until its
 // predecessor cannot write any more.
 func (a *app) ready(ctx context.Context, p *progress) error {
-	for told := false; ; told = true {
+	for reminder := false; ; reminder = true {
 		err := a.e.Lease()
 		if err == nil {
 			return nil
 		}
-		if !told {
-			p.say(phaseRunning, "waiting: "+sentence(err))
+		if !reminder {
+			p.report(phaseRunning, "waiting: "+sentence(err))
 		}
-		if run.Sleep(ctx, a.e.Clock, 20*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, a.e.Clock, 20*time.Millisecond) != nil {
 			return err
 		}
 	}
@@ -220,9 +220,9 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 		a.mu.Unlock()
 	}
 	a.e.Log.InfoContext(ctx, "operation ended", logkey.Application, a.id, logkey.Operation, o.ID, logkey.Phase, out.GetPhase())
-	a.e.Meter.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
+	a.e.Metrics.Operation(out.GetPhase(), time.Duration(out.GetFinishedUnixNano()-out.GetStartedUnixNano()))
 	a.e.Reports.Operation(out)
-	a.tellEnded(o, out)
+	a.eventEnded(o, out)
 }
 
 // aftermath judges the application once an operation is over.
@@ -238,10 +238,10 @@ func (a *app) aftermath(ctx context.Context, o inventory.Operation, out *linkv1.
 		a.e.Reports.App(&linkv1.AppReport{AppId: a.id, Generation: a.state.GetGeneration(), Gone: true, ComparedUnixNano: a.e.Clock.Now().UnixNano()})
 		return
 	}
-	a.rejudge(ctx, false)
-	a.told = nil
-	a.toldAt = time.Time{}
-	a.tell()
+	a.reassess(ctx, false)
+	a.lastReport = nil
+	a.lastReportAt = time.Time{}
+	a.scheduleReport()
 }
 
 // ledger keeps a machine's progress: in the inventory before it goes on, and
@@ -285,24 +285,24 @@ func (l *ledger) Save(ctx context.Context, p wave.Progress) error {
 
 // progress gathers what is told of an operation that runs.
 type progress struct {
-	app     *app
-	op      inventory.Operation
-	plan    wave.Plan
-	started time.Time
-	message string
-	order   []string
-	results map[string]wave.ItemResult
-	told    time.Time
+	app        *app
+	op         inventory.Operation
+	plan       wave.Plan
+	started    time.Time
+	message    string
+	order      []string
+	results    map[string]wave.ItemResult
+	reportedAt time.Time
 
 	mu   sync.Mutex
 	over bool // the result is there; nothing is told after it
 }
 
-// tellEvery is the least time between two progress reports; a millisecond is
+// progressEvery is the least time between two progress reports; a millisecond is
 // added for each object, because each report has all of them.
-const tellEvery = 200 * time.Millisecond
+const progressEvery = 200 * time.Millisecond
 
-func (p *progress) say(phase, message string) {
+func (p *progress) report(phase, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -327,10 +327,10 @@ func (p *progress) update(u wave.Update) {
 		p.message = u.Message
 	}
 	now := p.app.e.Clock.Now()
-	if every := tellEvery + time.Duration(len(p.order))*time.Millisecond; !said && now.Sub(p.told) < every {
+	if every := progressEvery + time.Duration(len(p.order))*time.Millisecond; !said && now.Sub(p.reportedAt) < every {
 		return
 	}
-	p.told = now
+	p.reportedAt = now
 	items := make([]wave.ItemResult, 0, len(p.order))
 	for _, id := range p.order {
 		items = append(items, p.results[id])
@@ -338,15 +338,15 @@ func (p *progress) update(u wave.Update) {
 	listed, _ := results(items)
 	p.app.e.Reports.Operation(&linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: phaseRunning, Message: p.message,
-		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
+		Results: truncateResults(listed), StartedUnixNano: p.started.UnixNano(),
 	})
 }
 
 // broken is the result of an operation that could not begin; none if the
 // process is ending.
-func (p *progress) broken(own, outer context.Context, err error, stopped <-chan string) *linkv1.OperationReport {
+func (p *progress) broken(own, parent context.Context, err error, stopped <-chan string) *linkv1.OperationReport {
 	p.close()
-	if outer.Err() != nil {
+	if parent.Err() != nil {
 		return nil
 	}
 	select {
@@ -373,7 +373,7 @@ func (p *progress) final(r wave.Result, ended func(wave.Result)) *linkv1.Operati
 	listed, unlisted := results(r.Items)
 	out := &linkv1.OperationReport{
 		OperationId: p.op.ID, AppId: p.app.id, Phase: r.Phase, Message: r.Message,
-		Results: bounded(listed), StartedUnixNano: p.started.UnixNano(),
+		Results: truncateResults(listed), StartedUnixNano: p.started.UnixNano(),
 	}
 	if unlisted > 0 {
 		out.Message += fmt.Sprintf("; %d objects were unchanged and are not listed", unlisted)

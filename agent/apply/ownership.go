@@ -20,7 +20,7 @@ const manyNotes = 10
 func (a *app) unread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return (a.fresh || a.taking || a.untaken) && !a.closed
+	return (a.newState || a.taking || a.unresolved) && !a.closed
 }
 
 // name is how tracking ids name the application. After a restart live objects
@@ -38,7 +38,7 @@ func (a *app) name() string {
 
 // installation is the tenant's name for itself among several in one cluster;
 // mostly empty.
-func (a *app) installation() string { return a.e.custom().InstallationID }
+func (a *app) installation() string { return a.e.tenantSettings().InstallationID }
 
 // foreign gives the mark of somebody else on a live object; nil if there is
 // none. A tenant that it names is another one. The caller holds mu.
@@ -46,8 +46,8 @@ func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	if inHub(manifest.KeyOf(o)) {
 		return nil // the hub itself knows whose it is
 	}
-	tenant, ours := a.e.custom().Tenant, false
-	for _, m := range tracking.Of(o, a.e.custom().InstanceLabel) {
+	tenant, ours := a.e.tenantSettings().Tenant, false
+	for _, m := range tracking.Of(o, a.e.tenantSettings().InstanceLabel) {
 		if ours && a.mirrors(o, m) {
 			continue
 		}
@@ -76,7 +76,7 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	if m == nil || m.Tenant != "" || m.System != tracking.Own || m.App != a.name() || x.record == nil {
 		return m
 	}
-	if x.record.Owned.UID == string(o.GetUID()) && x.verdict.Void == "" && x.verdict.Equal {
+	if x.record.Owned.UID == string(o.GetUID()) && x.comparison.Void == "" && x.comparison.Equal {
 		return nil
 	}
 	return m
@@ -91,16 +91,16 @@ func (x *object) marked() bool {
 	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
 }
 
-// taken says whether another tenant has taken an object of ours over: nobody
+// isTaken says whether another tenant has taken an object of ours over: nobody
 // fights about it. The caller holds mu.
-func (x *object) taken() bool {
+func (x *object) isTaken() bool {
 	return x.live.found && x.live.foreign != nil && x.live.foreign.Tenant != ""
 }
 
 // surrendered refuses to write what another tenant has taken over. The caller
 // holds mu.
 func (x *object) surrendered(options []string) error {
-	if x.record == nil || !x.taken() || hasOption(options, adoptOption, "true") {
+	if x.record == nil || !x.isTaken() || hasOption(options, adoptOption, "true") {
 		return nil
 	}
 	return belongs(*x.live.foreign, x.key)

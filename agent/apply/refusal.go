@@ -7,8 +7,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/apply/ownership"
 	"github.com/capstan-cd/capstan/agent/inventory"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // refusals are why the last operation of an application was refused objects:
@@ -20,7 +20,7 @@ type refusals struct {
 	causes    map[manifest.Key]string
 	over      bool      // the causes are gone, and the hub is told
 	notBefore time.Time // when the hub may be told next
-	pace      run.Backoff
+	backoff   lifecycle.Backoff
 	planned   bool
 }
 
@@ -35,7 +35,7 @@ const (
 func (r *refusals) set(operation string, refused []inventory.Refusal) {
 	r.operation, r.causes, r.over = "", nil, false
 	if len(refused) == 0 {
-		r.pace, r.notBefore = run.Backoff{}, time.Time{}
+		r.backoff, r.notBefore = lifecycle.Backoff{}, time.Time{}
 		return
 	}
 	r.operation, r.causes = operation, map[manifest.Key]string{}
@@ -67,19 +67,19 @@ func (a *app) unblocked(now time.Time) string {
 	if wait := r.notBefore.Sub(now); wait > 0 {
 		if !r.planned {
 			r.planned = true
-			a.e.later(wait, func(context.Context) {
+			a.e.runAfter(wait, func(context.Context) {
 				a.mu.Lock()
 				defer a.mu.Unlock()
 				r.planned = false
-				a.tell()
+				a.scheduleReport()
 			})
 		}
 		return ""
 	}
-	if r.pace.First == 0 {
-		r.pace = run.Backoff{First: unblockFirst, Max: unblockMost}
+	if r.backoff.First == 0 {
+		r.backoff = lifecycle.Backoff{First: unblockFirst, Max: unblockMost}
 	}
-	r.over, r.notBefore = true, now.Add(r.pace.Next())
+	r.over, r.notBefore = true, now.Add(r.backoff.Next())
 	return r.operation
 }
 
@@ -99,8 +99,8 @@ func (a *app) blocks(key manifest.Key, mark string) bool {
 	if s == nil {
 		return false
 	}
-	may := ownership.Claim{App: a.id, Permitted: true, Listed: true} // what else is in the way is another cause
-	return !s.Unblocked(may, a.e.claim(s.Owner, key, true))
+	may := ownership.Interest{App: a.id, Permitted: true, Listed: true} // what else is in the way is another cause
+	return !s.Unblocked(may, a.e.interestOf(s.Owner, key, true))
 }
 
 // refused gathers what one operation is refused.

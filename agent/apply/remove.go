@@ -39,7 +39,7 @@ func (e *Engine) Delete(ctx context.Context, app string, gvk schema.GroupVersion
 	if err != nil {
 		return err
 	}
-	at := place{resource: gvr, namespace: key.Namespace, name: key.Name}
+	at := endpoint{resource: gvr, namespace: key.Namespace, name: key.Name}
 	live, err := e.kube.get(ctx, at)
 	if err != nil {
 		return explain(err, key, "read")

@@ -54,7 +54,7 @@ func TestBoundedResults(t *testing.T) {
 		items = append(items, r)
 	}
 	listed, _ := results(items)
-	kept := bounded(listed)
+	kept := truncateResults(listed)
 	if size := proto.Size(&linkv1.OperationReport{Results: kept}); size > mostResults+1000 || len(kept) < 1000 {
 		t.Errorf("%d results of %d bytes are kept", len(kept), size)
 	}
@@ -67,7 +67,7 @@ func TestBoundedResults(t *testing.T) {
 	if failed != 4 {
 		t.Errorf("APP-16 %d failures are listed, want all 4", failed)
 	}
-	if few := bounded(listed[:50]); len(few) != 50 {
+	if few := truncateResults(listed[:50]); len(few) != 50 {
 		t.Errorf("of a small operation %d of 50 are listed", len(few))
 	}
 }
@@ -80,11 +80,11 @@ func TestUnread(t *testing.T) {
 		a    *app
 		want bool
 	}{
-		"TRK-07 a state that waits is not read":              {&app{fresh: true}, true},
+		"TRK-07 a state that waits is not read":              {&app{newState: true}, true},
 		"TRK-07 one that is being resolved is not":           {&app{taking: true}, true},
-		"TRK-07 one that could not be resolved is not":       {&app{untaken: true}, true},
+		"TRK-07 one that could not be resolved is not":       {&app{unresolved: true}, true},
 		"TRK-07 one that was taken up is":                    {&app{}, false},
-		"TRK-07 an application that is closed lists nothing": {&app{fresh: true, taking: true, closed: true}, false},
+		"TRK-07 an application that is closed lists nothing": {&app{newState: true, taking: true, closed: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

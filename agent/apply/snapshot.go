@@ -10,10 +10,10 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // A desired is one object of a snapshot, without its body.
@@ -82,7 +82,7 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 			s.excluded = append(s.excluded, manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()})
 			continue
 		}
-		d, err := e.place(ctx, r, namespace, scopes, s)
+		d, err := e.resolveNamespace(ctx, r, namespace, scopes, s)
 		if err != nil {
 			return nil, err
 		}
@@ -94,9 +94,9 @@ func (e *Engine) resolve(ctx context.Context, ref *linkv1.SnapshotRef, namespace
 	return s, nil
 }
 
-// place finds the namespace of one object. A kind that is not served yet is
+// resolveNamespace finds the namespace of one object. A kind that is not served yet is
 // taken for what the reference looks like.
-func (e *Engine) place(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
+func (e *Engine) resolveNamespace(ctx context.Context, r *linkv1.ObjectRef, namespace string, scopes map[schema.GroupVersionKind]bool, s *snapshot) (*desired, error) {
 	d := &desired{
 		key:  manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()},
 		gvk:  schema.GroupVersionKind{Group: r.GetGroup(), Version: r.GetVersion(), Kind: r.GetKind()},
@@ -210,11 +210,11 @@ func (e *Engine) fetch(ctx context.Context, digests [][]byte) (map[string][]byte
 }
 
 func (e *Engine) open(digest, sealed []byte) ([]byte, error) {
-	key, err := seal.KeyFrom(e.Secret.Keys().Object)
+	key, err := encryption.KeyFrom(e.Secret.Keys().Object)
 	if err != nil {
 		return nil, fault.New(fault.Offline, "the key of the objects is not here yet; it comes with the first session with the hub")
 	}
-	plain, err := seal.OpenBlob(key, [32]byte(digest), sealed)
+	plain, err := encryption.OpenBlob(key, [32]byte(digest), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open object %x: %w", digest[:4], err)
 	}

@@ -11,28 +11,28 @@ import (
 	"github.com/capstan-cd/capstan/agent/tracking"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
-// tellPause is the least time between two looks at a whole application.
-const tellPause = 40 * time.Millisecond
+// reportPause is the least time between two looks at a whole application.
+const reportPause = 40 * time.Millisecond
 
-// tell reports how the application stands: at once, and then at most every
-// tellPause. The caller holds mu.
-func (a *app) tell() {
-	if a.state == nil || a.closed || a.telling {
+// scheduleReport reports how the application stands: at once, and then at most every
+// reportPause. The caller holds mu.
+func (a *app) scheduleReport() {
+	if a.state == nil || a.closed || a.reportScheduled {
 		return
 	}
 	now := a.e.Clock.Now()
-	if wait := tellPause - now.Sub(a.toldAt); wait > 0 {
-		a.telling = a.e.do(func(ctx context.Context) {
-			if run.Sleep(ctx, a.e.Clock, wait) != nil {
+	if wait := reportPause - now.Sub(a.lastReportAt); wait > 0 {
+		a.reportScheduled = a.e.do(func(ctx context.Context) {
+			if lifecycle.Sleep(ctx, a.e.Clock, wait) != nil {
 				return
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.telling = false
+			a.reportScheduled = false
 			if !a.closed {
 				a.sum(a.e.Clock.Now())
 			}
@@ -47,7 +47,7 @@ func (a *app) sum(now time.Time) {
 	if a.gone {
 		return
 	}
-	a.toldAt = now
+	a.lastReportAt = now
 	r := &linkv1.AppReport{
 		AppId: a.id, Target: a.target.name(), Generation: a.state.GetGeneration(),
 		Warnings: a.sentences(), Notes: a.notes(), Excluded: a.excludedKinds(), Error: a.problem, Unblocked: a.unblocked(now),
@@ -57,23 +57,23 @@ func (a *app) sum(now time.Time) {
 	}
 	known := a.fold(r)
 	a.awaitHold(now)
-	if !known && a.told == nil {
+	if !known && a.lastReport == nil {
 		return // the first look is still under way
 	}
 	if !known {
-		r.Sync, r.Health, r.HealthCause = a.told.GetSync(), a.told.GetHealth(), a.told.GetHealthCause()
+		r.Sync, r.Health, r.HealthCause = a.lastReport.GetSync(), a.lastReport.GetHealth(), a.lastReport.GetHealthCause()
 	}
-	if a.told != nil {
-		r.ComparedUnixNano = a.told.GetComparedUnixNano()
-		if proto.Equal(a.told, r) {
+	if a.lastReport != nil {
+		r.ComparedUnixNano = a.lastReport.GetComparedUnixNano()
+		if proto.Equal(a.lastReport, r) {
 			return
 		}
 	}
 	r.ComparedUnixNano = now.UnixNano()
-	a.told = r
-	a.tellChange(r)
+	a.lastReport = r
+	a.eventChanged(r)
 	a.e.Reports.App(r)
-	a.tellHealthy(r)
+	a.eventHealthy(r)
 }
 
 // fold sums up the objects: sync (outOfSync before unknown before synced) and
@@ -87,9 +87,9 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 	if (len(a.conflicts) > 0 || a.nsDetail() != "") && r.Sync == synced {
 		r.Sync = outOfSync
 	}
-	known, a.holds = a.nsMeta == nil || a.nsLive.known, 0
+	known, a.graceLeft = a.nsMeta == nil || a.nsLive.known, 0
 	var missing, rest int
-	var why, absent culprits
+	var why, absent healthCauses
 	for key, x := range a.objects {
 		if x.hook != "" {
 			continue
@@ -109,7 +109,7 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 			}
 		}
 		before := missing
-		a.hold(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
+		a.noteGrace(worse(r, x, a.e.Clock.Now(), &missing, &rest, &why))
 		if missing > before {
 			absent.add(key.Describe() + missingCause)
 		}
@@ -128,16 +128,16 @@ func (a *app) fold(r *linkv1.AppReport) (known bool) {
 // knows it.
 const missingCause = ": missing"
 
-// hold notes how long something is going to be waited for; 0: nothing.
-func (a *app) hold(wait time.Duration) {
-	if wait > 0 && (a.holds == 0 || wait < a.holds) {
-		a.holds = wait
+// noteGrace notes how long something is going to be waited for; 0: nothing.
+func (a *app) noteGrace(wait time.Duration) {
+	if wait > 0 && (a.graceLeft == 0 || wait < a.graceLeft) {
+		a.graceLeft = wait
 	}
 }
 
 // worse folds one object's health in. A missing object alone does not make
 // its application Missing (HLT-04). It gives how long the object is held yet.
-func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *culprits) (wait time.Duration) {
+func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, why *healthCauses) (wait time.Duration) {
 	state, message, wait := x.counts(now)
 	switch {
 	case x.app.itself(x.key):
@@ -160,7 +160,7 @@ func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, wh
 		cause += ": " + message
 	}
 	if state != r.GetHealth() {
-		r.Health, *why = state, culprits{}
+		r.Health, *why = state, healthCauses{}
 	}
 	why.add(cause)
 	return wait
@@ -202,8 +202,8 @@ func (a *app) sentences() []string {
 	return out
 }
 
-// tellHealthy says once when what an operation has applied became healthy.
-func (a *app) tellHealthy(r *linkv1.AppReport) {
+// eventHealthy says once when what an operation has applied became healthy.
+func (a *app) eventHealthy(r *linkv1.AppReport) {
 	if a.healthy == nil || r.GetHealth() != health.Healthy || a.running != nil {
 		return
 	}
@@ -213,10 +213,10 @@ func (a *app) tellHealthy(r *linkv1.AppReport) {
 	a.e.Reports.Operation(report)
 }
 
-// rejudge acts on every object anew, because the state has changed or an
+// reassess acts on every object anew, because the state has changed or an
 // operation is over; with again it also compares each anew, from what is kept
 // of it. The caller holds mu.
-func (a *app) rejudge(ctx context.Context, again bool) {
+func (a *app) reassess(ctx context.Context, again bool) {
 	a.nsHeal(ctx)
 	a.stale = a.stale || a.nsUnsure()
 	for _, key := range a.keys() {
@@ -225,21 +225,21 @@ func (a *app) rejudge(ctx context.Context, again bool) {
 			continue
 		}
 		if again {
-			x.anew()
+			x.recompare()
 		}
 		if x.live.known && !x.live.found && x.record != nil && x.target == nil && x.accepted == nil && x.hook == "" {
 			a.disown(x)
 			continue
 		}
-		a.heal(ctx, x)
+		a.selfHeal(ctx, x)
 		a.stale = a.stale || x.unsure()
 		a.e.Reports.Resource(x.report(a))
 	}
 }
 
-// anew compares an object by other rules than before, from what is kept of it.
+// recompare compares an object by other rules than before, from what is kept of it.
 // What was not kept has to be read. The caller holds mu.
-func (x *object) anew() {
+func (x *object) recompare() {
 	a := x.app
 	x.expected = expectation{}
 	if !x.live.known || !x.live.found {
@@ -253,20 +253,20 @@ func (x *object) anew() {
 	if o == nil {
 		return
 	}
-	x.judge(o)
+	x.compareLive(o)
 	x.live.foreign = x.stranger(tracking.WithArgo(o, x.live.argo))
 }
 
-// stones closes the tombstones of objects that are not ours, or not there.
+// closeTombstones closes the tombstones of objects that are not ours, or not there.
 // The caller holds mu.
-func (a *app) stones() {
+func (a *app) closeTombstones() {
 	if a.rebuild || a.doubt {
 		return // what is ours is being found out
 	}
-	for _, t := range a.graves.all {
-		key := a.stoneKey(t)
+	for _, t := range a.tombstones.all {
+		key := a.keyOfTombstone(t)
 		if x := a.objects[key]; x == nil || (x.record == nil && x.inflight == 0) {
-			a.excludedStone(key)
+			a.forgetExcluded(key)
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
 			})
@@ -274,9 +274,9 @@ func (a *app) stones() {
 	}
 }
 
-// stoneKey finds the object of a tombstone: the hub may have written it down
+// keyOfTombstone finds the object of a tombstone: the hub may have written it down
 // without the destination's namespace, or with one for a cluster-scoped kind.
-func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
+func (a *app) keyOfTombstone(t *linkv1.Tombstone) manifest.Key {
 	key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 	for _, namespace := range [...]string{t.GetNamespace(), a.state.GetNamespace(), "", defaultNamespace} {
 		try := key
@@ -292,10 +292,10 @@ func (a *app) stoneKey(t *linkv1.Tombstone) manifest.Key {
 	return key
 }
 
-// closeStone tells the hub that the object of a tombstone is gone. The caller
+// closeTombstone tells the hub that the object of a tombstone is gone. The caller
 // holds mu.
-func (a *app) closeStone(key manifest.Key) {
-	for _, t := range a.graves.of[plot(key.Group, key.Kind, key.Name)] {
+func (a *app) closeTombstone(key manifest.Key) {
+	for _, t := range a.tombstones.of[tombstoneKey(key.Group, key.Kind, key.Name)] {
 		if t.GetNamespace() == key.Namespace || t.GetNamespace() == "" || key.Namespace == "" {
 			a.e.Reports.Closed(&linkv1.TombstoneClosed{
 				AppId: a.id, Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName(),
@@ -322,10 +322,10 @@ func (e *Engine) Refresh(ctx context.Context, id string) bool {
 				x.expected = expectation{}
 			}
 		}
-		a.rejudge(ctx, true)
+		a.reassess(ctx, true)
 		a.start()
-		a.told = nil
-		a.tell()
+		a.lastReport = nil
+		a.scheduleReport()
 		a.mu.Unlock()
 	}
 	return found
@@ -340,7 +340,7 @@ func (e *Engine) Report(id string) error {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.state == nil || a.closed || a.gone || a.fresh || a.untaken {
+		if a.state == nil || a.closed || a.gone || a.newState || a.unresolved {
 			return fault.New(fault.Offline, "the agent has not compared the application yet")
 		}
 		for key, x := range a.objects {
@@ -350,7 +350,7 @@ func (e *Engine) Report(id string) error {
 			}
 		}
 		a.sum(e.Clock.Now())
-		if a.told == nil {
+		if a.lastReport == nil {
 			return fault.New(fault.Offline, "the agent has not compared the application yet")
 		}
 		return nil
@@ -363,7 +363,7 @@ func (e *Engine) Report(id string) error {
 func (e *Engine) Announce() {
 	for _, a := range e.all() {
 		a.mu.Lock()
-		a.tell()
+		a.scheduleReport()
 		a.mu.Unlock()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/wave"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A task is the cluster as the machine of one operation sees it.
@@ -31,8 +31,8 @@ func (t *task) Changed() <-chan struct{} { return t.changed }
 func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	a, order := t.app, t.op.Order
 	a.mu.Lock()
-	a.arrivals()
-	state, stones := a.state, a.graves.all
+	a.adoptReleased()
+	state, tombstones := a.state, a.tombstones.all
 	snap, err := t.snapshot()
 	a.mu.Unlock()
 	if own := order.GetSnapshot(); err != nil && len(own.GetObjects())+len(inventory.Lists(own)) > 0 {
@@ -61,7 +61,7 @@ func (t *task) plan(ctx context.Context, p *progress) (wave.Plan, error) {
 	var plan wave.Plan
 	if order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE {
 		plan = wave.BuildDelete(objects, t.owned(nil), o)
-	} else if plan, err = wave.Build(objects, t.owned(stones), o); err != nil {
+	} else if plan, err = wave.Build(objects, t.owned(tombstones), o); err != nil {
 		return wave.Plan{}, err
 	}
 	return plan, t.prepare(ctx, plan)
@@ -99,14 +99,14 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 	if s == nil {
 		return nil, nil
 	}
-	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	back := lifecycle.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		objects, err := t.describe(ctx, s)
 		if err == nil || fault.KindOf(err) != fault.Offline || ctx.Err() != nil {
 			return objects, err
 		}
-		p.say(phaseRunning, "waiting: "+sentence(err))
-		if run.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
+		p.report(phaseRunning, "waiting: "+sentence(err))
+		if lifecycle.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
 			return nil, err
 		}
 	}
@@ -115,10 +115,10 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 // describe gives the objects as the planner needs them. For a deletion only
 // its hooks count.
 func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
-	run.Rest(ctx) // others are being planned
+	lifecycle.Rest(ctx) // others are being planned
 	select {
 	case t.app.e.plans <- struct{}{}:
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -148,14 +148,14 @@ func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error)
 
 // owned gives what may be deleted: of the tombstones those that are also in
 // our own inventory; for a deletion everything there is.
-func (t *task) owned(stones []*linkv1.Tombstone) []wave.Object {
+func (t *task) owned(tombstones []*linkv1.Tombstone) []wave.Object {
 	a := t.app
 	deletion := t.op.Order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dead := map[manifest.Key]bool{}
-	for _, s := range stones {
-		dead[a.stoneKey(s)] = true
+	for _, s := range tombstones {
+		dead[a.keyOfTombstone(s)] = true
 	}
 	wanted := map[manifest.Key]bool{}
 	for _, d := range t.wants {
@@ -230,7 +230,7 @@ func (t *task) prepare(ctx context.Context, plan wave.Plan) error {
 			t.adhoc(it)
 		}
 	}
-	a.e.hint()
+	a.e.reconsiderKinds()
 	return nil
 }
 
@@ -261,7 +261,7 @@ func (t *task) acquire(ctx context.Context, it wave.Item) (*object, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.arrivals()
+	a.adoptReleased()
 	x := a.objects[it.Key]
 	if _, contested := a.conflicts[it.Key]; x == nil && contested {
 		x = t.adhoc(it)
@@ -289,7 +289,7 @@ func (t *task) noteRefusal(x *object, err error, mark string) {
 		t.refused.add(x.key, "")
 	case mark != "":
 		t.refused.add(x.key, mark)
-	case x.taken():
+	case x.isTaken():
 		t.refused.add(x.key, x.live.foreign.Title())
 	}
 }
@@ -381,7 +381,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 			return w, err
 		}
 		t.app.e.Mapper.Forget(d.gvk)
-		if run.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
+		if lifecycle.Sleep(ctx, t.app.e.Clock, 250*time.Millisecond) != nil {
 			return w, err
 		}
 	}
@@ -390,7 +390,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 // settled says whether an object is as it should be, so that no request is
 // needed. The caller holds mu.
 func (x *object) settled(d *desired) bool {
-	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.verdict.Equal || !x.marked() {
+	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.comparison.Equal || !x.marked() {
 		return false
 	}
 	_, broken := x.app.e.kindState(x)
@@ -426,7 +426,7 @@ func (t *task) State(ctx context.Context, it wave.Item) (wave.State, error) {
 	if listed, broken := a.e.kindState(x); known && listed && broken == nil {
 		return s, nil
 	}
-	if err := t.look(ctx, x); err != nil {
+	if err := t.readUnwatched(ctx, x); err != nil {
 		return wave.State{}, err
 	}
 	a.mu.Lock()
@@ -436,9 +436,9 @@ func (t *task) State(ctx context.Context, it wave.Item) (wave.State, error) {
 	return s, nil
 }
 
-// look reads an object whose kind is not being watched yet.
-func (t *task) look(ctx context.Context, x *object) error {
-	_, err := t.app.look(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: t.app, key: x.key})
+// readUnwatched reads an object whose kind is not being watched yet.
+func (t *task) readUnwatched(ctx context.Context, x *object) error {
+	_, err := t.app.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: t.app, key: x.key})
 	return err
 }
 
@@ -450,7 +450,7 @@ func (t *task) Preflight(ctx context.Context, items []wave.Item) []wave.Check {
 		next <- i
 	}
 	close(next)
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	for range min(16, len(items)) {
 		g.Go(func(context.Context) error {
 			for i := range next {
@@ -502,7 +502,7 @@ func (t *task) check(ctx context.Context, it wave.Item) wave.Check {
 	}
 	a.mu.Unlock()
 	if x != nil && !it.Hook {
-		if err := a.takeOver(ctx, x, s); err != nil {
+		if err := a.adoptLive(ctx, x, s); err != nil {
 			s.problem = err
 			t.noteRefusal(x, err, s.mark)
 		}

@@ -21,8 +21,8 @@ func (a *app) happened(reason, message string, warning bool) {
 	a.e.Happened(Happening{App: a.id, Name: a.state.GetName(), Namespace: a.state.GetNamespace(), Reason: reason, Warning: warning, Message: message})
 }
 
-// tellBegun tells that an operation begins, and by whom.
-func (a *app) tellBegun(o inventory.Operation) {
+// eventStarted tells that an operation begins, and by whom.
+func (a *app) eventStarted(o inventory.Operation) {
 	if len(o.Progress) > 0 || o.Order.GetOptions().GetDryRun() {
 		return // it goes on after a restart, or changes nothing
 	}
@@ -35,8 +35,8 @@ func (a *app) tellBegun(o inventory.Operation) {
 	a.happened("OperationStarted", who, false)
 }
 
-// tellEnded tells how an operation ended.
-func (a *app) tellEnded(o inventory.Operation, out *linkv1.OperationReport) {
+// eventEnded tells how an operation ended.
+func (a *app) eventEnded(o inventory.Operation, out *linkv1.OperationReport) {
 	if o.Order.GetOptions().GetDryRun() {
 		return
 	}
@@ -63,10 +63,10 @@ func workOf(o inventory.Operation) string {
 	return kind
 }
 
-// tellChange tells a change of sync and health, with up to three causes of the
+// eventChanged tells a change of sync and health, with up to three causes of the
 // latter (HLT-26). What an agent finds at its start is no change. The caller
 // holds mu.
-func (a *app) tellChange(r *linkv1.AppReport) {
+func (a *app) eventChanged(r *linkv1.AppReport) {
 	was := a.shown
 	a.shown = [2]string{r.GetSync(), r.GetHealth()}
 	if was == [2]string{} {

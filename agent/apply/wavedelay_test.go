@@ -22,7 +22,7 @@ func TestWaveDelay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := &Engine{Config: Config{Custom: func() Custom { return Custom{WaveDelay: c.set} }}}
+			e := &Engine{Config: Config{Settings: func() Settings { return Settings{WaveDelay: c.set} }}}
 			if got := e.waveDelay(c.options); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

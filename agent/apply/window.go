@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // Sync windows hold here too: an operation that comes late, because the agent
@@ -20,25 +20,25 @@ import (
 func (e *Engine) now() time.Time { return e.Clock.Now().Add(e.Offset()) }
 
 // windowsOf reads the windows of a state. What cannot be read closes it.
-func windowsOf(state *linkv1.AppState) window.Set {
+func windowsOf(state *linkv1.AppState) syncwindow.Set {
 	given := state.GetPolicy().GetWindows()
-	out := make([]window.Window, len(given))
+	out := make([]syncwindow.Window, len(given))
 	for i, w := range given {
-		out[i] = window.Window{
+		out[i] = syncwindow.Window{
 			Kind: w.GetKind(), Schedule: w.GetSchedule(), Duration: w.GetDuration(), TimeZone: w.GetTimeZone(), Description: w.GetDescription(),
 			ManualSync: w.GetManualSync(), SyncOverrun: w.GetSyncOverrun(), SelfHeal: w.GetSelfHeal(),
 		}
 	}
-	return window.New(out)
+	return syncwindow.New(out)
 }
 
-// turns holds when the windows of applications change next.
-type turns struct {
+// windowQueue holds when the windows of applications change next.
+type windowQueue struct {
 	mu    sync.Mutex
 	times map[*app]time.Time
 }
 
-func (t *turns) set(a *app, at time.Time) {
+func (t *windowQueue) set(a *app, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.times == nil {
@@ -47,14 +47,14 @@ func (t *turns) set(a *app, at time.Time) {
 	t.times[a] = at
 }
 
-func (t *turns) forget(a *app) {
+func (t *windowQueue) forget(a *app) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.times, a)
 }
 
 // wait is how long it is to the first change, and at most most.
-func (t *turns) wait(now time.Time, most time.Duration) time.Duration {
+func (t *windowQueue) wait(now time.Time, most time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, at := range t.times {
@@ -64,7 +64,7 @@ func (t *turns) wait(now time.Time, most time.Duration) time.Duration {
 }
 
 // due takes out the applications whose time has come.
-func (t *turns) due(now time.Time) []*app {
+func (t *windowQueue) due(now time.Time) []*app {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []*app
@@ -77,8 +77,8 @@ func (t *turns) due(now time.Time) []*app {
 	return out
 }
 
-// lookAnew is when windows are looked at again of which no change is in sight.
-const lookAnew = 24 * time.Hour
+// recheckWindowsAfter is when windows are looked at again of which no change is in sight.
+const recheckWindowsAfter = 24 * time.Hour
 
 // schedule notes when the application's windows change next. The caller holds mu.
 func (a *app) schedule() {
@@ -89,21 +89,21 @@ func (a *app) schedule() {
 	now := a.e.now()
 	at, ok := a.windows.Next(now)
 	if !ok {
-		at = now.Add(lookAnew)
+		at = now.Add(recheckWindowsAfter)
 	}
 	a.e.turns.set(a, at)
 }
 
-// turn does what waited in applications whose windows have changed: it heals
+// runDueWindows does what waited in applications whose windows have changed: it heals
 // what differs and begins what may begin.
-func (e *Engine) turn(ctx context.Context) {
+func (e *Engine) runDueWindows(ctx context.Context) {
 	for _, a := range e.turns.due(e.now()) {
 		a.mu.Lock()
 		if a.state != nil && !a.closed {
 			a.schedule()
-			a.rejudge(ctx, false)
+			a.reassess(ctx, false)
 			a.start()
-			a.tell()
+			a.scheduleReport()
 		}
 		a.mu.Unlock()
 	}
@@ -111,7 +111,7 @@ func (e *Engine) turn(ctx context.Context) {
 
 // heals says whether live state may be brought back now. The caller holds mu.
 func (a *app) heals() bool {
-	return a.windows.Empty() || a.windows.Allows(window.Heal, a.e.now())
+	return a.windows.Empty() || a.windows.Allows(syncwindow.Heal, a.e.now())
 }
 
 // unhealed says that live state is not brought back because of windows; empty
@@ -121,11 +121,11 @@ func (a *app) unhealed() string {
 		return ""
 	}
 	if a.nsHealable() {
-		return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+		return "self-heal waits: " + a.windows.Why(syncwindow.Heal, a.e.now())
 	}
 	for _, x := range a.objects {
 		if a.healable(x) {
-			return "self-heal waits: " + a.windows.Why(window.Heal, a.e.now())
+			return "self-heal waits: " + a.windows.Why(syncwindow.Heal, a.e.now())
 		}
 	}
 	return ""
@@ -147,7 +147,7 @@ func (a *app) mayBegin() bool {
 	if !ok || !o.Open() || o.Terminated != "" || exempt(o.Order) {
 		return true
 	}
-	use, now := window.Of(o.Order.GetAutomated()), a.e.now()
+	use, now := syncwindow.Of(o.Order.GetAutomated()), a.e.now()
 	if a.windows.Allows(use, now) || len(o.Progress) > 0 && a.windows.Continues(use, now) {
 		a.waits = ""
 		return true
@@ -164,7 +164,7 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 	if exempt(o.Order) {
 		return nil
 	}
-	use := window.Of(o.Order.GetAutomated())
+	use := syncwindow.Of(o.Order.GetAutomated())
 	return func(ctx context.Context, say func(string)) error {
 		for {
 			set, now := a.newest(), a.e.now()
@@ -179,7 +179,7 @@ func (a *app) gate(o inventory.Operation) func(ctx context.Context, say func(str
 			if at, ok := set.Next(now); ok {
 				wait = min(wait, at.Sub(now))
 			}
-			if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+			if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
 				return err
 			}
 		}
@@ -192,10 +192,10 @@ const windowPoll = time.Second
 
 // newest reads the windows of the newest state, which the application itself
 // takes up once its operation is over.
-func (a *app) newest() window.Set {
+func (a *app) newest() syncwindow.Set {
 	row, ok := a.e.Inventory.App(a.id)
 	if !ok {
-		return window.Set{} // the hub has it no more, and its operation is being ended
+		return syncwindow.Set{} // the hub has it no more, and its operation is being ended
 	}
 	return windowsOf(row.State)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // maxConflicts is how often a write is prepared anew because the object
@@ -42,7 +42,7 @@ type written struct {
 func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.Object, w writing) (written, error) {
 	a.meet(ctx, x)
 	s := a.sending(x, d, body, w)
-	if err := a.takeOver(ctx, x, s); err != nil {
+	if err := a.adoptLive(ctx, x, s); err != nil {
 		s.problem = err
 	}
 	failpoint.Here(failpoint.AgentSendBefore)
@@ -65,7 +65,7 @@ func (a *app) write(ctx context.Context, x *object, d *desired, body *manifest.O
 
 // sending is one object on its way to the API server.
 type sending struct {
-	place
+	endpoint
 	app     *app
 	key     manifest.Key
 	digest  [32]byte // of the manifest
@@ -155,7 +155,7 @@ func (a *app) sendBy(ctx context.Context, s *sending) (*manifest.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.place = place{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
+	s.endpoint = endpoint{resource: gvr, namespace: s.key.Namespace, name: s.key.Name}
 	switch {
 	case hasOption(s.options, "Replace", "true"):
 		return a.replace(ctx, s)
@@ -192,7 +192,7 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 			return nil, err
 		}
 		out, err := a.e.kube.patch(ctx, patch{
-			place: s.place, kind: types.ApplyPatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun,
+			endpoint: s.endpoint, kind: types.ApplyPatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun,
 			lenient: hasOption(s.options, "Validate", "false"),
 		}, func(live *manifest.Object) bool { return carries(live, obj, a.e.Manager) })
 		switch {
@@ -214,7 +214,7 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error) {
 	obj, guard := s.body, ""
 	if hasOption(s.options, "RespectIgnoreDifferences", "true") && !s.ignore.Empty(s.key) {
-		live, err := a.e.kube.get(ctx, s.place)
+		live, err := a.e.kube.get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error
 	if guard == "" && s.uid == "" {
 		return obj, nil
 	}
-	out := &manifest.Object{Object: wishes(obj.Object)}
+	out := &manifest.Object{Object: desiredFields(obj.Object)}
 	if s.uid != "" {
 		out.SetUID(types.UID(s.uid))
 	}
@@ -245,7 +245,7 @@ func carries(live, sent *manifest.Object, manager string) bool {
 	if _, applied := editor(live, manager); !applied {
 		return false
 	}
-	return within(wishes(sent.Object), live.Object)
+	return within(desiredFields(sent.Object), live.Object)
 }
 
 // within says whether every leaf of a value stands in another.
@@ -284,12 +284,12 @@ func within(part, whole any) bool {
 func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 	s.merged = true
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, s.place)
+		live, err := a.e.kube.get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
-			out, err := a.e.kube.create(ctx, s.place, s.body, s.dryRun)
+			out, err := a.e.kube.create(ctx, s.endpoint, s.body, s.dryRun)
 			if apierrors.IsAlreadyExists(err) && try < maxConflicts {
 				continue
 			}
@@ -302,7 +302,7 @@ func (a *app) merge(ctx context.Context, s *sending) (*manifest.Object, error) {
 		if string(text) == "{}" {
 			return live, nil
 		}
-		out, err := a.e.kube.patch(ctx, patch{place: s.place, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
+		out, err := a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.MergePatchType, body: text, manager: a.e.Manager, dryRun: s.dryRun}, nil)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
 			if immutable(err) && hasOption(s.options, "Force", "true") {
 				return a.recreate(ctx, s)
@@ -355,19 +355,19 @@ func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error)
 	s.merged = true
 	force := hasOption(s.options, "Force", "true") && s.key.Kind != "CustomResourceDefinition" && s.key.Kind != "Namespace"
 	for try := 1; ; try++ {
-		live, err := a.e.kube.get(ctx, s.place)
+		live, err := a.e.kube.get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
-			return a.e.kube.create(ctx, s.place, s.body, s.dryRun)
+			return a.e.kube.create(ctx, s.endpoint, s.body, s.dryRun)
 		}
 		if force {
 			return a.recreate(ctx, s)
 		}
 		obj := s.body.DeepCopy()
 		obj.SetResourceVersion(live.GetResourceVersion())
-		out, err := a.e.kube.update(ctx, s.place, obj, s.dryRun)
+		out, err := a.e.kube.update(ctx, s.endpoint, obj, s.dryRun)
 		if err == nil || try == maxConflicts || !apierrors.IsConflict(err) {
 			return out, err
 		}
@@ -376,7 +376,7 @@ func (a *app) replace(ctx context.Context, s *sending) (*manifest.Object, error)
 
 // recreate deletes an object, waits until it is gone, and makes it anew.
 func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error) {
-	live, err := a.e.kube.get(ctx, s.place)
+	live, err := a.e.kube.get(ctx, s.endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -387,25 +387,25 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 		if err := a.e.Guard.deletes(s.key, s.namespace != ""); err != nil {
 			return nil, err
 		}
-		if err := a.e.kube.delete(ctx, s.place, string(live.GetUID()), propagation(s.options)); err != nil {
+		if err := a.e.kube.delete(ctx, s.endpoint, string(live.GetUID()), propagation(s.options)); err != nil {
 			return nil, err
 		}
 	}
 	for wait := 50 * time.Millisecond; live != nil; wait = min(2*wait, time.Second) {
-		now, err := a.e.kube.get(ctx, s.place)
+		now, err := a.e.kube.get(ctx, s.endpoint)
 		if err != nil {
 			return nil, err
 		}
 		if now == nil || now.GetUID() != live.GetUID() {
 			break
 		}
-		if err := run.Sleep(ctx, a.e.Clock, wait); err != nil {
+		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
 			return nil, fault.New(fault.Conflict, "it is being deleted to be made anew, and held by finalizers %v", now.GetFinalizers())
 		}
 	}
 	s.uid, s.note = "", "deleted and made anew"
 	if s.merged {
-		return a.e.kube.create(ctx, s.place, s.body, false)
+		return a.e.kube.create(ctx, s.endpoint, s.body, false)
 	}
 	return a.applyServerSide(ctx, s)
 }
@@ -424,7 +424,7 @@ func propagation(options []string) metav1.DeletionPropagation {
 
 // record keeps what is ours of a written object.
 func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out *manifest.Object) error {
-	owned, err := a.own(s, d.digest, out)
+	owned, err := a.recordOwned(s, d.digest, out)
 	if err != nil {
 		return fmt.Errorf("record what is ours: %w", err)
 	}
@@ -445,7 +445,7 @@ func (a *app) record(ctx context.Context, x *object, d *desired, s *sending, out
 	return nil
 }
 
-func (a *app) own(s *sending, digest [32]byte, out *manifest.Object) (diff.Owned, error) {
+func (a *app) recordOwned(s *sending, digest [32]byte, out *manifest.Object) (diff.Owned, error) {
 	if s.merged {
 		return a.e.hashes.Replaced(s.body, out, a.e.Manager, digest, s.ignore)
 	}
@@ -458,7 +458,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x.inflight--
-	was := x.standing()
+	was := x.healthState()
 	if out != nil && !x.live.older(out) {
 		x.observe(out)
 	}
@@ -472,7 +472,7 @@ func (a *app) settle(ctx context.Context, x *object, out *manifest.Object) {
 	case o != nil && !x.live.older(o) && (o.GetResourceVersion() != x.live.version || inHub(x.key)): // the hub's versions do not count its status
 		// What was told is from before the answer: both count as one step.
 		x.observe(o)
-		a.tell()
+		a.scheduleReport()
 	case lost != "" && lost == x.live.uid:
 		x.vanish(ctx)
 		return

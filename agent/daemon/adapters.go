@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/agent/hubside"
+	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	"github.com/capstan-cd/capstan/agent/relay"
@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/watch"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/action"
+	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/pack"
 )
 
 // desired gives the link the agent's copy of the desired log.
@@ -31,7 +31,7 @@ type desired struct{ a *agent }
 
 // Cursor is how far the log is stored.
 func (d desired) Cursor() *linkv1.Cursor {
-	c, lost := d.a.store.Place()
+	c, lost := d.a.store.Position()
 	at := &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof}
 	if lost {
 		at = &linkv1.Cursor{Guard: at}
@@ -40,13 +40,13 @@ func (d desired) Cursor() *linkv1.Cursor {
 	return at
 }
 
-// Take stores a batch. The engine begins at once, while the disk writes:
+// StoreBatch stores a batch. The engine begins at once, while the disk writes:
 // what must not be done twice waits for the disk by itself.
-func (d desired) Take(ctx context.Context, b *linkv1.Batch) error {
+func (d desired) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	changes, commit, err := d.a.store.Stage(b)
 	if err != nil {
 		d.a.engine.Announce() // the hub may just have been found to be rewound
-		if errors.Is(err, pack.ErrBase) {
+		if errors.Is(err, compress.ErrBase) {
 			d.a.plain.Store(true) // the next stream brings whole rows
 		}
 		return err
@@ -79,13 +79,13 @@ func (d desired) Rewound(reason string) {
 	d.a.engine.Announce()
 }
 
-// Answer takes the hub's decisions and questions about the past.
-func (d desired) Answer(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+// Respond takes the hub's decisions and questions about the past.
+func (d desired) Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Confirmed:
 		return nil, d.confirmed(ctx, m.Confirmed)
 	case *linkv1.FollowDown_Hold:
-		d.a.store.Hold(m.Hold.GetReason())
+		d.a.store.HoldDeletions(m.Hold.GetReason())
 		d.a.engine.Announce()
 	case *linkv1.FollowDown_Compare:
 		return &linkv1.FollowUp{Message: &linkv1.FollowUp_Sums{Sums: d.a.store.Sums(m.Compare.GetFirst())}}, nil
@@ -134,11 +134,11 @@ func (s sessions) Opened(_ context.Context, hello *linkv1.HelloResponse) error {
 
 // Revoked keeps what the hub says, for the case that it forgets.
 func (s sessions) Revoked(of []*linkv1.Revoked) {
-	said := make([]inventory.Revoked, len(of))
+	revoked := make([]inventory.Revoked, len(of))
 	for i, r := range of {
-		said[i] = inventory.Revoked{AgentID: r.GetAgentId(), Until: r.GetUntilUnix(), Proof: r.GetProof()}
+		revoked[i] = inventory.Revoked{AgentID: r.GetAgentId(), Until: r.GetUntilUnix(), Proof: r.GetProof()}
 	}
-	s.a.secret.SetRevoked(said, time.Now())
+	s.a.secret.SetRevoked(revoked, time.Now())
 }
 
 // Closed changes nothing: what was accepted goes on being enforced.
@@ -167,31 +167,31 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 }
 
 // hubObjects gives the engine the objects that live in the hub.
-type hubObjects struct{ *hubside.Objects }
+type hubObjects struct{ *hubobjects.Objects }
 
 // Read gives one of them.
 func (h hubObjects) Read(ctx context.Context, r apply.HubRef) (*manifest.Object, error) {
-	return h.Objects.Read(ctx, hubside.Ref(r))
+	return h.Objects.Read(ctx, hubobjects.Ref(r))
 }
 
 // Apply has the hub write one.
 func (h hubObjects) Apply(ctx context.Context, r apply.HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error) {
-	return h.Objects.Apply(ctx, hubside.Ref(r), digest, dryRun)
+	return h.Objects.Apply(ctx, hubobjects.Ref(r), digest, dryRun)
 }
 
 // Delete has the hub delete one.
 func (h hubObjects) Delete(ctx context.Context, r apply.HubRef, uid string) (apply.HubDeletion, error) {
-	d, err := h.Objects.Delete(ctx, hubside.Ref(r), uid)
+	d, err := h.Objects.Delete(ctx, hubobjects.Ref(r), uid)
 	return apply.HubDeletion(d), err
 }
 
-// Want says which are followed.
-func (h hubObjects) Want(refs []apply.HubRef) {
-	out := make([]hubside.Ref, len(refs))
+// SetFollowed says which are followed.
+func (h hubObjects) SetFollowed(refs []apply.HubRef) {
+	out := make([]hubobjects.Ref, len(refs))
 	for i, r := range refs {
-		out[i] = hubside.Ref(r)
+		out[i] = hubobjects.Ref(r)
 	}
-	h.Objects.Want(out)
+	h.Objects.SetFollowed(out)
 }
 
 // children reports the children of managed objects.
@@ -201,7 +201,7 @@ type children struct{ outbox *report.Outbox }
 func (c children) Child(app string, r watch.Record) { c.outbox.Resource(childOf(app, r)) }
 
 // ChildGone takes it back.
-func (c children) ChildGone(app string, r watch.Record) { c.outbox.Gone(childOf(app, r)) }
+func (c children) ChildGone(app string, r watch.Record) { c.outbox.Removed(childOf(app, r)) }
 
 func childOf(app string, r watch.Record) *linkv1.Resource {
 	return &linkv1.Resource{
@@ -243,15 +243,15 @@ func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*m
 
 // Inspect gives desired and live.
 func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
-	sights, err := c.a.engine.Inspect(ctx, app, all, pick)
+	views, err := c.a.engine.Inspect(ctx, app, all, pick)
 	if err == nil && predict {
-		err = c.a.engine.Predict(ctx, app, sights)
+		err = c.a.engine.Predict(ctx, app, views)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := make([]relay.Object, len(sights))
-	for i, s := range sights {
+	out := make([]relay.Object, len(views))
+	for i, s := range views {
 		out[i] = relay.Object{
 			Key: s.Key, Version: s.Version, Sync: s.Sync, Summary: s.Detail, Fields: s.Fields,
 			Desired: s.Desired, Live: s.Live, Applied: s.Applied,
@@ -265,7 +265,7 @@ func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pic
 func (c cluster) Act(ctx context.Context, r *linkv1.RunActionRequest, key manifest.Key,
 	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
 ) ([]*manifest.Object, error) {
-	return c.a.engine.Act(ctx, apply.Wish{
+	return c.a.engine.Act(ctx, apply.ActionRequest{
 		Application: r.GetObject().GetAppId(), ID: r.GetId(), Object: key, Version: r.GetObject().GetVersion(), Project: r.GetProject(), Limits: r.GetLimits(),
 	}, do)
 }
@@ -287,26 +287,26 @@ func (c cluster) Delete(ctx context.Context, app string, key manifest.Key, versi
 	return c.a.engine.Delete(ctx, app, gvk, key, force, propagation)
 }
 
-// facts tells the hub of the cluster.
-type facts struct {
+// clusterFacts tells the hub of the cluster.
+type clusterFacts struct {
 	kube   kubernetes
-	mapper *watch.Mapper
+	mapper *watch.RESTMapper
 
 	mu          sync.Mutex
 	fingerprint string
 }
 
-// factsTime bounds what a Hello waits for an API server.
-const factsTime = 5 * time.Second
+// factsTimeout bounds what a Hello waits for an API server.
+const factsTimeout = 5 * time.Second
 
 // Facts reads what is not known yet, and asks how the API server is.
-func (f *facts) Facts(ctx context.Context) (link.Facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, factsTime)
+func (f *clusterFacts) Facts(ctx context.Context) (link.Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := link.Facts{Readyz: "ok"}
-	if err := f.learn(ctx); err != nil {
+	if err := f.discover(ctx); err != nil {
 		if f.fingerprint == "" {
 			return link.Facts{}, err
 		}
@@ -321,8 +321,8 @@ func (f *facts) Facts(ctx context.Context) (link.Facts, error) {
 	return out, nil
 }
 
-// learn finds out which cluster this is.
-func (f *facts) learn(ctx context.Context) error {
+// discover finds out which cluster this is.
+func (f *clusterFacts) discover(ctx context.Context) error {
 	if f.fingerprint == "" {
 		gvr := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		ns, err := f.kube.dynamic.Resource(gvr).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})

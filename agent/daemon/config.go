@@ -60,10 +60,10 @@ type Config struct {
 	// HTTPSProxy and NoProxy say which HTTP proxy leads to the hub, in the
 	// words of the environment variables. Empty: none.
 	HTTPSProxy, NoProxy string
-	// OuterCAFile holds certificates (PEM) of authorities that may vouch,
+	// ProxyCAFile holds certificates (PEM) of authorities that may vouch,
 	// beside those of the system, for whatever ends TLS in front of the hub.
 	// Empty: nobody has to; the hub proves its own key inside in any case.
-	OuterCAFile string
+	ProxyCAFile string
 	// Upgrades lets the hub exchange the agent's image, for one of the same
 	// repository or of the UpgradeRepositories.
 	Upgrades            bool
@@ -176,25 +176,25 @@ func (c Config) token() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// Outer is what lies between the agent and the hub.
-func (c Config) Outer() (tunnel.Outer, error) {
+// Proxy is what lies between the agent and the hub.
+func (c Config) Proxy() (tunnel.ProxyConfig, error) {
 	proxy, err := tunnel.NewProxy(c.HTTPSProxy, c.NoProxy)
 	if err != nil {
-		return tunnel.Outer{}, err
+		return tunnel.ProxyConfig{}, err
 	}
-	o := tunnel.Outer{Proxy: proxy}
-	if c.OuterCAFile == "" {
+	o := tunnel.ProxyConfig{Proxy: proxy}
+	if c.ProxyCAFile == "" {
 		return o, nil
 	}
-	raw, err := os.ReadFile(c.OuterCAFile)
+	raw, err := os.ReadFile(c.ProxyCAFile)
 	if err != nil {
-		return o, fault.Wrap(fault.Invalid, err, "the outer CA file %q cannot be read", c.OuterCAFile)
+		return o, fault.Wrap(fault.Invalid, err, "the outer CA file %q cannot be read", c.ProxyCAFile)
 	}
 	if o.Roots, err = x509.SystemCertPool(); err != nil {
 		o.Roots = x509.NewCertPool()
 	}
 	if !o.Roots.AppendCertsFromPEM(raw) {
-		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.OuterCAFile)
+		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.ProxyCAFile)
 	}
 	return o, nil
 }

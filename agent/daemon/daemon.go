@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	"github.com/capstan-cd/capstan/agent/act"
+	"github.com/capstan-cd/capstan/agent/actions"
 	"github.com/capstan-cd/capstan/agent/apply"
-	"github.com/capstan-cd/capstan/agent/hubside"
+	"github.com/capstan-cd/capstan/agent/hubobjects"
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/kubeevent"
 	"github.com/capstan-cd/capstan/agent/link"
@@ -29,8 +29,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -49,13 +49,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	t, err := newTold(ctx, c)
+	t, err := newInstruments(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer t.close(ctx)
 	ctx = t.tracer.With(t.monitor.With(ctx))
-	conf.Wrap(t.meter.Wrap)
+	conf.Wrap(t.metrics.Wrap)
 	k, err := connect(conf)
 	if err != nil {
 		return err
@@ -76,14 +76,14 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	store.Guard(secret.Cursor())
 	a := assemble(c, k, guard, store, secret, t)
-	a.figures()
-	return run.Run(ctx, append(t.parts(c), a.parts()...)...)
+	a.addStats()
+	return lifecycle.Run(ctx, append(t.parts(c), a.parts()...)...)
 }
 
 // openSecret reads the agent's Secret, and waits for an API server that is
 // away. It gives nil when ctx ends first.
 func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, error) {
-	back := run.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
+	back := lifecycle.Backoff{First: 500 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		s, err := inventory.OpenSecret(ctx, v, c.Log)
 		if err == nil {
@@ -96,7 +96,7 @@ func openSecret(ctx context.Context, c Config, v *vault) (*inventory.Secret, err
 			return nil, err
 		}
 		c.Log.WarnContext(ctx, "waiting for the API server", logkey.Error, err)
-		if run.Sleep(ctx, run.System{}, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, back.Next()) != nil {
 			return nil, nil
 		}
 	}
@@ -142,58 +142,58 @@ func connect(conf *rest.Config) (kubernetes, error) {
 // agent is the assembled parts.
 type agent struct {
 	Config
-	told    *told
-	kube    kubernetes
-	store   *inventory.Store
-	secret  *inventory.Secret
-	mapper  *watch.Mapper
-	outbox  *report.Outbox
-	tree    *watch.Tree
-	engine  *apply.Engine
-	watcher *watch.Watcher
-	hub     *hubside.Objects
-	strays  *watch.Watcher
-	lease   *apply.Lease
-	epoch   string
-	link    atomic.Pointer[link.Client]
-	caught  atomic.Bool // the first barrier was reached
-	plain   atomic.Bool // rows could not be unpacked: whole ones are asked for
+	instruments *instruments
+	kube        kubernetes
+	store       *inventory.Store
+	secret      *inventory.Secret
+	mapper      *watch.RESTMapper
+	outbox      *report.Outbox
+	tree        *watch.Tree
+	engine      *apply.Engine
+	watcher     *watch.Informers
+	hub         *hubobjects.Objects
+	orphans     *watch.Informers
+	lease       *apply.Lease
+	epoch       string
+	link        atomic.Pointer[link.Client]
+	caught      atomic.Bool // the first barrier was reached
+	plain       atomic.Bool // rows could not be unpacked: whole ones are asked for
 
-	settings *settings.Current
-	rules    *rule.Rules
-	actions  *act.Server
-	events   *kubeevent.Recorder
-	custom   atomic.Pointer[apply.Custom] // what the engine uses of the settings
+	settings       *settings.Current
+	rules          *rule.Rules
+	actions        *actions.Server
+	events         *kubeevent.Recorder
+	engineSettings atomic.Pointer[apply.Settings] // what the engine uses of the settings
 }
 
-func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *told) *agent {
-	a := &agent{Config: c, told: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
+func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store, secret *inventory.Secret, t *instruments) *agent {
+	a := &agent{Config: c, instruments: t, kube: k, store: store, secret: secret, epoch: epoch(), mapper: watch.NewMapper(k.api)}
 	a.settings = settings.New(store.Settings())
 	a.rules = rule.New(healthScripts(a.settings))
-	a.actions = act.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
+	a.actions = actions.New(cluster{a}, actionScripts(a.settings), func() []string { return a.engine.Hidden() }, c.Log)
 	a.customize()
-	a.outbox = report.New(a.epoch, run.System{}, a.delivered, c.Log)
-	a.tree = watch.NewTree(a.judge, children{a.outbox})
+	a.outbox = report.New(a.epoch, lifecycle.System{}, a.delivered, c.Log)
+	a.tree = watch.NewTree(a.assessHealth, children{a.outbox})
 	a.tree.Exclude(a.settings.Get().ExcludedChild)
 	a.tree.Label(a.settings.Get().CustomLabels())
-	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), run.System{}, c.Log)
+	a.lease = apply.NewLease(k.dynamic, c.Namespace, store.Instance(), lifecycle.System{}, c.Log)
 	a.events = kubeevent.New(kubeevent.Config{Client: k.dynamic, Home: c.Namespace, Reasons: a.eventReasons, Write: a.lease.Check, Log: c.Log})
-	a.hub = hubside.New(a.control, run.System{}, c.Log)
+	a.hub = hubobjects.New(a.control, lifecycle.System{}, c.Log)
 	a.engine = apply.New(apply.Config{
 		Hub: hubObjects{a.hub}, Client: k.dynamic, Mapper: a.mapper, Inventory: store, Secret: secret, Reports: a.outbox, Tree: a.tree,
-		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.judge, Columns: a.columns, Links: watch.Links, Log: c.Log,
-		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Meter: t.meter,
+		Blobs: blobs{a}, Lease: a.lease.Check, Health: a.assessHealth, Columns: a.columns, Links: watch.Links, Log: c.Log,
+		Offset: a.offset, Guard: guard, Manager: c.FieldManager, Metrics: t.metrics,
 		Excluded: func(group, kind string) bool { return a.settings.Get().Excluded(group, kind) },
-		Custom:   func() apply.Custom { return *a.custom.Load() },
+		Settings: func() apply.Settings { return *a.engineSettings.Load() },
 		Happened: func(h apply.Happening) { a.events.Record(kubeevent.Event(h)) },
 	})
-	a.watcher = watch.New(k.dynamic, a.mapper, t.meter.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
-	a.strays = watch.New(k.slim, a.mapper, a.engine.Strays(), nil, c.Log, c.Namespaces...)
-	a.strays.Bound(16, 500) // of all kinds that are served, which may be thousands
+	a.watcher = watch.New(k.dynamic, a.mapper, t.metrics.Watching(a.engine), a.tree, c.Log, c.Namespaces...)
+	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
+	a.orphans.Bound(16, 500) // of all kinds that are served, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
 		c.Log.WarnContext(ctx, "the cluster has lost what it had confirmed, as after a restore of its etcd; everything is listed anew")
 		a.watcher.Undone()
-		a.strays.Undone()
+		a.orphans.Undone()
 	})
 	return a
 }
@@ -208,28 +208,28 @@ func (a *agent) eventReasons() []string {
 }
 
 // parts are what runs, in the order in which it starts.
-func (a *agent) parts() []run.Part {
-	return []run.Part{
+func (a *agent) parts() []lifecycle.Part {
+	return []lifecycle.Part{
 		{Name: "inventory", Run: a.store.Run},
 		{Name: "secret", Run: a.secret.Run},
 		{Name: "lease", Run: a.lease.Run},
 		{Name: "events", Run: a.events.Run},
 		{Name: "engine", Run: func(ctx context.Context) error { return a.engine.Run(ctx, a.watcher) }},
 		{Name: "watches", Run: a.watcher.Run},
-		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.told.meter.Watching(a.engine)) }},
-		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Strays().Run(ctx, a.strays) }},
-		{Name: "watches of strays", Run: a.strays.Run},
-		{Name: "first picture", Run: a.firstPicture, Once: true},
+		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.instruments.metrics.Watching(a.engine)) }},
+		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
+		{Name: "watches of strays", Run: a.orphans.Run},
+		{Name: "first picture", Run: a.firstSnapshot, Once: true},
 		{Name: "link", Run: a.attach},
 	}
 }
 
-// firstPicture lets the outbox begin its snapshot once the desired log was
+// firstSnapshot lets the outbox begin its snapshot once the desired log was
 // followed to its end and everything in it was looked at.
-func (a *agent) firstPicture(ctx context.Context) error {
-	const look = 50 * time.Millisecond
+func (a *agent) firstSnapshot(ctx context.Context) error {
+	const pollEvery = 50 * time.Millisecond
 	for !(a.caught.Load() || a.store.Cursor().Incarnation != "") || !a.engine.Ready() {
-		if run.Sleep(ctx, run.System{}, look) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, pollEvery) != nil {
 			return nil
 		}
 	}
@@ -243,13 +243,13 @@ func (a *agent) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	outer, err := a.Outer()
+	proxy, err := a.Proxy()
 	if err != nil {
 		return err
 	}
-	vault, facts := identities{a.secret}, &facts{kube: a.kube, mapper: a.mapper}
+	vault, facts := identities{a.secret}, &clusterFacts{kube: a.kube, mapper: a.mapper}
 	before, _ := vault.Load(ctx) // Enroll tells what is wrong with it
-	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial})
+	id, err := link.Enroll(ctx, token, link.EnrolConfig{Vault: vault, Cluster: facts, Log: a.Log, Version: version.String(), Proxy: proxy, Dial: a.Dial})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -257,17 +257,17 @@ func (a *agent) attach(ctx context.Context) error {
 		return fmt.Errorf("enrol: %w", err)
 	}
 	a.customize() // the tenant is known now
-	a.tellIdentity(ctx, before, id, token != "")
+	a.logIdentity(ctx, before, id, token != "")
 	client, err := link.New(link.Config{
 		Vault: vault, Cluster: facts, Desired: desired{a}, Reports: a.outbox, Sessions: sessions{a}, Load: a.load,
-		Epoch: a.epoch, Log: a.Log, Version: version.String(), Outer: outer, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
+		Epoch: a.epoch, Log: a.Log, Version: version.String(), Proxy: proxy, Dial: a.Dial, Instance: a.store.Instance(), Revoked: a.revoked,
 		Watchdog: a.Watchdog, Features: []string{tunnel.FeatureUnsupported}, Upgrades: a.Upgrades,
-		Unary: []grpc.UnaryServerInterceptor{a.told.caught, a.told.tracer.ServerUnary},
+		Unary: []grpc.UnaryServerInterceptor{a.instruments.caught, a.instruments.tracer.ServerUnary},
 		Serve: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterOpsServer(r, relay.New(cluster{a}, func() []byte { return a.secret.Keys().Mask }, a.engine.Hidden))
 			linkv1.RegisterActsServer(r, a.actions)
 			linkv1.RegisterUpgradesServer(r, &upgrade.Server{
-				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: run.System{}, Log: a.Log,
+				Allowed: a.Upgrades, Repositories: a.UpgradeRepositories, Client: a.kube.dynamic, Namespace: a.Namespace, Clock: lifecycle.System{}, Log: a.Log,
 			})
 		},
 	})
@@ -278,9 +278,9 @@ func (a *agent) attach(ctx context.Context) error {
 	return client.Run(ctx)
 }
 
-// tellIdentity says where the identity comes from: a join token that was used
+// logIdentity says where the identity comes from: a join token that was used
 // before enrols nobody again.
-func (a *agent) tellIdentity(ctx context.Context, before, id link.Identity, token bool) {
+func (a *agent) logIdentity(ctx context.Context, before, id link.Identity, token bool) {
 	text := "agent enrolled"
 	if before.AgentID != "" && before.AgentID == id.AgentID {
 		text = "identity taken from Secret " + a.Namespace + "/" + inventory.SecretName

@@ -26,11 +26,11 @@ func Doctor(ctx context.Context, c Config, out io.Writer) error {
 	}
 	r := doctor.NewReport(out)
 	r.OK("agent", "version %s", version.String())
-	outer, err := c.Outer()
+	proxy, err := c.Proxy()
 	if err != nil {
 		r.Fail("configuration", err)
 	}
-	hub := doctor.Hub{Outer: outer, Dial: c.Dial, Log: c.Log, Version: version.String()}
+	hub := doctor.Hub{Proxy: proxy, Dial: c.Dial, Log: c.Log, Version: version.String()}
 	id := c.examineCluster(ctx, r, &hub)
 	if c.examineIdentity(r, id, &hub) && err == nil {
 		hub.Check(ctx, r)

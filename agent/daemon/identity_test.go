@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 )
 
-func TestTellIdentity(t *testing.T) {
+func TestLogIdentity(t *testing.T) {
 	t.Parallel()
 	id := link.Identity{AgentID: "a1", ClusterName: "edge"}
 	for name, c := range map[string]struct {
@@ -26,7 +26,7 @@ func TestTellIdentity(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			a := &agent{Config: Config{Namespace: "capstan-system", Log: slog.New(slog.NewTextHandler(&log, nil))}}
-			a.tellIdentity(t.Context(), c.before, id, c.token)
+			a.logIdentity(t.Context(), c.before, id, c.token)
 			if !strings.Contains(log.String(), c.want) {
 				t.Errorf("%s does not say %s", log.String(), c.want)
 			}

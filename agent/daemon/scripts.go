@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// judge is the health of an object; an empty state means that nothing is to be
+// assessHealth is the health of an object; an empty state means that nothing is to be
 // said of it.
-func (a *agent) judge(o *manifest.Object) (state, message string) {
+func (a *agent) assessHealth(o *manifest.Object) (state, message string) {
 	s, ok := a.rules.Of(context.Background(), o) // a rule ends by its own limits
 	if !ok {
 		return "", ""

@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
-	"github.com/capstan-cd/capstan/agent/meter"
+	"github.com/capstan-cd/capstan/agent/metrics"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
@@ -20,12 +20,12 @@ import (
 // guardEvery is how often the loops are looked at.
 const guardEvery = 5 * time.Second
 
-// told is what the agent tells of itself.
-type told struct {
-	monitor  *run.Monitor
+// instruments is what the agent tells of itself.
+type instruments struct {
+	monitor  *lifecycle.Monitor
 	health   *telemetry.Health
 	registry *prometheus.Registry
-	meter    *meter.Meter
+	metrics  *metrics.Metrics
 	tracer   *trace.Tracer
 	stop     func() // ends the port
 }
@@ -34,13 +34,13 @@ type told struct {
 // the start may take long, and is no reason to start anew.
 func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
 
-// firstLook is the name of what readiness waits for.
-const firstLook = "first look"
+// firstComparison is the name of what readiness waits for.
+const firstComparison = "first look"
 
-func newTold(ctx context.Context, c Config) (*told, error) {
-	t := &told{health: telemetry.NewHealth(), stop: func() {}}
-	t.health.Ready(firstLook, starting)
-	t.monitor = run.NewMonitor(run.System{}, func(ctx context.Context, e *run.PanicError) {
+func newInstruments(ctx context.Context, c Config) (*instruments, error) {
+	t := &instruments{health: telemetry.NewHealth(), stop: func() {}}
+	t.health.Ready(firstComparison, starting)
+	t.monitor = lifecycle.NewMonitor(lifecycle.System{}, func(ctx context.Context, e *lifecycle.PanicError) {
 		c.Log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
 	})
 	t.health.Live("loops", func(context.Context) error {
@@ -50,7 +50,7 @@ func newTold(ctx context.Context, c Config) (*told, error) {
 		return nil
 	})
 	t.registry = telemetry.NewRegistry(t.monitor)
-	t.meter = meter.New(t.registry, true)
+	t.metrics = metrics.New(t.registry, true)
 	var err error
 	if t.tracer, err = trace.Setup(ctx, "capstan-agent", "", c.Log); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func newTold(ctx context.Context, c Config) (*told, error) {
 }
 
 // listen serves health and metrics from now on, until close.
-func (t *told) listen(ctx context.Context, c Config) error {
+func (t *instruments) listen(ctx context.Context, c Config) error {
 	if c.Listen == "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (t *told) listen(ctx context.Context, c Config) error {
 	c.Log.InfoContext(ctx, "serving health and metrics", logkey.Address, ln.Addr().String())
 	go func() {
 		defer close(done)
-		err := run.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
+		err := lifecycle.Safely(own, "health and metrics", func(ctx context.Context) error { return port.Serve(ctx, ln) })
 		if err != nil {
 			c.Log.ErrorContext(own, "health and metrics are not served any more", logkey.Error, err)
 		}
@@ -86,33 +86,33 @@ func (t *told) listen(ctx context.Context, c Config) error {
 	return nil
 }
 
-// close ends what newTold began, whether the agent ran or not.
-func (t *told) close(ctx context.Context) {
+// close ends what newInstruments began, whether the agent ran or not.
+func (t *instruments) close(ctx context.Context) {
 	t.stop()
 	_ = t.tracer.Stop(ctx) // the last spans are lost with their collector
 }
 
 // parts are what runs before all others.
-func (t *told) parts(c Config) []run.Part {
-	return []run.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
+func (t *instruments) parts(c Config) []lifecycle.Part {
+	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
 			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
 		})
 	}}}
 }
 
-// figures adds what is read when somebody asks. The link is no part of
+// addStats adds what is read when somebody asks. The link is no part of
 // readiness or liveness: what was accepted is enforced without the hub.
-func (a *agent) figures() {
-	m := a.told.meter
-	a.told.health.Ready(firstLook, func(context.Context) error {
+func (a *agent) addStats() {
+	m := a.instruments.metrics
+	a.instruments.health.Ready(firstComparison, func(context.Context) error {
 		if !a.engine.Ready() {
 			return fault.New(fault.Offline, "the cluster has not been looked at completely since the start")
 		}
 		return nil
 	})
 	engine := func(read func(apps, objects, operations int) int) func() float64 {
-		return func() float64 { return float64(read(a.engine.Figures())) }
+		return func() float64 { return float64(read(a.engine.Stats())) }
 	}
 	m.Figure("capstan_agent_applications", "Applications that the agent manages.", engine(func(n, _, _ int) int { return n }))
 	m.Figure("capstan_agent_objects", "Objects that the agent manages.", engine(func(_, n, _ int) int { return n }))
@@ -147,7 +147,7 @@ func one(yes bool) float64 {
 }
 
 // caught turns a defect in a call of the hub into one failed call.
-func (t *told) caught(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
+func (t *instruments) caught(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (res any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			res, err = nil, t.monitor.Caught(ctx, info.FullMethod, v)

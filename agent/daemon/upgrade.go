@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/apply"
 	"github.com/capstan-cd/capstan/agent/upgrade"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // An UpgradeOrder is what the updater is started with.
@@ -41,6 +41,6 @@ func Upgrade(ctx context.Context, c Config, given UpgradeOrder) error {
 		return err
 	}
 	defer k.http.CloseIdleConnections()
-	u := &upgrade.Updater{Client: k.dynamic, Namespace: c.Namespace, Lease: apply.LeaseName, Clock: run.System{}, Log: c.Log}
+	u := &upgrade.Updater{Client: k.dynamic, Namespace: c.Namespace, Lease: apply.LeaseName, Clock: lifecycle.System{}, Log: c.Log}
 	return u.Run(ctx, o)
 }

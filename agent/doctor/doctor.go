@@ -18,7 +18,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -97,8 +97,8 @@ type Hub struct {
 	Token tunnel.Secret
 	// AgentID, Fingerprint and Version are what Hello says.
 	AgentID, Fingerprint, Version string
-	// Outer is what lies in between.
-	Outer tunnel.Outer
+	// Proxy is what lies in between.
+	Proxy tunnel.ProxyConfig
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	Log  *slog.Logger
@@ -115,12 +115,12 @@ func (h Hub) Check(ctx context.Context, r *Report) {
 }
 
 func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
-	if h.Dial == nil && h.Outer.Proxy.For(address) == nil && !resolve(ctx, r, address) {
+	if h.Dial == nil && h.Proxy.Proxy.For(address) == nil && !resolve(ctx, r, address) {
 		return
 	}
 	var steps []tunnel.Step
 	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Outer: h.Outer, Dial: h.Dial, Log: h.Log, Clock: run.System{},
+		Lane: tunnel.Control(), Pins: h.Pins, Certificate: h.Certificate, Proxy: h.Proxy, Dial: h.Dial, Log: h.Log, Clock: lifecycle.System{},
 		Trace: func(s tunnel.Step) { steps = append(steps, s) },
 	})
 	r.steps(address, steps, err)
@@ -134,7 +134,7 @@ func (h Hub) checkAddress(ctx context.Context, r *Report, address string) {
 // steps notes those of a dial. One that went wrong is no failure where
 // another carrier made it good.
 func (r *Report) steps(address string, steps []tunnel.Step, dial error) {
-	var told bool
+	var printed bool
 	for _, s := range steps {
 		switch {
 		case s.Err == nil:
@@ -143,10 +143,10 @@ func (r *Report) steps(address string, steps []tunnel.Step, dial error) {
 			r.Warn(s.Name, "%s; another carrier is tried", fault.Sentence(s.Err))
 		default:
 			r.Fail(s.Name, fault.With(s.Err, address, ""))
-			told = true
+			printed = true
 		}
 	}
-	if dial != nil && !told {
+	if dial != nil && !printed {
 		r.Fail("link", dial)
 	}
 }

@@ -58,7 +58,7 @@ func Leaving(o *manifest.Object) (s Status, ok bool) {
 // Worst gives the worse of two states. An empty one counts as nothing, a word
 // that is no state as Unknown.
 func Worst(a, b string) string {
-	if place(b) > place(a) {
+	if rank(b) > rank(a) {
 		return b
 	}
 	return a
@@ -66,10 +66,10 @@ func Worst(a, b string) string {
 
 // Known says whether a word is one of the states.
 func Known(state string) bool {
-	return state == Unknown || place(state) >= place(Healthy) && place(state) < place(Unknown)
+	return state == Unknown || rank(state) >= rank(Healthy) && rank(state) < rank(Unknown)
 }
 
-func place(state string) int {
+func rank(state string) int {
 	switch state {
 	case "":
 		return -1
@@ -133,7 +133,7 @@ func coreRule(kind string) func(view) Status {
 	case "Service":
 		return service
 	case "PersistentVolumeClaim":
-		return claim
+		return volumeClaim
 	case "Namespace":
 		return namespace
 	}

@@ -21,8 +21,8 @@ func ingress(v view) Status {
 	return healthy()
 }
 
-// claim is HLT-20.
-func claim(v view) Status {
+// volumeClaim is HLT-20.
+func volumeClaim(v view) Status {
 	switch phase := v.text("status", "phase"); phase {
 	case "Bound":
 		return healthy()

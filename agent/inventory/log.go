@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const keyCursor = "cursor"
@@ -135,7 +135,7 @@ func (s *Store) admit(b *linkv1.Batch) error {
 func (s *Store) Root() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return chain.Root(s.leaves())
+	return hashchain.Root(s.leaves())
 }
 
 // leaves stand for the states of all applications, and for the settings. The
@@ -194,7 +194,7 @@ func newApp(row *linkv1.Row) (*App, error) {
 	if err := proto.Unmarshal(row.GetBody(), &state); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable application state", row.GetSeq())
 	}
-	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: chain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
+	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
 }
 
 // A stage collects what one batch changes, so that a batch with a bad row
@@ -233,11 +233,11 @@ func (st *stage) forgetBuckets(of []uint32) {
 	for _, b := range of {
 		drop[uint16(b)] = true
 	}
-	if held := st.s.settings; held != nil && drop[buckets.Of(held.id)] {
+	if held := st.s.settings; held != nil && drop[buckethash.Of(held.id)] {
 		st.forgetSettings()
 	}
 	for id := range st.s.apps {
-		if !drop[buckets.Of(id)] {
+		if !drop[buckethash.Of(id)] {
 			continue
 		}
 		st.then(func() { delete(st.s.apps, id) }, func(tx *bbolt.Tx) error { return deleteIn(tx, bucketApps, id) })
@@ -256,20 +256,20 @@ func (st *stage) row(row *linkv1.Row) error {
 	}
 	marker := row.GetKind() == linkv1.RowKind_ROW_KIND_UNSPECIFIED // the rows up to here were left out
 	if row.GetSeq() == st.cursor.Seq+1 && st.cursor.Seq > 0 && !marker {
-		want := chain.Next(st.cursor.Chain, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
+		want := hashchain.Next(st.cursor.Chain, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
 		if !bytes.Equal(want, row.GetChain()) {
 			st.s.rewound = fmt.Sprintf("row %d of the hub's desired log does not follow from the rows before it", row.GetSeq())
 			return fault.New(fault.Conflict, "%s", st.s.rewound)
 		}
 	}
-	if err := st.take(row); err != nil {
+	if err := st.apply(row); err != nil {
 		return err
 	}
 	st.cursor.Seq, st.cursor.Chain = row.GetSeq(), row.GetChain()
 	return nil
 }
 
-func (st *stage) take(row *linkv1.Row) error {
+func (st *stage) apply(row *linkv1.Row) error {
 	switch row.GetKind() {
 	case linkv1.RowKind_ROW_KIND_STATE:
 		return st.state(row)

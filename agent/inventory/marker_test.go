@@ -6,7 +6,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // The last row of a log at rest is mostly an operation that is over. A replay
@@ -20,19 +20,19 @@ func TestReplayOfALogAtRest(t *testing.T) {
 	over := l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op"})
 	replay := batch(state)
 	replay.Reset_ = true
-	take(t, s, replay)
-	changes := take(t, s, batch(&linkv1.Row{Seq: over.GetSeq(), Chain: over.GetChain()}))
+	stageAndWait(t, s, replay)
+	changes := stageAndWait(t, s, batch(&linkv1.Row{Seq: over.GetSeq(), Chain: over.GetChain()}))
 	s.Settled()
 	t.Run("INV-2 an agent that lost its directory arrives at the end of the log, and runs nothing again", func(t *testing.T) {
 		if c := s.Cursor(); s.Rewound() != "" || c.Seq != 2 || !bytes.Equal(c.Chain, over.GetChain()) || len(changes.Operations) != 0 {
 			t.Errorf("rewound %q, cursor %+v, changes %+v", s.Rewound(), c, changes)
 		}
-		if !bytes.Equal(s.Root(), chain.Root(map[string][32]byte{"a": chain.Leaf("a", state.GetBody())})) {
+		if !bytes.Equal(s.Root(), hashchain.Root(map[string][32]byte{"a": hashchain.Leaf("a", state.GetBody())})) {
 			t.Error("the root is another")
 		}
 	})
 	t.Run("INV-8 the next row is proved against the marker's chain", func(t *testing.T) {
-		take(t, s, batch(l.state("a", 2)))
+		stageAndWait(t, s, batch(l.state("a", 2)))
 		if s.Cursor().Seq != 3 || s.Rewound() != "" {
 			t.Errorf("cursor %+v, rewound %q", s.Cursor(), s.Rewound())
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// rememberFor is how long the id of an ended operation is kept after the hub
+// keepEndedFor is how long the id of an ended operation is kept after the hub
 // has its result, so that a row that comes again is not executed again.
-const rememberFor = 7 * 24 * time.Hour
+const keepEndedFor = 7 * 24 * time.Hour
 
 // An Operation is an order of the desired log and how far it has come.
 type Operation struct {
@@ -271,7 +271,7 @@ func (s *Store) Expire(now time.Time) {
 	defer s.mu.Unlock()
 	var stale []string
 	for id, o := range s.ops {
-		if o.Acked && now.Sub(o.EndedAt) > rememberFor && !(len(o.Refused) > 0 && s.apps[o.App] != nil && s.lastEnded(o.App) == o) {
+		if o.Acked && now.Sub(o.EndedAt) > keepEndedFor && !(len(o.Refused) > 0 && s.apps[o.App] != nil && s.lastEnded(o.App) == o) {
 			stale = append(stale, id)
 			delete(s.ops, id)
 		}

@@ -47,7 +47,7 @@ func TestRefusedOperation(t *testing.T) {
 	dir := t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
-	take(t, s, batch(l.state("a", 1), l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op", Fence: 1})))
+	stageAndWait(t, s, batch(l.state("a", 1), l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op", Fence: 1})))
 	refused := []inventory.Refusal{{Key: "/ConfigMap/shop/web"}, {Key: "/ConfigMap/shop/api", Mark: "Argo CD application book"}}
 	now := time.Now()
 	if _, err := s.End("op", &linkv1.OperationReport{OperationId: "op", Phase: "Failed"}, now, refused); err != nil {
@@ -67,7 +67,7 @@ func TestRefusedOperation(t *testing.T) {
 		if id, got := s.Refused("a"); id != "op" || !cmp.Equal(got, refused) {
 			t.Errorf("%q, %+v", id, got)
 		}
-		take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "next", Fence: 1})))
+		stageAndWait(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "next", Fence: 1})))
 		if _, err := s.End("next", &linkv1.OperationReport{OperationId: "next", Phase: "Succeeded"}, now, nil); err != nil {
 			t.Fatal(err)
 		}

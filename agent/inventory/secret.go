@@ -14,8 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // SecretName is the name of the Secret that survives a lost state directory.
@@ -66,7 +66,7 @@ type Secret struct {
 	recordKey []byte
 	keys      Keys
 	cursor    Cursor
-	apps      map[string]mark
+	apps      map[string]watermark
 	ledgers   map[string]json.RawMessage
 	revoked   []Revoked
 	written   map[string][]byte
@@ -75,9 +75,9 @@ type Secret struct {
 	waiters   []waiter // of Flush
 }
 
-// A mark is what must be known of an application even if the directory is
+// A watermark is what must be known of an application even if the directory is
 // lost: what is older than it is refused, and what has ended is not run again.
-type mark struct {
+type watermark struct {
 	Generation uint64 `json:"g"`
 	Ended      string `json:"o,omitempty"` // newest operation that ended
 	Phase      string `json:"p,omitempty"` // how
@@ -100,7 +100,7 @@ type waiter struct {
 func OpenSecret(ctx context.Context, vault Vault, log *slog.Logger) (*Secret, error) {
 	s := &Secret{
 		vault: vault, log: log, wake: make(chan struct{}, 1),
-		apps: map[string]mark{}, ledgers: map[string]json.RawMessage{},
+		apps: map[string]watermark{}, ledgers: map[string]json.RawMessage{},
 	}
 	data, err := vault.Read(ctx)
 	if fault.KindOf(err) == fault.Missing {
@@ -153,21 +153,21 @@ const secretRetry = 30 * time.Second
 // After failures it waits longer and longer, and tells each cause once and then
 // less and less often.
 func (s *Secret) Run(ctx context.Context) error {
-	wait, told := secretPause, run.Reminder{}
+	wait, reminder := secretPause, lifecycle.Reminder{}
 	for {
 		select {
 		case <-s.wake:
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			s.tell(ctx, &told, 0, s.store(last))
+			s.reportFailure(ctx, &reminder, 0, s.store(last))
 			return nil
 		}
 		err := s.store(ctx)
 		if wait = min(2*wait, secretRetry); err == nil {
 			wait = secretPause
 		}
-		s.tell(ctx, &told, wait, err)
+		s.reportFailure(ctx, &reminder, wait, err)
 		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
@@ -177,15 +177,15 @@ func (s *Secret) Run(ctx context.Context) error {
 	}
 }
 
-// tell says why the Secret is not written, and what waits for it.
-func (s *Secret) tell(ctx context.Context, told *run.Reminder, wait time.Duration, err error) {
+// reportFailure says why the Secret is not written, and what waits for it.
+func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder, wait time.Duration, err error) {
 	if err == nil {
-		if _, before := told.Due(time.Now(), ""); before {
+		if _, before := reminder.Due(time.Now(), ""); before {
 			s.log.InfoContext(ctx, "agent secret written again")
 		}
 		return
 	}
-	if due, _ := told.Due(time.Now(), err.Error()); !due || ctx.Err() != nil {
+	if due, _ := reminder.Due(time.Now(), err.Error()); !due || ctx.Err() != nil {
 		return
 	}
 	s.mu.Lock()
@@ -342,11 +342,11 @@ func (s *Secret) Revoked() []Revoked {
 
 // SetRevoked keeps what the hub says of revoked agents. What was known before
 // stays until it ends by itself: a hub that knows less may have been restored.
-func (s *Secret) SetRevoked(said []Revoked, now time.Time) {
+func (s *Secret) SetRevoked(revoked []Revoked, now time.Time) {
 	s.mu.Lock()
-	merged := slices.Clone(said)
+	merged := slices.Clone(revoked)
 	for _, old := range s.revoked {
-		known := slices.ContainsFunc(said, func(r Revoked) bool { return r.AgentID == old.AgentID })
+		known := slices.ContainsFunc(revoked, func(r Revoked) bool { return r.AgentID == old.AgentID })
 		if !known && time.Unix(old.Until, 0).After(now) {
 			merged = append(merged, old)
 		}

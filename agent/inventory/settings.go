@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const keySettings = "settings"
@@ -51,7 +51,7 @@ func newSettings(row *linkv1.Row) (*settings, error) {
 	if err := proto.Unmarshal(row.GetBody(), &body); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable settings", row.GetSeq())
 	}
-	return &settings{id: row.GetAppId(), leaf: chain.Leaf(row.GetAppId(), row.GetBody()), body: &body}, nil
+	return &settings{id: row.GetAppId(), leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), body: &body}, nil
 }
 
 // settings takes settings up, in the place of those before.

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // settingsID is what rows with settings carry in place of an application.
@@ -17,7 +17,7 @@ const settingsID = "00000000-0000-0000-0000-000000000000"
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	outer, dir := t, t.TempDir()
+	parent, dir := t, t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
 	set := func(version uint64) *linkv1.Row {
@@ -27,20 +27,20 @@ func TestSettings(t *testing.T) {
 	root := func(rows ...*linkv1.Row) []byte {
 		leaves := map[string][32]byte{}
 		for _, r := range rows {
-			leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+			leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		}
-		return chain.Root(leaves)
+		return hashchain.Root(leaves)
 	}
 	if s.Settings() != nil {
 		t.Error("there are settings before any came")
 	}
 	app, first := l.state("a", 1), set(1)
-	if got := take(t, s, batch(app, first)); !got.Settings || len(got.States) != 1 {
+	if got := stageAndWait(t, s, batch(app, first)); !got.Settings || len(got.States) != 1 {
 		t.Errorf("changes %+v", got)
 	}
 	t.Run("INV-1 settings are there after a restart, and count in the root", func(t *testing.T) {
 		closing()
-		s, closing = open(outer, dir)
+		s, closing = open(parent, dir)
 		if version() != 1 || !bytes.Equal(s.Root(), root(app, first)) {
 			t.Errorf("version %d", version())
 		}
@@ -50,30 +50,30 @@ func TestSettings(t *testing.T) {
 	})
 	second := set(2)
 	t.Run("newer settings replace the older ones", func(t *testing.T) {
-		if got := take(t, s, batch(second)); !got.Settings || version() != 2 || !bytes.Equal(s.Root(), root(app, second)) {
+		if got := stageAndWait(t, s, batch(second)); !got.Settings || version() != 2 || !bytes.Equal(s.Root(), root(app, second)) {
 			t.Errorf("changes %+v, version %d", got, version())
 		}
 	})
 	t.Run("settings ahead of a replay hold from its beginning, and their row changes nothing", func(t *testing.T) {
-		take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
+		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
 		if version() != 2 || s.Cursor().Seq != 0 {
 			t.Errorf("version %d at row %d", version(), s.Cursor().Seq)
 		}
-		take(t, s, batch(app, second))
+		stageAndWait(t, s, batch(app, second))
 		if version() != 2 || s.Cursor().Seq != 3 || !bytes.Equal(s.Root(), root(app, second)) {
 			t.Errorf("version %d at row %d", version(), s.Cursor().Seq)
 		}
 	})
 	t.Run("a bucket of theirs is forgotten and sent again, others leave them alone", func(t *testing.T) {
-		other := uint32(buckets.Of("a"))
-		take(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{other}})
+		other := uint32(buckethash.Of("a"))
+		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{other}})
 		if version() != 2 {
 			t.Error("they were forgotten with another bucket")
 		}
-		take(t, s, batch(app))
-		own := buckets.Of(settingsID)
+		stageAndWait(t, s, batch(app))
+		own := buckethash.Of(settingsID)
 		sums := s.Sums([]uint32{uint32(own >> 8)})
-		got := take(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{uint32(own)}})
+		got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Partial: true, ForgetBuckets: []uint32{uint32(own)}})
 		if s.Settings() != nil || !got.Settings {
 			t.Error("they were not forgotten with their own bucket")
 		}
@@ -82,12 +82,12 @@ func TestSettings(t *testing.T) {
 		}
 	})
 	t.Run("a reset without settings goes back to the defaults", func(t *testing.T) {
-		take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
-		if got := take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true}); !got.Settings || s.Settings() != nil {
+		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Settings: second})
+		if got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true}); !got.Settings || s.Settings() != nil {
 			t.Errorf("changes %+v, version %d", got, version())
 		}
 		closing()
-		s, closing = open(outer, dir)
+		s, closing = open(parent, dir)
 		if s.Settings() != nil {
 			t.Error("they are back after a restart")
 		}

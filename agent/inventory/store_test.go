@@ -12,11 +12,11 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/inventory"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/diff"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -61,12 +61,12 @@ func (l *hubLog) add(kind linkv1.RowKind, app string, body proto.Message) *linkv
 			l.t.Fatal(err)
 		}
 	}
-	prev := chain.First("one")
+	prev := hashchain.First("one")
 	if n := len(l.rows); n > 0 {
 		prev = l.rows[n-1].GetChain()
 	}
 	r := &linkv1.Row{Seq: uint64(len(l.rows) + 1), Kind: kind, AppId: app, Body: raw}
-	r.Chain = chain.Next(prev, r.GetSeq(), int32(kind), app, raw)
+	r.Chain = hashchain.Next(prev, r.GetSeq(), int32(kind), app, raw)
 	l.rows = append(l.rows, r)
 	return r
 }
@@ -87,8 +87,8 @@ func batch(rows ...*linkv1.Row) *linkv1.Batch {
 	return &linkv1.Batch{Incarnation: "one", Rows: rows}
 }
 
-// take stages a batch and waits for the disk.
-func take(t *testing.T, s *inventory.Store, b *linkv1.Batch) inventory.Changes {
+// stageAndWait stages a batch and waits for the disk.
+func stageAndWait(t *testing.T, s *inventory.Store, b *linkv1.Batch) inventory.Changes {
 	t.Helper()
 	changes, commit, err := s.Stage(b)
 	if err != nil {
@@ -102,10 +102,10 @@ func take(t *testing.T, s *inventory.Store, b *linkv1.Batch) inventory.Changes {
 
 func TestLog(t *testing.T) {
 	t.Parallel()
-	outer, dir := t, t.TempDir()
+	parent, dir := t, t.TempDir()
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
-	got := take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{
+	got := stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{
 		l.state("a", 1), l.state("b", 1), l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op"}),
 		l.add(linkv1.RowKind_ROW_KIND_TERMINATE, "a", &linkv1.Terminate{OperationId: "op", Actor: "alice"}), l.state("a", 2),
 	}})
@@ -115,7 +115,7 @@ func TestLog(t *testing.T) {
 	}
 	t.Run("INV-1 what was acknowledged is there after a restart", func(t *testing.T) {
 		closing()
-		s, closing = open(outer, dir)
+		s, closing = open(parent, dir)
 		c := s.Cursor()
 		if c.Seq != 5 || c.Incarnation != "one" || !bytes.Equal(c.Chain, l.rows[4].GetChain()) {
 			t.Errorf("cursor is %+v", c)
@@ -126,13 +126,13 @@ func TestLog(t *testing.T) {
 		if o, ok := s.Operation("op"); !ok || !o.Open() || o.Terminated != "alice" {
 			t.Errorf("operation is %+v", o)
 		}
-		root := chain.Root(map[string][32]byte{"a": chain.Leaf("a", l.rows[4].GetBody()), "b": chain.Leaf("b", l.rows[1].GetBody())})
+		root := hashchain.Root(map[string][32]byte{"a": hashchain.Leaf("a", l.rows[4].GetBody()), "b": hashchain.Leaf("b", l.rows[1].GetBody())})
 		if !bytes.Equal(s.Root(), root) {
 			t.Error("the root hash differs from the hub's")
 		}
 	})
 	t.Run("FT-L6 rows that come again change nothing", func(t *testing.T) {
-		if got := take(t, s, batch(l.rows...)); len(got.States)+len(got.Operations) != 0 {
+		if got := stageAndWait(t, s, batch(l.rows...)); len(got.States)+len(got.Operations) != 0 {
 			t.Errorf("changes %+v", got)
 		}
 	})
@@ -141,7 +141,7 @@ func TestLog(t *testing.T) {
 		if _, err := s.Own(inventory.Record{App: "b", Key: key, Version: "v1"}); err != nil {
 			t.Fatal(err)
 		}
-		take(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{l.rows[4]}})
+		stageAndWait(t, s, &linkv1.Batch{Incarnation: "one", Reset_: true, Rows: []*linkv1.Row{l.rows[4]}})
 		if _, ok := s.App("b"); ok {
 			t.Error("the state is still there")
 		}
@@ -150,9 +150,9 @@ func TestLog(t *testing.T) {
 		}
 	})
 	t.Run("INV-3 a forgotten application owns nothing", func(t *testing.T) {
-		take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_FORGET, "b", nil)))
+		stageAndWait(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_FORGET, "b", nil)))
 		closing()
-		s, closing = open(outer, dir)
+		s, closing = open(parent, dir)
 		if got := s.Owned("b"); len(got) != 0 {
 			t.Errorf("owned: %v", got)
 		}
@@ -182,7 +182,7 @@ func TestRewindGuard(t *testing.T) {
 			s.Guard(c.guard)
 			l := &hubLog{t: t}
 			b := batch(l.state("a", 1), l.state("b", 1))
-			b.Rows[1].Body, b.Rows[1].Chain = nil, chain.Next(b.Rows[0].GetChain(), 2, int32(b.Rows[1].GetKind()), "b", nil)
+			b.Rows[1].Body, b.Rows[1].Chain = nil, hashchain.Next(b.Rows[0].GetChain(), 2, int32(b.Rows[1].GetKind()), "b", nil)
 			if c.spoil != nil {
 				c.spoil(b)
 			}
@@ -203,7 +203,7 @@ func TestRewindGuard(t *testing.T) {
 		s, _ := open(t, t.TempDir())
 		s.Guard(inventory.Cursor{Incarnation: "one", Seq: 9})
 		l := &hubLog{t: t}
-		take(t, s, batch(l.state("a", 1)))
+		stageAndWait(t, s, batch(l.state("a", 1)))
 		if s.Rewound() != "" {
 			t.Error("a replay that is under way is taken for a rewind")
 		}
@@ -223,7 +223,7 @@ func TestOperations(t *testing.T) {
 	s, closing := open(t, dir)
 	l := &hubLog{t: t}
 	order := l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op", Fence: 1})
-	take(t, s, batch(order))
+	stageAndWait(t, s, batch(order))
 	wait := func(c *inventory.Commit, err error) {
 		t.Helper()
 		if err == nil {
@@ -253,7 +253,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("operation: %+v", o)
 		}
 		next := l.add(linkv1.RowKind_ROW_KIND_OPERATION, "a", &linkv1.Operation{Id: "op", Fence: 1})
-		take(t, s, batch(next))
+		stageAndWait(t, s, batch(next))
 		if o := s.OpenOperations(); len(o) != 0 {
 			t.Errorf("an executed operation is open again: %+v", o)
 		}
@@ -284,7 +284,7 @@ func TestBlobs(t *testing.T) {
 	for _, d := range []string{"blob of a", "listed", "applied", "litter"} {
 		b.Blobs = append(b.Blobs, &linkv1.Blob{Digest: []byte(d), Sealed: []byte("sealed " + d)})
 	}
-	take(t, s, b)
+	stageAndWait(t, s, b)
 	var digest [32]byte
 	copy(digest[:], "applied")
 	if err := s.PutBlobs([]*linkv1.Blob{{Digest: digest[:], Sealed: []byte("x")}}).Wait(t.Context()); err != nil {
@@ -301,8 +301,8 @@ func TestBlobs(t *testing.T) {
 		return found
 	}
 	list := l.add(linkv1.RowKind_ROW_KIND_STATE, "c", &linkv1.AppState{Target: &linkv1.SnapshotRef{Id: "s", Lists: [][]byte{[]byte("li"), []byte("st")}}})
-	take(t, s, batch(list))
-	take(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_STATE, "d", &linkv1.AppState{TombstoneLists: [][]byte{[]byte("stones")}})))
+	stageAndWait(t, s, batch(list))
+	stageAndWait(t, s, batch(l.add(linkv1.RowKind_ROW_KIND_STATE, "d", &linkv1.AppState{TombstoneLists: [][]byte{[]byte("stones")}})))
 	if err := s.PutBlobs([]*linkv1.Blob{{Digest: []byte("stones"), Sealed: []byte("x")}}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

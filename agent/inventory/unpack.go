@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/pack"
+	"github.com/capstan-cd/capstan/shared/compress"
 )
 
 // Unpack gives the rows of a batch their bodies. held gives the serialised
@@ -21,7 +21,7 @@ func Unpack(b *linkv1.Batch, held func(app string) []byte) error {
 			if base == nil && len(row.GetBase()) > 0 {
 				base = held(row.GetAppId())
 			}
-			body, err := pack.Unpack(row.GetPacked(), base, row.GetBase())
+			body, err := compress.Unpack(row.GetPacked(), base, row.GetBase())
 			if err != nil {
 				return fmt.Errorf("row %d of the desired log: %w", row.GetSeq(), err)
 			}

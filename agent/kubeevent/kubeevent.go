@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // The reasons, in the words of Argo CD.
@@ -65,7 +65,7 @@ type Config struct {
 	Reasons func() []string // that are asked for now; none: nothing is written
 	Write   func() error    // whether the agent may write now
 	Log     *slog.Logger
-	Clock   run.Clock // nil: the real one
+	Clock   lifecycle.Clock // nil: the real one
 }
 
 // A Recorder takes events from many goroutines and writes them one by one.
@@ -97,7 +97,7 @@ type written struct {
 // New makes a Recorder; Run writes what it takes.
 func New(c Config) *Recorder {
 	if c.Clock == nil {
-		c.Clock = run.System{}
+		c.Clock = lifecycle.System{}
 	}
 	return &Recorder{Config: c, queue: make(chan Event, mostQueued), buckets: map[string]*bucket{}, known: map[string]*written{}}
 }
@@ -156,7 +156,7 @@ func (r *Recorder) admit(app string) bool {
 // Run writes events until ctx ends, then returns nil. One that cannot be
 // written is lost; why is told once, and then less and less often.
 func (r *Recorder) Run(ctx context.Context) error {
-	var told run.Reminder
+	var reminder lifecycle.Reminder
 	for {
 		select {
 		case <-ctx.Done():
@@ -170,7 +170,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			if err != nil {
 				cause = string(apierrors.ReasonForError(err)) + " in " + r.namespace(e)
 			}
-			if due, _ := told.Due(r.Clock.Now(), cause); due {
+			if due, _ := reminder.Due(r.Clock.Now(), cause); due {
 				r.Log.WarnContext(ctx, "Kubernetes event not written; events.enabled of the agent's chart gives the right", logkey.Namespace, r.namespace(e), logkey.Reason, e.Reason, logkey.Error, err)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -107,11 +107,11 @@ func (c *Client) greet(ctx context.Context, session *tunnel.Session, address str
 	return &attachment{session: session, conn: conn, hello: hello, address: address, drain: make(chan time.Duration, 1)}, nil
 }
 
-// keep runs everything that flows over a session, until one part of it ends.
+// serve runs everything that flows over a session, until one part of it ends.
 // served says when the hub's calls cannot come in any more.
-func (c *Client) keep(ctx context.Context, a *attachment, served <-chan error) error {
+func (c *Client) serve(ctx context.Context, a *attachment, served <-chan error) error {
 	c.attached(ctx, a)
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { return c.watch(ctx, a) })
 	g.Go(func(ctx context.Context) error {
 		select {
@@ -167,7 +167,7 @@ func (c *Client) dial(ctx context.Context, address string, lane tunnel.Lane) (*t
 		return nil, err
 	}
 	return tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: lane, Pins: pins, Certificate: cert, Outer: c.cfg.Outer, Learnt: &c.learnt, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
+		Lane: lane, Pins: pins, Certificate: cert, Proxy: c.cfg.Proxy, Memory: &c.proxyMemory, Dial: c.cfg.Dial, Log: c.cfg.Log, Clock: c.cfg.Clock,
 	})
 }
 

@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
 const (
-	bulkIdle  = time.Minute     // an unused bulk connection is closed after this
-	bulkAvoid = time.Minute     // after a failure, how long the control lane does the work
-	bulkLook  = 5 * time.Second // how often idleness is looked at
+	bulkIdle       = time.Minute     // an unused bulk connection is closed after this
+	bulkAvoid      = time.Minute     // after a failure, how long the control lane does the work
+	idleCheckEvery = 5 * time.Second // how often idleness is looked at
 )
 
 // bulk is the second connection of the agent. It is opened when something
@@ -45,7 +45,7 @@ func (b *bulk) run(ctx context.Context) error {
 		b.mu.Unlock()
 		b.drop(errors.New("the agent is stopping"))
 	}()
-	return run.Every(ctx, b.c.cfg.Clock, bulkLook, 0, nil, func(context.Context) error {
+	return lifecycle.Every(ctx, b.c.cfg.Clock, idleCheckEvery, 0, nil, func(context.Context) error {
 		b.mu.Lock()
 		idle := b.session != nil && b.users == 0 && b.c.cfg.Clock.Now().Sub(b.used) >= bulkIdle
 		b.mu.Unlock()

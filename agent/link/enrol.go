@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -24,10 +24,10 @@ type EnrolConfig struct {
 	Vault   Vault
 	Cluster Cluster
 	Log     *slog.Logger
-	Version string        // of the agent; may be empty
-	Outer   tunnel.Outer  // what lies between the agent and the hub
-	Dial    tunnel.Dialer // nil: TCP
-	Clock   run.Clock     // nil: the real one
+	Version string             // of the agent; may be empty
+	Proxy   tunnel.ProxyConfig // what lies between the agent and the hub
+	Dial    tunnel.Dialer      // nil: TCP
+	Clock   lifecycle.Clock    // nil: the real one
 }
 
 // Enroll gives the agent's identity, and makes it with the join token if
@@ -37,7 +37,7 @@ type EnrolConfig struct {
 // refuses. A refusal leaves an identity that exists in place.
 func Enroll(ctx context.Context, joinToken string, cfg EnrolConfig) (Identity, error) {
 	if cfg.Clock == nil {
-		cfg.Clock = run.System{}
+		cfg.Clock = lifecycle.System{}
 	}
 	old, err := cfg.Vault.Load(ctx)
 	if err != nil && fault.KindOf(err) != fault.Missing {
@@ -75,12 +75,12 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 		return Identity{}, err
 	}
 	cfg.Log.InfoContext(ctx, "enrolling at the hub", logkey.Address, token.Addresses[0])
-	wait := run.Backoff{First: time.Second, Max: time.Minute}
-	var learnt tunnel.Learnt
+	wait := lifecycle.Backoff{First: time.Second, Max: time.Minute}
+	var memory tunnel.ProxyMemory
 	for {
 		for _, address := range token.Addresses {
 			var done Identity
-			if done, err = enrollAt(ctx, address, token, id, &learnt, cfg); err == nil {
+			if done, err = enrollAt(ctx, address, token, id, &memory, cfg); err == nil {
 				return done, nil
 			}
 			if kind := fault.KindOf(err); ctx.Err() != nil || kind != fault.Offline && kind != fault.Exceeded {
@@ -92,7 +92,7 @@ func enroll(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enrol
 		if f, ok := fault.As(err); ok {
 			d = max(d, f.RetryAfter)
 		}
-		if run.Sleep(ctx, cfg.Clock, d) != nil {
+		if lifecycle.Sleep(ctx, cfg.Clock, d) != nil {
 			return Identity{}, err
 		}
 	}
@@ -120,7 +120,7 @@ func pending(ctx context.Context, token tunnel.JoinToken, old Identity, cfg Enro
 	return id, nil
 }
 
-func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, learnt *tunnel.Learnt, cfg EnrolConfig) (Identity, error) {
+func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Identity, memory *tunnel.ProxyMemory, cfg EnrolConfig) (Identity, error) {
 	facts, err := cfg.Cluster.Facts(ctx)
 	if err != nil {
 		return Identity{}, fmt.Errorf("read the cluster's facts: %w", err)
@@ -130,7 +130,7 @@ func enrollAt(ctx context.Context, address string, token tunnel.JoinToken, id Id
 		return Identity{}, err
 	}
 	session, err := tunnel.Dial(ctx, address, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Outer: cfg.Outer, Learnt: learnt, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
+		Lane: tunnel.Control(), Pins: []tunnel.Pin{token.Pin}, Proxy: cfg.Proxy, Memory: memory, Dial: cfg.Dial, Log: cfg.Log, Clock: cfg.Clock,
 	})
 	if err != nil {
 		return Identity{}, err

@@ -11,8 +11,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // see, comes back as missing. It waits for a session and tries again until
 // all are there, ctx ends, take fails or the hub refuses.
 func (c *Client) Fetch(ctx context.Context, digests [][]byte, take func(*linkv1.Blob) error) (missing [][]byte, err error) {
-	f := &fetch{c: c, take: take, want: map[string]bool{}}
+	f := &fetch{c: c, store: take, want: map[string]bool{}}
 	for _, d := range digests {
 		if len(d) != digestLength {
 			return nil, fault.New(fault.Invalid, "a digest has %d bytes instead of %d", len(d), digestLength)
@@ -42,7 +42,7 @@ func (c *Client) Fetch(ctx context.Context, digests [][]byte, take func(*linkv1.
 // fetch is one call of Fetch.
 type fetch struct {
 	c       *Client
-	take    func(*linkv1.Blob) error
+	store   func(*linkv1.Blob) error
 	want    map[string]bool
 	missing [][]byte
 	large   bool // a message was too large for the control lane
@@ -55,10 +55,10 @@ type errTake struct{ error }
 func (e errTake) Unwrap() error { return e.error }
 
 func (f *fetch) run(ctx context.Context) error {
-	wait := run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: f.c.cfg.Random}
+	wait := lifecycle.Backoff{First: firstWait, Max: 30 * time.Second, Rand: f.c.cfg.Random}
 	for len(f.want) > 0 {
 		before := len(f.want)
-		err := f.once(ctx)
+		err := f.fetchBatch(ctx)
 		if len(f.want) < before {
 			wait.Reset()
 			f.tries = 0
@@ -69,7 +69,7 @@ func (f *fetch) run(ctx context.Context) error {
 		if err = f.hopeless(ctx, err); err != nil {
 			return err
 		}
-		if err := run.Sleep(ctx, f.c.cfg.Clock, wait.Next()); err != nil {
+		if err := lifecycle.Sleep(ctx, f.c.cfg.Clock, wait.Next()); err != nil {
 			return err
 		}
 	}
@@ -100,8 +100,8 @@ func (f *fetch) hopeless(ctx context.Context, err error) error {
 	return nil
 }
 
-// once asks for one batch on the lane that fits.
-func (f *fetch) once(ctx context.Context) error {
+// fetchBatch asks for one batch on the lane that fits.
+func (f *fetch) fetchBatch(ctx context.Context) error {
 	a, err := f.c.wait(ctx)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (f *fetch) once(ctx context.Context) error {
 			conn, done = b, end
 		}
 	}
-	err = f.ask(ctx, conn)
+	err = f.request(ctx, conn)
 	if t := (errTake{}); errors.As(err, &t) || ctx.Err() != nil {
 		done(nil) // no fault of the connection
 		return err
@@ -121,7 +121,7 @@ func (f *fetch) once(ctx context.Context) error {
 	return err
 }
 
-func (f *fetch) ask(ctx context.Context, conn grpc.ClientConnInterface) error {
+func (f *fetch) request(ctx context.Context, conn grpc.ClientConnInterface) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stall := time.AfterFunc(fetchStall, func() {
@@ -160,7 +160,7 @@ func (f *fetch) accept(reply *linkv1.FetchReply) error {
 		if !f.want[string(b.GetDigest())] {
 			continue
 		}
-		if err := f.take(b); err != nil {
+		if err := f.store(b); err != nil {
 			return errTake{err}
 		}
 		delete(f.want, string(b.GetDigest()))

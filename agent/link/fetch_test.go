@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -53,7 +53,7 @@ func (b *blobs) RecvMsg(m any) error {
 
 func TestFetchWhileTheSessionIsClosed(t *testing.T) {
 	t.Parallel()
-	c := &Client{cfg: Config{Log: slog.New(slog.DiscardHandler), Clock: run.System{}, Random: func() float64 { return 0 }}}
+	c := &Client{cfg: Config{Log: slog.New(slog.DiscardHandler), Clock: lifecycle.System{}, Random: func() float64 { return 0 }}}
 	c.live = &attachment{conn: &closing{left: 3 * fetchTries}}
 	n := 0
 	missing, err := c.Fetch(t.Context(), [][]byte{make([]byte, digestLength)}, func(*linkv1.Blob) error { n++; return nil })

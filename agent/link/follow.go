@@ -12,13 +12,13 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // streamWait is the back-off of a stream that fails while its session lives.
-func (c *Client) streamWait() run.Backoff {
-	return run.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
+func (c *Client) streamWait() lifecycle.Backoff {
+	return lifecycle.Backoff{First: firstWait, Max: 30 * time.Second, Rand: c.cfg.Random}
 }
 
 func (c *Client) streamFailed(ctx context.Context, what string) func(error, time.Duration) {
@@ -30,7 +30,7 @@ func (c *Client) streamFailed(ctx context.Context, what string) func(error, time
 // follow keeps the stream of desired state open for as long as the session
 // lives.
 func (c *Client) follow(ctx context.Context, a *attachment) error {
-	return run.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
+	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "desired state does not arrive"), func(ctx context.Context) error {
 		return c.followOnce(ctx, linkv1.NewDesiredClient(a.conn))
 	})
 }
@@ -60,18 +60,18 @@ func (c *Client) followOnce(ctx context.Context, client linkv1.DesiredClient) er
 			agreed = true // it has judged our place, and sends what follows
 			c.cfg.Desired.Rewound("")
 		}
-		if err := c.take(ctx, stream, down); err != nil {
+		if err := c.handle(ctx, stream, down); err != nil {
 			return err
 		}
 	}
 }
 
-// take acts on one message of the hub.
-func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
+// handle acts on one message of the hub.
+func (c *Client) handle(ctx context.Context, stream followStream, down *linkv1.FollowDown) error {
 	switch m := down.GetMessage().(type) {
 	case *linkv1.FollowDown_Batch:
 		failpoint.Here(failpoint.AgentBatchBefore)
-		if err := c.cfg.Desired.Take(ctx, m.Batch); err != nil {
+		if err := c.cfg.Desired.StoreBatch(ctx, m.Batch); err != nil {
 			return fmt.Errorf("store desired state: %w", err)
 		}
 		failpoint.Here(failpoint.AgentBatchAfter)
@@ -87,7 +87,7 @@ func (c *Client) take(ctx context.Context, stream followStream, down *linkv1.Fol
 		c.cfg.Log.WarnContext(ctx, "hub and agent disagree about the past; nothing is pruned until a person decides", logkey.Reason, m.Rewound.GetReason())
 		c.cfg.Desired.Rewound(m.Rewound.GetReason())
 	case *linkv1.FollowDown_Confirmed, *linkv1.FollowDown_Hold, *linkv1.FollowDown_Compare:
-		up, err := c.cfg.Desired.Answer(ctx, down)
+		up, err := c.cfg.Desired.Respond(ctx, down)
 		if err != nil || up == nil {
 			return err
 		}

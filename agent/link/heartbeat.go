@@ -12,17 +12,17 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// beats remembers when the newest beat was sent.
-type beats struct {
+// heartbeats remembers when the newest beat was sent.
+type heartbeats struct {
 	mu     sync.Mutex
 	number uint64
 	sent   time.Time
 }
 
-func (b *beats) next(now time.Time) uint64 {
+func (b *heartbeats) next(now time.Time) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.number++
@@ -31,7 +31,7 @@ func (b *beats) next(now time.Time) uint64 {
 }
 
 // of gives when the beat of that number was sent, if it is the newest.
-func (b *beats) of(number uint64) (time.Time, bool) {
+func (b *heartbeats) of(number uint64) (time.Time, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent, b.number == number
@@ -40,13 +40,13 @@ func (b *beats) of(number uint64) (time.Time, bool) {
 // heartbeat sends a beat at once and then at each interval ± 20 %. It ends
 // with the reason when the hub ends the session.
 func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error {
 		stream, err := linkv1.NewSessionClient(a.conn).Heartbeat(ctx)
 		if err != nil {
 			return fmt.Errorf("start the heartbeat: %w", err)
 		}
-		var b beats
+		var b heartbeats
 		g.Go(func(ctx context.Context) error { return c.beat(ctx, a, &b, stream) })
 		return c.listen(a, stream, &b)
 	})
@@ -57,7 +57,7 @@ func (c *Client) heartbeat(ctx context.Context, a *attachment) error {
 // what it knows counts as old until a beat says so.
 const incompletePause = time.Second
 
-func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
+func (c *Client) beat(ctx context.Context, a *attachment, b *heartbeats, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply]) error {
 	for {
 		load, now := c.cfg.Load(), c.cfg.Clock.Now()
 		err := stream.Send(&linkv1.Beat{
@@ -73,13 +73,13 @@ func (c *Client) beat(ctx context.Context, a *attachment, b *beats, stream grpc.
 		if load.Incomplete {
 			pause = min(pause, incompletePause)
 		}
-		if err := run.Sleep(ctx, c.cfg.Clock, run.Spread(pause, 0.2, c.random())); err != nil {
+		if err := lifecycle.Sleep(ctx, c.cfg.Clock, lifecycle.Spread(pause, 0.2, c.random())); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *beats) error {
+func (c *Client) listen(a *attachment, stream grpc.BidiStreamingClient[linkv1.Beat, linkv1.BeatReply], b *heartbeats) error {
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

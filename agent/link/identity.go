@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -106,7 +106,7 @@ func (i Identity) with(chain [][]byte, ca []byte) (Identity, error) {
 // together. random is in [0, 1).
 func renewAt(c *x509.Certificate, random float64) time.Time {
 	life := c.NotAfter.Sub(c.NotBefore)
-	return c.NotBefore.Add(run.Spread(life/2, 0.25, random))
+	return c.NotBefore.Add(lifecycle.Spread(life/2, 0.25, random))
 }
 
 func newKey() ([]byte, error) {

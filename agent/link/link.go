@@ -19,8 +19,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -53,12 +53,12 @@ type Config struct {
 	Upgrades bool
 	// Features are the names of what this agent can do beyond the first release.
 	Features []string
-	// Outer is what lies between the agent and the hub.
-	Outer tunnel.Outer
+	// Proxy is what lies between the agent and the hub.
+	Proxy tunnel.ProxyConfig
 	// Dial opens connections; nil: TCP.
 	Dial tunnel.Dialer
 	// Clock is time; nil: the real one.
-	Clock run.Clock
+	Clock lifecycle.Clock
 	// Watchdog ends Run when the hub has completed no round trip for so
 	// long: a new process may do better. Zero: 10 min; negative: never.
 	Watchdog time.Duration
@@ -94,11 +94,11 @@ const (
 
 // A Client keeps the agent attached to its hub.
 type Client struct {
-	cfg    Config
-	ops    *tunnel.Server
-	outbox *outbox
-	bulk   *bulk
-	learnt tunnel.Learnt // about the networks on the way to the hub
+	cfg         Config
+	ops         *tunnel.Server
+	outbox      *outbox
+	bulk        *bulk
+	proxyMemory tunnel.ProxyMemory // about the networks on the way to the hub
 
 	lingering sync.WaitGroup // sessions that the agent has moved away from
 
@@ -128,7 +128,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = run.System{}
+		cfg.Clock = lifecycle.System{}
 	}
 	if cfg.Silence == 0 {
 		cfg.Silence = 30 * time.Second
@@ -157,7 +157,7 @@ func (c *Client) Run(ctx context.Context) error {
 		return err
 	}
 	c.setIdentity(id)
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(c.ops.Serve)
 	g.Go(c.bulk.run)
 	g.Go(c.stay)
@@ -168,7 +168,7 @@ func (c *Client) Run(ctx context.Context) error {
 // stay attaches again and again.
 func (c *Client) stay(ctx context.Context) error {
 	defer c.lingering.Wait()
-	wait := run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
+	wait := lifecycle.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
 	for ctx.Err() == nil {
 		began := c.cfg.Clock.Now()
 		opened, err := c.attach(ctx)
@@ -183,7 +183,7 @@ func (c *Client) stay(ctx context.Context) error {
 		}
 		d := c.pause(&wait, err)
 		c.cfg.Log.WarnContext(ctx, "not connected to the hub", logkey.Error, err, logkey.Wait, d)
-		if run.Sleep(ctx, c.cfg.Clock, d) != nil {
+		if lifecycle.Sleep(ctx, c.cfg.Clock, d) != nil {
 			return nil
 		}
 	}
@@ -193,16 +193,16 @@ func (c *Client) stay(ctx context.Context) error {
 // pause is how long to wait after an attempt or a session ended with err. An
 // agent that the hub refused does not hurry: nothing changes until a person
 // acts or another process ends.
-func (c *Client) pause(wait *run.Backoff, err error) time.Duration {
+func (c *Client) pause(wait *lifecycle.Backoff, err error) time.Duration {
 	d := wait.Next()
 	if f, ok := fault.As(err); ok && f.RetryAfter > 0 {
 		// The hub gives each agent another time; a little more keeps them
 		// from coming before it.
-		return run.Spread(f.RetryAfter+f.RetryAfter/8, 1.0/9, c.random())
+		return lifecycle.Spread(f.RetryAfter+f.RetryAfter/8, 1.0/9, c.random())
 	}
 	switch fault.KindOf(err) {
 	case fault.Conflict, fault.Denied, fault.Unknown:
-		return run.Spread(refusedWait, 0.5, c.random())
+		return lifecycle.Spread(refusedWait, 0.5, c.random())
 	case fault.Internal, fault.Invalid, fault.Missing, fault.Exceeded, fault.Offline:
 	}
 	return d

@@ -14,7 +14,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 func TestIdentityHidesKey(t *testing.T) {
@@ -148,7 +148,9 @@ func TestFit(t *testing.T) {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	c := &Client{cfg: Config{Random: func() float64 { return 0.999999 }}}
-	wait := func() *run.Backoff { return &run.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random} }
+	wait := func() *lifecycle.Backoff {
+		return &lifecycle.Backoff{First: firstWait, Max: mostWait, Rand: c.cfg.Random}
+	}
 	b := wait()
 	if d := c.pause(b, fault.New(fault.Offline, "away")); d > 250*time.Millisecond {
 		t.Errorf("FT-L11 the first try comes after %s", d)

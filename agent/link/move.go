@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -25,7 +25,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	serving, stop := context.WithCancel(ctx)
 	served, kept, moved := make(chan error, 1), make(chan error, 1), make(chan *attachment, 1)
 	go func() { served <- ended(c.ops.Attach(serving, a.session)) }()
-	go func() { kept <- c.keep(staying, a, served) }()
+	go func() { kept <- c.serve(staying, a, served) }()
 	moving, stay := context.WithCancel(ctx)
 	defer stay()
 	go func() { moved <- c.move(moving, a) }()
@@ -39,7 +39,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 		}
 		err = <-kept
 	case err = <-kept:
-		next = c.last(a, moved, stay)
+		next = c.lastMove(a, moved, stay)
 	}
 	if next == nil {
 		stop()
@@ -47,16 +47,16 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	}
 	c.cfg.Log.InfoContext(ctx, "attached anew, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
 	c.lingering.Go(func() {
-		_ = run.Sleep(serving, c.cfg.Clock, lingerTime)
+		_ = lifecycle.Sleep(serving, c.cfg.Clock, lingerTime)
 		stop()
 		a.session.Close(errMoved())
 	})
 	return next, nil
 }
 
-// last gives the attachment that is just being made when the old one ends:
+// lastMove gives the attachment that is just being made when the old one ends:
 // the hub may have ended the old one because of it.
-func (c *Client) last(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
+func (c *Client) lastMove(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
 	if !a.moving.Load() {
 		stay()
 		return <-moved
@@ -76,8 +76,8 @@ func (c *Client) move(ctx context.Context, a *attachment) *attachment {
 		return nil
 	}
 	pause := time.Duration(float64(min(within, mostDrain)) * c.random())
-	wait := run.Backoff{First: firstWait, Max: moveWait, Rand: c.cfg.Random}
-	for run.Sleep(ctx, c.cfg.Clock, pause) == nil {
+	wait := lifecycle.Backoff{First: firstWait, Max: moveWait, Rand: c.cfg.Random}
+	for lifecycle.Sleep(ctx, c.cfg.Clock, pause) == nil {
 		a.moving.Store(true)
 		next, err := c.open(ctx)
 		if err == nil {

@@ -35,19 +35,19 @@ type Cluster interface {
 type Desired interface {
 	// Cursor is how far the copy goes.
 	Cursor() *linkv1.Cursor
-	// Take stores a batch; what it took is durable when it returns, and is
+	// StoreBatch stores a batch; what it took is durable when it returns, and is
 	// then acknowledged. An error ends the stream, which starts again from
 	// Cursor after a pause.
-	Take(ctx context.Context, b *linkv1.Batch) error
+	StoreBatch(ctx context.Context, b *linkv1.Batch) error
 	// Root is the root hash over all application states.
 	Root() []byte
 	// Rewound says that hub and agent disagree about the past: the copy is
 	// kept and enforced, nothing is pruned, and a person decides. An empty
 	// reason says that they agree, or agree again.
 	Rewound(reason string)
-	// Answer takes what is no row: Confirmed, Hold and Compare. It gives what
+	// Respond takes what is no row: Confirmed, Hold and Compare. It gives what
 	// to say to the hub; nil: nothing.
-	Answer(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error)
+	Respond(ctx context.Context, down *linkv1.FollowDown) (*linkv1.FollowUp, error)
 }
 
 // Reports gives what the hub should hear, and learns what it has heard.

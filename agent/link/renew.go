@@ -7,8 +7,8 @@ import (
 	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // leastRetry is what passes at least before a failed renewal is tried again.
@@ -26,11 +26,11 @@ func (c *Client) renew(ctx context.Context, a *attachment) error {
 		return err
 	}
 	due := renewAt(leaf, c.random())
-	wait := run.Backoff{First: time.Minute, Max: time.Hour, Rand: c.cfg.Random}
+	wait := lifecycle.Backoff{First: time.Minute, Max: time.Hour, Rand: c.cfg.Random}
 	for {
 		if left := due.Sub(c.HubNow()); left > 0 {
 			// In steps: what the agent knows of the hub's time may change.
-			if err := run.Sleep(ctx, c.cfg.Clock, min(left, time.Hour)); err != nil {
+			if err := lifecycle.Sleep(ctx, c.cfg.Clock, min(left, time.Hour)); err != nil {
 				return err
 			}
 			continue

@@ -13,8 +13,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -83,7 +83,7 @@ func (o *outbox) acked(seq, credit uint64) {
 
 // report keeps the stream of reports open for as long as the session lives.
 func (c *Client) report(ctx context.Context, a *attachment) error {
-	return run.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not taken"), func(ctx context.Context) error {
+	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not taken"), func(ctx context.Context) error {
 		return c.reportOnce(ctx, linkv1.NewObservedClient(a.conn))
 	})
 }
@@ -93,7 +93,7 @@ type reportStream = grpc.BidiStreamingClient[linkv1.ReportUp, linkv1.ReportDown]
 // reportOnce sends what the hub has not acknowledged, and then each report
 // as it comes.
 func (c *Client) reportOnce(ctx context.Context, client linkv1.ObservedClient) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error {
 		stream, err := client.Report(ctx)
 		if err != nil {

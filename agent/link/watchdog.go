@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // watchSteps is in how many steps the watchdog waits.
@@ -25,7 +25,7 @@ func (c *Client) watchdog(ctx context.Context) error {
 	c.answered()
 	for {
 		before := c.cfg.Clock.Now()
-		if run.Sleep(ctx, c.cfg.Clock, step) != nil {
+		if lifecycle.Sleep(ctx, c.cfg.Clock, step) != nil {
 			return nil
 		}
 		now := c.cfg.Clock.Now()

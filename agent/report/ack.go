@@ -8,7 +8,7 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Agreed says whether the hub has everything that was put in: a comparison or
@@ -29,7 +29,7 @@ func (o *Outbox) Complete() bool {
 
 // whole says whether no snapshot or comparison is due or under way.
 func (o *Outbox) whole() bool {
-	return !o.owed && !o.sweeping && !o.cmp.asked && len(o.cmp.answer) == 0
+	return !o.snapshotDue && !o.sweeping && !o.cmp.asked && len(o.cmp.wanted) == 0
 }
 
 // Delivered waits until the hub has stored everything that was put in before
@@ -37,7 +37,7 @@ func (o *Outbox) whole() bool {
 func (o *Outbox) Delivered(ctx context.Context) error {
 	since := o.clock.Now()
 	for !o.deliveredBefore(since) {
-		if err := run.Sleep(ctx, o.clock, deliveryPoll); err != nil {
+		if err := lifecycle.Sleep(ctx, o.clock, deliveryPoll); err != nil {
 			return fault.Wrap(fault.Offline, err, "the hub has not stored all reports yet")
 		}
 	}
@@ -86,7 +86,7 @@ func (o *Outbox) Grant(snapshots uint64) {
 	o.mu.Lock()
 	o.bulkCredit = snapshots
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Acked says that the hub has stored all reports up to seq, and how many
@@ -119,5 +119,5 @@ func (o *Outbox) Acked(epoch string, seq, credit uint64) {
 	for _, id := range over {
 		o.delivered(id)
 	}
-	o.hint()
+	o.signal()
 }

@@ -25,7 +25,7 @@ func fitting(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch v := m.(type) {
 	case *linkv1.AppReport:
-		v.Warnings, v.Excluded = few(v.GetWarnings()), few(v.GetExcluded())
+		v.Warnings, v.Excluded = firstTexts(v.GetWarnings()), firstTexts(v.GetExcluded())
 		v.Error, v.HealthCause = cut(v.GetError()), cut(v.GetHealthCause())
 		for size, n := 0, 0; n < len(v.GetNotes()); n++ {
 			if size += proto.Size(v.GetNotes()[n]); size > mostList {
@@ -33,7 +33,7 @@ func fitting(m proto.Message) proto.Message {
 			}
 		}
 	case *linkv1.Resource:
-		v.Diff, v.Message, v.Links = cut(v.GetDiff()), cut(v.GetMessage()), few(v.GetLinks())
+		v.Diff, v.Message, v.Links = cut(v.GetDiff()), cut(v.GetMessage()), firstTexts(v.GetLinks())
 		for _, c := range v.GetInfo() {
 			c.Value = cut(c.GetValue())
 		}
@@ -57,8 +57,8 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:mostList], "") + "…"
 }
 
-// few gives the first texts of a list, and how many there are besides.
-func few(list []string) []string {
+// firstTexts gives the first texts of a list, and how many there are besides.
+func firstTexts(list []string) []string {
 	size := 0
 	for n, s := range list {
 		if size += len(s); size > mostList {
@@ -68,8 +68,8 @@ func few(list []string) []string {
 	return list
 }
 
-// bury puts as many closed tombstones into a report as one message takes.
-func (o *Outbox) bury(r *linkv1.ReportUp) (size int) {
+// addClosed puts as many closed tombstones into a report as one message takes.
+func (o *Outbox) addClosed(r *linkv1.ReportUp) (size int) {
 	n := 0
 	for n < len(o.closed) && n < maxClosed && size < most {
 		size += proto.Size(o.closed[n]) + 4

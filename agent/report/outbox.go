@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 // An Outbox gathers what changes and gives it out as reports.
 type Outbox struct {
 	epoch     string
-	clock     run.Clock
+	clock     lifecycle.Clock
 	log       *slog.Logger
 	delivered func(operation string)
 	wake      chan struct{}
@@ -55,7 +55,7 @@ type Outbox struct {
 	sent        []sent // not acknowledged, in order of seq
 	ready       bool   // the first complete picture is there
 	snapshot    uint64 // generation of the newest snapshot
-	owed        bool   // a snapshot must begin
+	snapshotDue bool   // a snapshot must begin
 	queue       []string
 	sweeping    bool // the snapshot is under way
 	cmp         comparison
@@ -95,10 +95,10 @@ type sent struct {
 
 // New makes an outbox. Delivered is called, from the link's goroutine, when
 // the hub has the result of an operation.
-func New(epoch string, clock run.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
+func New(epoch string, clock lifecycle.Clock, delivered func(operation string), log *slog.Logger) *Outbox {
 	return &Outbox{
 		epoch: epoch, clock: clock, delivered: delivered, log: log, wake: make(chan struct{}, 1),
-		values: map[string]*value{}, credit: defaultCredit, bulkCredit: defaultCredit, owed: true,
+		values: map[string]*value{}, credit: defaultCredit, bulkCredit: defaultCredit, snapshotDue: true,
 	}
 }
 
@@ -108,15 +108,15 @@ func (o *Outbox) Ready() {
 	o.mu.Lock()
 	o.ready = true
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Resnapshot begins again with everything.
 func (o *Outbox) Resnapshot() {
 	o.mu.Lock()
-	o.owed = true
+	o.snapshotDue = true
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Backlog is how many values wait to be sent.
@@ -160,12 +160,12 @@ func (o *Outbox) Operation(r *linkv1.OperationReport) {
 	o.put("o\x00"+r.GetOperationId(), v, r, v.over)
 }
 
-// Gone says that a managed object is none any more, or that a child went.
-func (o *Outbox) Gone(r *linkv1.Resource) {
+// Removed says that a managed object is none any more, or that a child went.
+func (o *Outbox) Removed(r *linkv1.Resource) {
 	o.mu.Lock()
-	o.gone(resourceKey(r.GetManaged(), r.GetAppId(), r.GetUid(), r.GetGroup(), r.GetKind(), r.GetNamespace(), r.GetName()))
+	o.remove(resourceKey(r.GetManaged(), r.GetAppId(), r.GetUid(), r.GetGroup(), r.GetKind(), r.GetNamespace(), r.GetName()))
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Closed says that the object of a tombstone is gone, or was never ours.
@@ -174,7 +174,7 @@ func (o *Outbox) Closed(t *linkv1.TombstoneClosed) {
 	o.closed = append(o.closed, t)
 	o.pressing = true
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 // Forget takes back everything of an application.
@@ -185,7 +185,7 @@ func (o *Outbox) Forget(app string) {
 			continue
 		}
 		if v.kind == managedValue || v.kind == childValue {
-			o.gone(key)
+			o.remove(key)
 			continue
 		}
 		if v.kind == appValue {
@@ -193,7 +193,7 @@ func (o *Outbox) Forget(app string) {
 		}
 	}
 	o.mu.Unlock()
-	o.hint()
+	o.signal()
 }
 
 func resourceKey(managed bool, app, uid, group, kind, namespace, name string) string {
@@ -230,10 +230,10 @@ func (o *Outbox) put(key string, v value, m proto.Message, pressing bool) {
 	}
 	o.soil(key, held)
 	o.pressing = o.pressing || pressing
-	o.hint()
+	o.signal()
 }
 
-func (o *Outbox) gone(key string) {
+func (o *Outbox) remove(key string) {
 	v, ok := o.values[key]
 	if !ok {
 		return
@@ -256,7 +256,7 @@ func (o *Outbox) soil(key string, v *value) {
 	}
 }
 
-func (o *Outbox) hint() {
+func (o *Outbox) signal() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
@@ -267,7 +267,7 @@ func (o *Outbox) hint() {
 // goroutine may call it at a time.
 func (o *Outbox) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 	for {
-		r, wait := o.take()
+		r, wait := o.next()
 		if r != nil {
 			return r, nil
 		}
@@ -287,8 +287,8 @@ func (o *Outbox) Next(ctx context.Context) (*linkv1.ReportUp, error) {
 	}
 }
 
-// take makes a report, or says how long to wait for one; 0: until a hint.
-func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
+// next makes a report, or says how long to wait for one; 0: until a hint.
+func (o *Outbox) next() (*linkv1.ReportUp, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.outstanding >= o.credit {
@@ -306,13 +306,13 @@ func (o *Outbox) take() (*linkv1.ReportUp, time.Duration) {
 	r := &linkv1.ReportUp{Epoch: o.epoch}
 	switch kind {
 	case changes:
-		o.delta(r, o.holds(now))
+		o.delta(r, o.mustWait(now))
 	case question:
-		o.owed = false
+		o.snapshotDue = false
 		o.snapshot++
-		o.ask(r)
+		o.beginComparison(r)
 	case details:
-		o.tell(r)
+		o.answerComparison(r)
 	case part:
 		o.chunk(r)
 	case nothing:
@@ -342,21 +342,21 @@ const (
 
 // choose says what to send now, or how long to wait before it is asked again.
 func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
-	holds := o.holds(now)
+	holds := o.mustWait(now)
 	if o.changed(holds) {
 		return changes, 0
 	}
 	switch {
-	case len(o.cmp.answer) > 0:
+	case len(o.cmp.wanted) > 0:
 		return details, 0
-	case o.owed && o.ready && o.cmp.able && !o.cmp.asked:
+	case o.snapshotDue && o.ready && o.cmp.able && !o.cmp.asked:
 		return question, 0
 	case o.sweeping && o.bulk > 0 && o.bulk >= o.bulkCredit:
 		return nothing, 0 // changes go on; the hub takes the rest of the snapshot later
 	case o.sweeping:
 		return part, 0
 	case holds && len(o.dirty) > 0 && !o.cmp.asked && !o.cmp.since.IsZero():
-		return nothing, max(time.Millisecond, patience-now.Sub(o.cmp.since))
+		return nothing, max(time.Millisecond, comparisonWait-now.Sub(o.cmp.since))
 	}
 	return nothing, 0
 }
@@ -390,10 +390,10 @@ func (o *Outbox) pause() time.Duration {
 
 // begin starts a whole snapshot if one is owed and the hub does not compare.
 func (o *Outbox) begin() {
-	if !o.owed || !o.ready || o.cmp.able {
+	if !o.snapshotDue || !o.ready || o.cmp.able {
 		return
 	}
-	o.owed, o.sweeping = false, true
+	o.snapshotDue, o.sweeping = false, true
 	o.snapshot++
 	o.cmp.buckets = nil
 	o.queue = o.queue[:0]
@@ -407,7 +407,7 @@ func (o *Outbox) begin() {
 // delta fills a report with what changed; with holds only with what cannot be
 // compared.
 func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
-	size, n := o.bury(r), 0
+	size, n := o.addClosed(r), 0
 	rest := o.dirty[:0]
 	for _, key := range o.dirty {
 		v := o.values[key]
@@ -420,7 +420,7 @@ func (o *Outbox) delta(r *linkv1.ReportUp, holds bool) {
 	}
 	o.dirty = rest
 	if len(o.dirty) > 0 && !holds || len(o.closed) > 0 {
-		o.hint()
+		o.signal()
 	}
 }
 
@@ -445,7 +445,7 @@ func (o *Outbox) chunk(r *linkv1.ReportUp) {
 			o.cmp.buckets = nil
 		}
 	}
-	o.hint()
+	o.signal()
 }
 
 // add puts one value into a report.

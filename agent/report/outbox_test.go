@@ -10,14 +10,14 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/report"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 func newOutbox(delivered func(string)) *report.Outbox {
 	if delivered == nil {
 		delivered = func(string) {}
 	}
-	return report.New("epoch", run.System{}, delivered, slog.New(slog.DiscardHandler))
+	return report.New("epoch", lifecycle.System{}, delivered, slog.New(slog.DiscardHandler))
 }
 
 func next(t *testing.T, o *report.Outbox) *linkv1.ReportUp {
@@ -90,11 +90,11 @@ func TestOutbox(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutbox(nil)
-			o.Gone(resource("never", ""))
+			o.Removed(resource("never", ""))
 			nothing(t, o)
 			o.Resource(resource("a", "1"))
 			next(t, o)
-			o.Gone(resource("a", ""))
+			o.Removed(resource("a", ""))
 			r := next(t, o)
 			if len(r.GetGone()) != 1 || r.GetGone()[0].GetName() != "a" || r.GetGone()[0].GetUid() != "" {
 				t.Errorf("report %v", r)

@@ -13,6 +13,6 @@ import (
 func (r *Rules) Bundled(ctx context.Context, o *manifest.Object) health.Status {
 	key := manifest.KeyOf(o)
 	source, _ := r.bundled.Health(key.Group, key.Kind)
-	s, _ := r.judge(ctx, lean(o), Script{Lua: source, OpenLibs: true}, lua.Limits{Time: bundledTime})
+	s, _ := r.runRule(ctx, withoutSchemas(o), Script{Lua: source, OpenLibs: true}, lua.Limits{Time: bundledTime})
 	return s
 }

@@ -21,7 +21,7 @@ import (
 
 const (
 	maxCompiled = 512              // scripts that are kept compiled
-	maxTired    = 1024             // objects whose script passed a limit
+	maxExceeded = 1024             // objects whose script passed a limit
 	rest        = 15 * time.Second // before such a script is run for the same object again
 	bundledTime = 5 * time.Second  // of a bundled rule, which is known to end
 	maxMessage  = 4 << 10          // bytes of a message
@@ -41,7 +41,7 @@ type Rules struct {
 
 	mu       sync.Mutex
 	compiled map[string]*compiled
-	tired    map[string]tired // by uid
+	exceeded map[string]exceeded // by uid
 }
 
 type compiled struct {
@@ -50,8 +50,8 @@ type compiled struct {
 	err    error
 }
 
-// tired is an object whose script passed a limit lately.
-type tired struct {
+// exceeded is an object whose script passed a limit lately.
+type exceeded struct {
 	script *compiled
 	until  time.Time
 	status health.Status
@@ -63,7 +63,7 @@ func New(own func(group, kind string) (Script, bool)) *Rules {
 	if own == nil {
 		own = func(string, string) (Script, bool) { return Script{}, false }
 	}
-	return &Rules{own: own, bundled: bundled.New(), compiled: map[string]*compiled{}, tired: map[string]tired{}}
+	return &Rules{own: own, bundled: bundled.New(), compiled: map[string]*compiled{}, exceeded: map[string]exceeded{}}
 }
 
 // Of judges one live object. ok is false if nothing is to be said of its
@@ -75,17 +75,17 @@ func (r *Rules) Of(ctx context.Context, o *manifest.Object) (s health.Status, ok
 	}
 	key := manifest.KeyOf(o)
 	if own, found := r.own(key.Group, key.Kind); found {
-		return r.judge(ctx, o, own, lua.Limits{})
+		return r.runRule(ctx, o, own, lua.Limits{})
 	}
 	if source, found := r.bundled.Health(key.Group, key.Kind); found {
-		return r.judge(ctx, lean(o), Script{Lua: source, OpenLibs: true}, lua.Limits{Time: bundledTime})
+		return r.runRule(ctx, withoutSchemas(o), Script{Lua: source, OpenLibs: true}, lua.Limits{Time: bundledTime})
 	}
 	return health.Of(o)
 }
 
-// lean leaves out of a definition of a kind what no bundled rule looks at: its
+// withoutSchemas leaves out of a definition of a kind what no bundled rule looks at: its
 // schemas are most of it.
-func lean(o *manifest.Object) *manifest.Object {
+func withoutSchemas(o *manifest.Object) *manifest.Object {
 	if o.GetKind() != "CustomResourceDefinition" {
 		return o
 	}
@@ -98,13 +98,13 @@ func lean(o *manifest.Object) *manifest.Object {
 	return &manifest.Object{Object: out}
 }
 
-func (r *Rules) judge(ctx context.Context, o *manifest.Object, s Script, l lua.Limits) (health.Status, bool) {
+func (r *Rules) runRule(ctx context.Context, o *manifest.Object, s Script, l lua.Limits) (health.Status, bool) {
 	c := r.compile(s.Lua)
 	if c.err != nil {
 		return health.Status{State: health.Unknown, Message: fault.Sentence(c.err)}, true
 	}
 	uid := string(o.GetUID())
-	if held, yes := r.isTired(uid, c); yes {
+	if held, yes := r.hasExceeded(uid, c); yes {
 		return held, true
 	}
 	result, err := c.script.Run(ctx, lua.Call{Object: bare(o), Open: s.OpenLibs, Limits: l})
@@ -115,7 +115,7 @@ func (r *Rules) judge(ctx context.Context, o *manifest.Object, s Script, l lua.L
 		}
 		return status, true
 	}
-	return verdict(result)
+	return readResult(result)
 }
 
 // bare gives an object without its managedFields, which are large and say
@@ -145,9 +145,9 @@ func bare(o *manifest.Object) map[string]any {
 	return out
 }
 
-// verdict reads what a rule returned (HLT-09): a table with status and
+// readResult reads what a rule returned (HLT-09): a table with status and
 // message. No table, or one without a status, says nothing.
-func verdict(result any) (health.Status, bool) {
+func readResult(result any) (health.Status, bool) {
 	if result == nil {
 		return health.Status{}, false
 	}
@@ -195,20 +195,20 @@ func (r *Rules) compile(source string) *compiled {
 	return c
 }
 
-// isTired says what was found lately of an object whose script passed a
+// hasExceeded says what was found lately of an object whose script passed a
 // limit: such a script costs as much as it may, and events can be many.
-func (r *Rules) isTired(uid string, c *compiled) (health.Status, bool) {
+func (r *Rules) hasExceeded(uid string, c *compiled) (health.Status, bool) {
 	if uid == "" {
 		return health.Status{}, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, ok := r.tired[uid]
+	t, ok := r.exceeded[uid]
 	if !ok || t.script != c {
 		return health.Status{}, false
 	}
 	if time.Now().After(t.until) {
-		delete(r.tired, uid)
+		delete(r.exceeded, uid)
 		return health.Status{}, false
 	}
 	return t.status, true
@@ -220,8 +220,8 @@ func (r *Rules) tire(uid string, c *compiled, s health.Status) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.tired) >= maxTired {
-		clear(r.tired)
+	if len(r.exceeded) >= maxExceeded {
+		clear(r.exceeded)
 	}
-	r.tired[uid] = tired{c, time.Now().Add(rest), s}
+	r.exceeded[uid] = exceeded{c, time.Now().Add(rest), s}
 }

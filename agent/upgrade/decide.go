@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A sight is all that a decision of the updater depends on.
-type sight struct {
+// An observation is all that a decision of the updater depends on.
+type observation struct {
 	now    time.Time
 	record Record // of the Deployment; zero: none
 	image  string // that the Deployment runs
@@ -39,7 +39,7 @@ const crashes = 3
 
 // decide gives the next move, with the record that it leaves. The order of the
 // questions matters: a sign of life counts more than the clock.
-func decide(o Order, s sight) (move, Record) {
+func decide(o Order, s observation) (move, Record) {
 	r := s.record
 	switch {
 	case r.ID != o.ID && r.ID != "" && !r.Ordered.Before(o.Ordered):
@@ -70,7 +70,7 @@ func because(problem string) string {
 // record is that of an upgrade that begins. What is brought back is the newest
 // image that has proved itself: not one that another upgrade left behind
 // half way.
-func (o Order) record(s sight) Record {
+func (o Order) record(s observation) Record {
 	from, former := s.image, s.mark
 	if old := s.record; old.Phase == Running && s.proved != old.ID {
 		from, former = old.From, old.Former

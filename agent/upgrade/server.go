@@ -14,8 +14,8 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Server takes orders of the hub.
@@ -28,7 +28,7 @@ type Server struct {
 	Repositories []string
 	Client       dynamic.Interface
 	Namespace    string
-	Clock        run.Clock
+	Clock        lifecycle.Clock
 	Log          *slog.Logger
 }
 
@@ -57,7 +57,7 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 				s.Log.WarnContext(ctx, "the updater is not looked after", "upgrade", o.ID, logkey.Error, err)
 			}
 		}
-		return answer(held), nil
+		return responseOf(held), nil
 	}
 	if err := s.admit(o, d, held); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 	return s.start(ctx, o, d)
 }
 
-func answer(r Record) *linkv1.UpgradeResponse {
+func responseOf(r Record) *linkv1.UpgradeResponse {
 	out := &linkv1.UpgradeResponse{Phase: r.Phase, Message: r.Message, From: r.From}
 	if r.Phase == Running {
 		out.Message = fmt.Sprintf("%s was put in the place of %s and has until %s to connect", r.To, r.From, r.Deadline.UTC().Format(time.TimeOnly+" MST"))
@@ -126,16 +126,16 @@ func (s *Server) start(ctx context.Context, o Order, d *unstructured.Unstructure
 	if _, classified := fault.As(err); classified {
 		return nil, err
 	}
-	look := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
+	command := fmt.Sprintf("kubectl -n %s describe job %s", s.Namespace, name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, s.explain(err, "start a Job")
 	case err == nil && failed(job) != "":
-		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater failed before it changed anything (%s): %s", failed(job), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater failed before it changed anything (%s): %s", failed(job), command), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
 	case late:
-		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater did not begin before %s, and changes nothing any more: %s", o.BeginBefore.Format(time.DateTime+" MST"), look), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
+		return &linkv1.UpgradeResponse{Phase: Failed, Message: fmt.Sprintf("the updater did not begin before %s, and changes nothing any more: %s", o.BeginBefore.Format(time.DateTime+" MST"), command), EndedUnixNano: s.Clock.Now().UnixNano()}, nil
 	}
-	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + look}, nil
+	return &linkv1.UpgradeResponse{Phase: Running, Message: "the updater has not begun yet: " + command}, nil
 }
 
 // failed says why a Job is given up; empty: it is not.

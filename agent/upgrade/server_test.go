@@ -15,12 +15,12 @@ import (
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // still is a clock that stands still.
 type still struct {
-	run.System
+	lifecycle.System
 	now time.Time
 }
 
@@ -96,11 +96,11 @@ func TestServer(t *testing.T) {
 			got, err := s.Upgrade(t.Context(), &linkv1.UpgradeRequest{
 				Id: one, Image: image, OrderedUnixNano: noon.UnixNano(), BeginBeforeUnix: noon.Add(time.Hour).Unix(), DeadlineSeconds: 300,
 			})
-			said := got.GetMessage()
+			gotText := got.GetMessage()
 			if err != nil {
-				said = err.Error()
+				gotText = err.Error()
 			}
-			if fault.KindOf(err) != c.kind || got.GetPhase() != c.phase || !strings.Contains(said, c.says) {
+			if fault.KindOf(err) != c.kind || got.GetPhase() != c.phase || !strings.Contains(gotText, c.says) {
 				t.Errorf("Upgrade() = %v, %v; want phase %q, error %q, %q: %s", got, err, c.phase, c.kind, c.says, c.why)
 			}
 			if (got.GetEndedUnixNano() != 0) != (c.phase == Failed || c.phase == RolledBack) {

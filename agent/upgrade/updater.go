@@ -16,14 +16,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
-	lookEvery = time.Second
-	lookTime  = 10 * time.Second // that one look may take
-	retryGap  = 2 * time.Second  // after a look that failed
+	observeEvery   = time.Second
+	observeTimeout = 10 * time.Second // that one look may take
+	retryGap       = 2 * time.Second  // after a look that failed
 )
 
 // An Updater carries one order out.
@@ -31,7 +31,7 @@ type Updater struct {
 	Client    dynamic.Interface
 	Namespace string // of the agent
 	Lease     string // name of the agent's
-	Clock     run.Clock
+	Clock     lifecycle.Clock
 	Log       *slog.Logger
 }
 
@@ -44,7 +44,7 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 		return err
 	}
 	for {
-		pause := lookEvery
+		pause := observeEvery
 		over, err := u.step(ctx, o)
 		switch {
 		case over:
@@ -57,7 +57,7 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 			u.Log.WarnContext(ctx, "upgrade waits", logkey.Error, err)
 			pause = retryGap
 		}
-		if err := run.Sleep(ctx, u.Clock, pause); err != nil {
+		if err := lifecycle.Sleep(ctx, u.Clock, pause); err != nil {
 			return fmt.Errorf("upgrade %s is not over: %w", o.ID, err)
 		}
 	}
@@ -65,9 +65,9 @@ func (u *Updater) Run(ctx context.Context, o Order) error {
 
 // step looks once and does what is next.
 func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
-	d, s, err := u.look(ctx)
+	d, s, err := u.observe(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -97,10 +97,10 @@ func (u *Updater) step(ctx context.Context, o Order) (over bool, err error) {
 	return r.Phase != Running, nil
 }
 
-// look reads what a decision depends on. Only what cannot be read of pods is
+// observe reads what a decision depends on. Only what cannot be read of pods is
 // no reason to wait: it makes a message better.
-func (u *Updater) look(ctx context.Context) (*unstructured.Unstructured, sight, error) {
-	s := sight{}
+func (u *Updater) observe(ctx context.Context) (*unstructured.Unstructured, observation, error) {
+	s := observation{}
 	d, err := u.Client.Resource(deployments).Namespace(u.Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 	if err != nil {
 		return nil, s, fmt.Errorf("read Deployment %q: %w", Deployment, err)

@@ -30,44 +30,44 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	running := Record{ID: one, Ordered: noon, From: v1, To: v2, Phase: Running, Begun: noon, Deadline: noon.Add(5 * time.Minute)}
 	ended := running.end(noon, Succeeded, "")
-	after := func(d time.Duration, s sight) sight { s.now = noon.Add(d); return s }
+	after := func(d time.Duration, s observation) observation { s.now = noon.Add(d); return s }
 	cases := map[string]struct {
-		why     string
-		order   Order
-		sight   sight
-		want    move
-		from    string // of the record that is left
-		phase   string
-		message string // a part of it
+		why         string
+		order       Order
+		observation observation
+		want        move
+		from        string // of the record that is left
+		phase       string
+		message     string // a part of it
 	}{
-		"First":  {"nothing was done yet", order(one, v2), after(0, sight{image: v1}), begin, v1, Running, ""},
-		"Waits":  {"it has time left", order(one, v2), after(time.Minute, sight{record: running, image: v2}), wait, v1, Running, ""},
-		"Proved": {"the hub has let the new version in", order(one, v2), after(time.Minute, sight{record: running, image: v2, proved: one}), confirm, v1, Succeeded, "v2 runs and is connected"},
+		"First":  {"nothing was done yet", order(one, v2), after(0, observation{image: v1}), begin, v1, Running, ""},
+		"Waits":  {"it has time left", order(one, v2), after(time.Minute, observation{record: running, image: v2}), wait, v1, Running, ""},
+		"Proved": {"the hub has let the new version in", order(one, v2), after(time.Minute, observation{record: running, image: v2, proved: one}), confirm, v1, Succeeded, "v2 runs and is connected"},
 		"JustProved": {
 			"a sign of life counts more than the clock", order(one, v2),
-			after(time.Hour, sight{record: running, image: v2, proved: one}), confirm, v1, Succeeded, "",
+			after(time.Hour, observation{record: running, image: v2, proved: one}), confirm, v1, Succeeded, "",
 		},
-		"Silent": {"nobody said Hello", order(one, v2), after(5*time.Minute, sight{record: running, image: v2, proved: two}), back, v1, RolledBack, "within 5m0s; " + v1 + " was brought back"},
+		"Silent": {"nobody said Hello", order(one, v2), after(5*time.Minute, observation{record: running, image: v2, proved: two}), back, v1, RolledBack, "within 5m0s; " + v1 + " was brought back"},
 		"Crashes": {
 			"nobody heals the cluster while the new version crashes", order(one, v2),
-			after(time.Second, sight{record: running, image: v2, pods: state{restarts: 3, problem: "its process ended with code 2"}}),
+			after(time.Second, observation{record: running, image: v2, pods: state{restarts: 3, problem: "its process ended with code 2"}}),
 			back, v1, RolledBack, "it ended 3 times (its process ended with code 2)",
 		},
-		"CrashedOnce":  {"one crash may be bad luck", order(one, v2), after(time.Second, sight{record: running, image: v2, pods: state{restarts: 1}}), wait, v1, Running, ""},
-		"Over":         {"a second life of the updater, or an order that comes again", order(one, v2), after(time.Hour, sight{record: ended, image: v2}), leave, v1, Succeeded, ""},
-		"TooLate":      {"people have forgotten it", order(one, v2), after(2*time.Hour, sight{image: v1}), leave, "", "", ""},
-		"StaleOrder":   {"a restored hub orders what was ordered before", Order{ID: two, Image: v1, Ordered: noon.Add(-time.Minute), BeginBefore: noon.Add(time.Hour), Deadline: time.Minute}, after(0, sight{record: ended, image: v2}), leave, v1, Succeeded, ""},
-		"AfterAnother": {"the image that runs has proved itself", Order{ID: two, Image: v3, Ordered: noon.Add(time.Minute), BeginBefore: noon.Add(time.Hour), Deadline: time.Minute}, after(time.Minute, sight{record: ended, image: v2, mark: one}), begin, v2, Running, ""},
+		"CrashedOnce":  {"one crash may be bad luck", order(one, v2), after(time.Second, observation{record: running, image: v2, pods: state{restarts: 1}}), wait, v1, Running, ""},
+		"Over":         {"a second life of the updater, or an order that comes again", order(one, v2), after(time.Hour, observation{record: ended, image: v2}), leave, v1, Succeeded, ""},
+		"TooLate":      {"people have forgotten it", order(one, v2), after(2*time.Hour, observation{image: v1}), leave, "", "", ""},
+		"StaleOrder":   {"a restored hub orders what was ordered before", Order{ID: two, Image: v1, Ordered: noon.Add(-time.Minute), BeginBefore: noon.Add(time.Hour), Deadline: time.Minute}, after(0, observation{record: ended, image: v2}), leave, v1, Succeeded, ""},
+		"AfterAnother": {"the image that runs has proved itself", Order{ID: two, Image: v3, Ordered: noon.Add(time.Minute), BeginBefore: noon.Add(time.Hour), Deadline: time.Minute}, after(time.Minute, observation{record: ended, image: v2, mark: one}), begin, v2, Running, ""},
 		"InsteadOfAnother": {
 			"what another upgrade left half way is not what is brought back",
 			Order{ID: two, Image: v3, Ordered: noon.Add(time.Minute), BeginBefore: noon.Add(time.Hour), Deadline: time.Minute},
-			after(time.Minute, sight{record: running, image: v2, mark: one}), begin, v1, Running, "",
+			after(time.Minute, observation{record: running, image: v2, mark: one}), begin, v1, Running, "",
 		},
 	}
 	for name, c := range cases {
 		t.Run("FT-A5 "+name, func(t *testing.T) {
 			t.Parallel()
-			got, r := decide(c.order, c.sight)
+			got, r := decide(c.order, c.observation)
 			if got != c.want || r.From != c.from || r.Phase != c.phase || !strings.Contains(r.Message, c.message) {
 				t.Errorf("decide() = %d, %+v; want %d, from %q, phase %q, message %q: %s", got, r, c.want, c.from, c.phase, c.message, c.why)
 			}

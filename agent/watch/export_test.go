@@ -7,4 +7,4 @@ import (
 )
 
 // SeeForTest gives a tree an object as a watch would.
-func SeeForTest(t *Tree, o *manifest.Object) { t.seen(context.Background(), o) }
+func SeeForTest(t *Tree, o *manifest.Object) { t.onUpdate(context.Background(), o) }

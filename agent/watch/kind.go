@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
-	pageSize     = 500              // objects in one page of a list
-	minWatch     = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
-	unservedWait = 10 * time.Minute // at most, for a kind that the cluster does not serve
-	unservedLook = 10 * time.Second // at least, and longer each time
+	pageSize      = 500              // objects in one page of a list
+	minWatch      = 5 * time.Minute  // a watch is renewed after 5 to 10 minutes
+	unservedWait  = 10 * time.Minute // at most, for a kind that the cluster does not serve
+	unservedRetry = 10 * time.Second // at least, and longer each time
 )
 
 // errRelist says that the watch cannot go on from where it was.
@@ -44,9 +44,9 @@ var errEmpty = errors.New("there is no object of the kind")
 // errElsewhere says that a kind is not one of namespaces.
 var errElsewhere = errors.New("the kind is cluster-scoped, and only namespaces are watched")
 
-// kind lists and watches one kind.
-type kind struct {
-	w         *Watcher
+// reflector lists and watches one kind.
+type reflector struct {
+	w         *Informers
 	gvk       schema.GroupVersionKind
 	namespace string // empty: all of them, and what has none
 	version   string // resource version to go on from; empty: list first
@@ -58,18 +58,18 @@ type kind struct {
 }
 
 // run goes on until ctx ends.
-func (k *kind) run(ctx context.Context) {
-	back := run.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
-	look := run.Backoff{First: unservedLook, Max: unservedWait}
+func (k *reflector) run(ctx context.Context) {
+	back := lifecycle.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second}
+	retry := lifecycle.Backoff{First: unservedRetry, Max: unservedWait}
 	for ctx.Err() == nil {
-		err := k.once(ctx)
+		err := k.listAndWatch(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
 		case err == nil:
 			back.Reset()
-			look.Reset()
+			retry.Reset()
 			continue
 		case errors.Is(err, errRelist):
 			k.version = ""
@@ -79,9 +79,9 @@ func (k *kind) run(ctx context.Context) {
 			}
 		case errors.Is(err, errEmpty):
 			back.Reset()
-			look.Reset()
+			retry.Reset()
 			k.version = ""
-			if run.Sleep(ctx, k.w.clock, period()) != nil {
+			if lifecycle.Sleep(ctx, k.w.clock, period()) != nil {
 				return
 			}
 			continue
@@ -90,18 +90,18 @@ func (k *kind) run(ctx context.Context) {
 			continue
 		case fault.KindOf(err) == fault.Missing && !errors.Is(err, errVanished):
 			k.report(ctx, err)
-			k.awaitKind(ctx, look.Next())
+			k.awaitKind(ctx, retry.Next())
 			continue
 		default:
 			k.report(ctx, err)
 		}
-		if run.Sleep(ctx, k.w.clock, back.Next()) != nil {
+		if lifecycle.Sleep(ctx, k.w.clock, back.Next()) != nil {
 			return
 		}
 	}
 }
 
-func (k *kind) report(ctx context.Context, err error) {
+func (k *reflector) report(ctx context.Context, err error) {
 	k.w.log.WarnContext(ctx, "watch interrupted", logkey.Kind, k.gvk.String(), logkey.Namespace, k.namespace, logkey.Error, err)
 	k.broken = true
 	k.w.sink.Broken(ctx, k.gvk, k.namespace, err)
@@ -109,7 +109,7 @@ func (k *kind) report(ctx context.Context, err error) {
 
 // awaitKind waits until what the server serves has changed, or it is time to
 // read that again.
-func (k *kind) awaitKind(ctx context.Context, most time.Duration) {
+func (k *reflector) awaitKind(ctx context.Context, most time.Duration) {
 	changed := k.w.mapper.Changed()
 	if _, ok := k.w.mapper.Known(k.gvk); ok {
 		return
@@ -124,15 +124,15 @@ func (k *kind) awaitKind(ctx context.Context, most time.Duration) {
 }
 
 // awaitChange waits until the server serves something else.
-func (k *kind) awaitChange(ctx context.Context) {
+func (k *reflector) awaitChange(ctx context.Context) {
 	select {
 	case <-k.w.mapper.Changed():
 	case <-ctx.Done():
 	}
 }
 
-// once lists if that is needed and then watches until the watch ends.
-func (k *kind) once(ctx context.Context) error {
+// listAndWatch lists if that is needed and then watches until the watch ends.
+func (k *reflector) listAndWatch(ctx context.Context) error {
 	mapping, err := k.w.mapper.Mapping(ctx, k.gvk)
 	if err != nil {
 		return err
@@ -144,8 +144,8 @@ func (k *kind) once(ctx context.Context) error {
 	case k.namespace != "":
 		client = k.w.client.Resource(mapping.Resource).Namespace(k.namespace)
 	}
-	said := &heard{}
-	ctx = context.WithValue(ctx, heardKey{}, said)
+	warnings := &heard{}
+	ctx = context.WithValue(ctx, heardKey{}, warnings)
 	timeout := period()
 	stream, begun, err := k.open(ctx, client, timeout)
 	if err != nil {
@@ -153,7 +153,7 @@ func (k *kind) once(ctx context.Context) error {
 	}
 	defer k.w.leave()
 	defer stream.Stop()
-	k.warn(ctx, said)
+	k.warn(ctx, warnings)
 	k.mend(ctx)
 	return k.follow(ctx, stream, begun, timeout)
 }
@@ -167,8 +167,8 @@ func period() time.Duration {
 // Whoever gets a watch calls leave after it. begun is a moment before the
 // server counts the watch's time from: one that it ends in time is never
 // taken for one that was cut off.
-func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
-	done, err := k.w.turn(ctx)
+func (k *reflector) open(ctx context.Context, client dynamic.ResourceInterface, timeout time.Duration) (stream apiwatch.Interface, begun time.Time, err error) {
+	done, err := k.w.acquireSlot(ctx)
 	if err != nil {
 		return nil, begun, err
 	}
@@ -203,7 +203,7 @@ func (k *kind) open(ctx context.Context, client dynamic.ResourceInterface, timeo
 // behind what was seen of it: its etcd was restored from a backup. It would
 // then accept a watch from a version of the future and be silent until it had
 // caught up.
-func (k *kind) compareTime(ctx context.Context, client dynamic.ResourceInterface) error {
+func (k *reflector) compareTime(ctx context.Context, client dynamic.ResourceInterface) error {
 	page, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (k *kind) compareTime(ctx context.Context, client dynamic.ResourceInterface
 }
 
 // list gives every object through Seen, page by page.
-func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error {
+func (k *reflector) list(ctx context.Context, client dynamic.ResourceInterface) error {
 	opts := metav1.ListOptions{Limit: pageSize}
 	held := map[string]struct{}{}
 	version, back := "", false
@@ -236,7 +236,7 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 			o.SetGroupVersionKind(k.gvk)
 			held[string(o.GetUID())] = struct{}{}
 			held[o.GetNamespace()+"/"+o.GetName()] = struct{}{}
-			k.seen(ctx, o)
+			k.deliver(ctx, o)
 			page.Items[i] = manifest.Object{}
 		}
 		if opts.Continue = page.GetContinue(); opts.Continue == "" {
@@ -246,30 +246,30 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) error
 	if k.w.tree != nil {
 		k.w.tree.listed(ctx, k.gvk, k.namespace, held)
 	}
-	k.w.sink.Listed(ctx, k.gvk, k.namespace, version, back, held)
+	k.w.sink.OnReplace(ctx, k.gvk, k.namespace, version, back, held)
 	k.version, k.empty = version, len(held) == 0
 	k.mend(ctx)
 	return nil
 }
 
-func (k *kind) mend(ctx context.Context) {
+func (k *reflector) mend(ctx context.Context) {
 	if k.broken {
 		k.broken = false
 		k.w.sink.Broken(ctx, k.gvk, k.namespace, nil)
 	}
 }
 
-func (k *kind) seen(ctx context.Context, o *manifest.Object) {
+func (k *reflector) deliver(ctx context.Context, o *manifest.Object) {
 	k.empty = false
 	if k.w.tree != nil {
-		k.w.tree.seen(ctx, o)
+		k.w.tree.onUpdate(ctx, o)
 	}
-	k.w.sink.Seen(ctx, o)
+	k.w.sink.OnUpdate(ctx, o)
 }
 
 // follow hands on events until the server ends the watch, which it does when
 // its time is over; that is no error.
-func (k *kind) follow(ctx context.Context, stream apiwatch.Interface, begun time.Time, timeout time.Duration) error {
+func (k *reflector) follow(ctx context.Context, stream apiwatch.Interface, begun time.Time, timeout time.Duration) error {
 	any := false
 	for {
 		select {
@@ -291,7 +291,7 @@ func (k *kind) follow(ctx context.Context, stream apiwatch.Interface, begun time
 	}
 }
 
-func (k *kind) event(ctx context.Context, e apiwatch.Event) error {
+func (k *reflector) event(ctx context.Context, e apiwatch.Event) error {
 	if e.Type == apiwatch.Error {
 		return k.classify(apierrors.FromObject(e.Object), "watch")
 	}
@@ -303,19 +303,19 @@ func (k *kind) event(ctx context.Context, e apiwatch.Event) error {
 	o.SetGroupVersionKind(k.gvk) // of metadata alone the server does not say it
 	switch e.Type {
 	case apiwatch.Added, apiwatch.Modified:
-		k.seen(ctx, o)
+		k.deliver(ctx, o)
 	case apiwatch.Deleted:
 		if k.w.tree != nil {
-			k.w.tree.gone(ctx, string(o.GetUID()))
+			k.w.tree.onDelete(ctx, string(o.GetUID()))
 		}
-		k.w.sink.Gone(ctx, o)
+		k.w.sink.OnDelete(ctx, o)
 	case apiwatch.Bookmark, apiwatch.Error:
 	}
 	return nil
 }
 
 // classify turns an API server's answer into what the loop does next.
-func (k *kind) classify(err error, doing string) error {
+func (k *reflector) classify(err error, doing string) error {
 	var status apierrors.APIStatus
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):

@@ -108,7 +108,7 @@ func ingressLinks(o *manifest.Object) []string {
 		}
 		for _, h := range hosts {
 			for _, path := range paths(rule) {
-				out = keep(out, scheme, h, "", path)
+				out = appendAddress(out, scheme, h, "", path)
 			}
 		}
 	}
@@ -144,9 +144,9 @@ func serviceLinks(o *manifest.Object) []string {
 			protocol, _ := p["appProtocol"].(string)
 			switch {
 			case port == 443 || name == "https" || protocol == "https" || strings.HasPrefix(name, "https-"):
-				out = keep(out, "https", host, portOf(port, 443), "")
+				out = appendAddress(out, "https", host, portOf(port, 443), "")
 			case port == 80 || name == "http" || protocol == "http" || strings.HasPrefix(name, "http-"):
-				out = keep(out, "http", host, portOf(port, 80), "")
+				out = appendAddress(out, "http", host, portOf(port, 80), "")
 			}
 		}
 	}
@@ -175,8 +175,8 @@ func balancers(o *manifest.Object) []string {
 	return out
 }
 
-// keep adds an address if it is one; a host with a star is none.
-func keep(out []string, scheme, host, port, path string) []string {
+// appendAddress adds an address if it is one; a host with a star is none.
+func appendAddress(out []string, scheme, host, port, path string) []string {
 	if host == "" || strings.Contains(host, "*") {
 		return out
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Mapping says under which resource a kind is served.
@@ -28,9 +28,9 @@ type Mapping struct {
 // serves, however many kinds are looked for in vain.
 const refreshPause = time.Second
 
-// A Mapper knows what an API server serves. It reads that once, and again
+// A RESTMapper knows what an API server serves. It reads that once, and again
 // only when a kind is looked for in vain or somebody says that it changed.
-type Mapper struct {
+type RESTMapper struct {
 	api *API
 
 	refresh sync.Mutex // one reading at a time
@@ -44,8 +44,8 @@ type Mapper struct {
 }
 
 // NewMapper makes a mapper that has read nothing yet.
-func NewMapper(api *API) *Mapper {
-	return &Mapper{api: api, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
+func NewMapper(api *API) *RESTMapper {
+	return &RESTMapper{api: api, byKind: map[schema.GroupVersionKind]Mapping{}, changed: make(chan struct{})}
 }
 
 // awayError says that the server of a group, which is another one than the API
@@ -61,7 +61,7 @@ func (awayError) GroupAway() {}
 // Mapping finds a kind. A kind that is not served is fault.Missing, after a
 // fresh look at the server; one that cannot be found because the server of its
 // group is away is fault.Offline.
-func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
+func (m *RESTMapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapping, error) {
 	if found, ok := m.Known(gvk); ok {
 		return found, nil
 	}
@@ -81,7 +81,7 @@ func (m *Mapper) Mapping(ctx context.Context, gvk schema.GroupVersionKind) (Mapp
 }
 
 // unserved says that a kind is not served in a version, and what to do.
-func (m *Mapper) unserved(gvk schema.GroupVersionKind, cause error) error {
+func (m *RESTMapper) unserved(gvk schema.GroupVersionKind, cause error) error {
 	text, fix := "the cluster does not serve kind "+gvk.Kind+" of "+gvk.GroupVersion().String(), "install what defines the kind, or take its objects out of the manifests"
 	if others := m.others(gvk); len(others) > 0 {
 		text += "; it serves that kind as " + strings.Join(others, ", ")
@@ -95,7 +95,7 @@ func (m *Mapper) unserved(gvk schema.GroupVersionKind, cause error) error {
 
 // others gives the versions but one in which a kind is served, the preferred
 // one first.
-func (m *Mapper) others(gvk schema.GroupVersionKind) []string {
+func (m *RESTMapper) others(gvk schema.GroupVersionKind) []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	ranks := map[string]int{}
@@ -109,7 +109,7 @@ func (m *Mapper) others(gvk schema.GroupVersionKind) []string {
 
 // elsewhere gives the groups that serve a kind of the same name, each in the
 // version that it prefers, as apiVersion writes them.
-func (m *Mapper) elsewhere(gvk schema.GroupVersionKind) []string {
+func (m *RESTMapper) elsewhere(gvk schema.GroupVersionKind) []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	best := map[string]schema.GroupVersionKind{}
@@ -132,7 +132,7 @@ func (m *Mapper) elsewhere(gvk schema.GroupVersionKind) []string {
 // Other finds a kind in another version than the one given, without asking the
 // server: objects that were written in a version that is served no more are
 // still there in the others.
-func (m *Mapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
+func (m *RESTMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
 	others := m.others(gvk)
 	if len(others) == 0 {
 		return schema.GroupVersionResource{}, false, false
@@ -145,7 +145,7 @@ func (m *Mapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionReso
 // it has served a kind, after a fresh look: fault.Missing if it serves it no
 // more, fault.Offline if it lists it all the same, which passes. cause is the
 // server's answer.
-func (m *Mapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error {
+func (m *RESTMapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error {
 	gvk := m.kindOf(gvr)
 	m.Forget(gvk)
 	if err := m.Refresh(ctx); err != nil {
@@ -159,7 +159,7 @@ func (m *Mapper) Lost(ctx context.Context, gvr schema.GroupVersionResource, caus
 
 // kindOf names the kind of a resource, after one in another version if it has
 // been forgotten, or in the end after the resource itself.
-func (m *Mapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
+func (m *RESTMapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	name := gvr.Resource
@@ -175,14 +175,14 @@ func (m *Mapper) kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind
 }
 
 // Resource is Mapping for callers that know nothing of this package.
-func (m *Mapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
+func (m *RESTMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	found, err := m.Mapping(ctx, gvk)
 	return found.Resource, found.Namespaced, err
 }
 
 // Find is Resource for callers that cannot come back later: a kind that is
 // not known is looked for once more after the pause between two readings.
-func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
+func (m *RESTMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced bool, err error) {
 	asked := time.Now()
 	gvr, namespaced, err = m.Resource(ctx, gvk)
 	if fault.KindOf(err) != fault.Missing {
@@ -194,7 +194,7 @@ func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr sch
 	if !read.Before(asked) {
 		return gvr, namespaced, err
 	}
-	if run.Sleep(ctx, run.System{}, refreshPause-time.Since(read)) != nil {
+	if lifecycle.Sleep(ctx, lifecycle.System{}, refreshPause-time.Since(read)) != nil {
 		return gvr, namespaced, err
 	}
 	return m.Resource(ctx, gvk)
@@ -202,7 +202,7 @@ func (m *Mapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr sch
 
 // Namespaced gives the kinds of objects in namespaces that can be watched,
 // each in the version that the server prefers.
-func (m *Mapper) Namespaced() []schema.GroupVersionKind {
+func (m *RESTMapper) Namespaced() []schema.GroupVersionKind {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	best := map[schema.GroupKind]schema.GroupVersionKind{}
@@ -218,7 +218,7 @@ func (m *Mapper) Namespaced() []schema.GroupVersionKind {
 }
 
 // Known finds a kind without asking the server.
-func (m *Mapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
+func (m *RESTMapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	found, ok := m.byKind[gvk]
@@ -227,7 +227,7 @@ func (m *Mapper) Known(gvk schema.GroupVersionKind) (Mapping, bool) {
 
 // Forget drops what is known of a kind, because the server has shown that it
 // is not so any more: the next search for it reads again, at once.
-func (m *Mapper) Forget(gvk schema.GroupVersionKind) {
+func (m *RESTMapper) Forget(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	byKind := maps.Clone(m.byKind)
@@ -237,7 +237,7 @@ func (m *Mapper) Forget(gvk schema.GroupVersionKind) {
 
 // Changed gives a channel that closes at the next reading that found
 // something else.
-func (m *Mapper) Changed() <-chan struct{} {
+func (m *RESTMapper) Changed() <-chan struct{} {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.changed
@@ -245,7 +245,7 @@ func (m *Mapper) Changed() <-chan struct{} {
 
 // Refresh reads what the server serves, unless that was done within the last
 // second. A group whose server does not answer keeps what was known of it.
-func (m *Mapper) Refresh(ctx context.Context) error {
+func (m *RESTMapper) Refresh(ctx context.Context) error {
 	m.refresh.Lock()
 	defer m.refresh.Unlock()
 	m.mu.RLock()
@@ -263,7 +263,7 @@ func (m *Mapper) Refresh(ctx context.Context) error {
 }
 
 // replace takes a reading in. Of groups that are stale, what was known stays.
-func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool) {
+func (m *RESTMapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[schema.GroupVersion]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gvk, held := range m.byKind {
@@ -279,7 +279,7 @@ func (m *Mapper) replace(next map[schema.GroupVersionKind]Mapping, stale map[sch
 	}
 }
 
-func (m *Mapper) readVersion(ctx context.Context) error {
+func (m *RESTMapper) readVersion(ctx context.Context) error {
 	if m.Version() != "" {
 		return nil
 	}
@@ -295,14 +295,14 @@ func (m *Mapper) readVersion(ctx context.Context) error {
 
 // Version is the API server's version, such as "v1.35.4"; empty before the
 // first reading.
-func (m *Mapper) Version() string {
+func (m *RESTMapper) Version() string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.version
 }
 
 // APIVersions lists what is served, "apps/v1" and "apps/v1/Deployment" alike, sorted.
-func (m *Mapper) APIVersions() []string {
+func (m *RESTMapper) APIVersions() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	seen := map[string]struct{}{}

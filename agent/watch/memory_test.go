@@ -25,9 +25,9 @@ type counter struct {
 	listed chan int
 }
 
-func (c *counter) Seen(context.Context, *manifest.Object) { c.seen.Add(1) }
-func (c *counter) Gone(context.Context, *manifest.Object) {}
-func (c *counter) Listed(_ context.Context, _ schema.GroupVersionKind, _, _ string, _ bool, _ map[string]struct{}) {
+func (c *counter) OnUpdate(context.Context, *manifest.Object) { c.seen.Add(1) }
+func (c *counter) OnDelete(context.Context, *manifest.Object) {}
+func (c *counter) OnReplace(_ context.Context, _ schema.GroupVersionKind, _, _ string, _ bool, _ map[string]struct{}) {
 	c.listed <- int(c.seen.Load())
 }
 func (c *counter) Broken(context.Context, schema.GroupVersionKind, string, error) {}
@@ -86,7 +86,7 @@ func TestMemory(t *testing.T) {
 	}
 	heard := &counter{listed: make(chan int, 1)}
 	w := watch.New(client, watch.NewMapper(s.api(t)), heard, watch.NewTree(none, nobody{}), slog.New(slog.DiscardHandler))
-	w.Want([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
+	w.SetKinds([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()

@@ -170,15 +170,15 @@ func (t *Tree) appOf(uid string) string {
 	return ""
 }
 
-// seen takes an object that may be a child.
-func (t *Tree) seen(_ context.Context, o *manifest.Object) {
+// onUpdate takes an object that may be a child.
+func (t *Tree) onUpdate(_ context.Context, o *manifest.Object) {
 	if !isChildKind(o.GroupVersionKind()) {
 		return
 	}
 	parent := ownerOf(o)
 	uid := string(o.GetUID())
 	if parent == "" {
-		t.gone(context.Background(), uid)
+		t.onDelete(context.Background(), uid)
 		return
 	}
 	r := reduce(o, t.health, t.shown())
@@ -211,7 +211,7 @@ func (t *Tree) seen(_ context.Context, o *manifest.Object) {
 	t.move(n, t.appOf(parent), 0)
 }
 
-func (t *Tree) gone(_ context.Context, uid string) {
+func (t *Tree) onDelete(_ context.Context, uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n, ok := t.nodes[uid]; ok {

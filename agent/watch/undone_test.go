@@ -21,14 +21,14 @@ func TestUndone(t *testing.T) {
 		s, heard, feed := cluster(t)
 		var mu sync.Mutex
 		var from []string
-		now, looks := "10", 0
+		now, reads := "10", 0
 		ended := make(chan struct{}, 10) // one for each watch
 		s.on("/api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()
 			mu.Lock()
 			if q.Get("watch") == "" {
 				if q.Get("limit") == "1" {
-					looks++
+					reads++
 				}
 				fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[]}`, now)
 				mu.Unlock()
@@ -79,8 +79,8 @@ func TestUndone(t *testing.T) {
 		heard.await(t, "seen c 41")
 		mu.Lock()
 		defer mu.Unlock()
-		if !slices.Equal(from, []string{"10", "20", "25", "40"}) || looks != 2 {
-			t.Errorf("watches began at %v, after %d looks", from, looks)
+		if !slices.Equal(from, []string{"10", "20", "25", "40"}) || reads != 2 {
+			t.Errorf("watches began at %v, after %d looks", from, reads)
 		}
 	})
 }

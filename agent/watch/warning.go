@@ -49,7 +49,7 @@ func (h *heard) String() string {
 
 // warn tells what the server has warned of since the watch was begun: lists and
 // watches are warned of one thing, that their version is going to be removed.
-func (k *kind) warn(ctx context.Context, h *heard) {
+func (k *reflector) warn(ctx context.Context, h *heard) {
 	if text := h.String(); text != k.warned {
 		k.warned = text
 		k.w.sink.Warned(ctx, k.gvk, text)

@@ -21,8 +21,8 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/watch"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -147,14 +147,14 @@ func TestMapper(t *testing.T) {
 			{Group: "extensions", Version: "v1beta1", Kind: metrics.Kind}, {Version: "v1", Kind: metrics.Kind}, {Group: "apps", Version: "v1", Kind: metrics.Kind},
 		} {
 			_, _, err := m.Resource(t.Context(), wrong)
-			if said := fault.Sentence(err); fault.KindOf(err) != fault.Missing || !strings.Contains(said, "it serves a kind of that name as metrics.k8s.io/v1beta1") ||
-				!strings.Contains(said, "apiVersion metrics.k8s.io/v1beta1") {
-				t.Errorf("%s: %q", wrong, said)
+			if warnings := fault.Sentence(err); fault.KindOf(err) != fault.Missing || !strings.Contains(warnings, "it serves a kind of that name as metrics.k8s.io/v1beta1") ||
+				!strings.Contains(warnings, "apiVersion metrics.k8s.io/v1beta1") {
+				t.Errorf("%s: %q", wrong, warnings)
 			}
 		}
 		_, _, err := m.Resource(t.Context(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ConfigMap"})
-		if said := fault.Sentence(err); !strings.Contains(said, "as v1 (") {
-			t.Errorf("a kind of the core group: %q", said)
+		if warnings := fault.Sentence(err); !strings.Contains(warnings, "as v1 (") {
+			t.Errorf("a kind of the core group: %q", warnings)
 		}
 	})
 	t.Run("FT-K4 a group whose server is away keeps what was known of it", func(t *testing.T) {
@@ -263,11 +263,11 @@ func (s *sink) say(format string, args ...any) {
 	s.wake = make(chan struct{})
 }
 
-func (s *sink) Seen(_ context.Context, o *manifest.Object) {
+func (s *sink) OnUpdate(_ context.Context, o *manifest.Object) {
 	s.say("seen %s %s", o.GetName(), o.GetResourceVersion())
 }
-func (s *sink) Gone(_ context.Context, o *manifest.Object) { s.say("gone %s", o.GetName()) }
-func (s *sink) Listed(_ context.Context, gvk schema.GroupVersionKind, _, version string, back bool, list map[string]struct{}) {
+func (s *sink) OnDelete(_ context.Context, o *manifest.Object) { s.say("gone %s", o.GetName()) }
+func (s *sink) OnReplace(_ context.Context, gvk schema.GroupVersionKind, _, version string, back bool, list map[string]struct{}) {
 	s.say("listed %s %s %d back=%v", gvk.Kind, version, len(list), back)
 }
 
@@ -317,14 +317,14 @@ func cluster(t *testing.T) (s *server, heard *sink, feed chan string) {
 	return s, heard, feed
 }
 
-func start(t *testing.T, s *server, heard *sink) *watch.Watcher {
+func start(t *testing.T, s *server, heard *sink) *watch.Informers {
 	t.Helper()
 	client, err := dynamic.NewForConfig(&rest.Config{Host: s.http.URL, QPS: -1, WarningHandlerWithContext: watch.Warnings{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := watch.New(client, watch.NewMapper(s.api(t)), heard, watch.NewTree(none, nobody{}), slog.New(slog.DiscardHandler))
-	w.Want([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
+	w.SetKinds([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -354,9 +354,9 @@ func TestWatch(t *testing.T) {
 		w := start(t, s, heard)
 		for range 2 {
 			heard.await(t, "listed ConfigMap 10 2 back=false")
-			w.Want(nil)
+			w.SetKinds(nil)
 			heard.await(t, "left ConfigMap")
-			w.Want([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
+			w.SetKinds([]schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}})
 		}
 		heard.await(t, "listed ConfigMap 10 2 back=false")
 	})

@@ -20,24 +20,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Sink is told what is seen. Calls for one kind come one after the other;
 // calls for several kinds come side by side.
 type Sink interface {
-	// Seen gives an object as it is now, managedFields included. The sink
+	// OnUpdate gives an object as it is now, managedFields included. The sink
 	// may keep it.
-	Seen(ctx context.Context, o *manifest.Object)
-	// Gone gives an object that was deleted, as it was last.
-	Gone(ctx context.Context, o *manifest.Object)
-	// Listed says that a complete list was given through Seen: an object that
+	OnUpdate(ctx context.Context, o *manifest.Object)
+	// OnDelete gives an object that was deleted, as it was last.
+	OnDelete(ctx context.Context, o *manifest.Object)
+	// OnReplace says that a complete list was given through Seen: an object that
 	// is not in it, neither by uid nor as "namespace/name", was not there at
 	// its version. The list is of one namespace, or of the whole cluster for
 	// an empty one. back says that versions went backwards: the cluster was
 	// restored from a backup.
-	Listed(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
+	OnReplace(ctx context.Context, gvk schema.GroupVersionKind, namespace, version string, back bool, list map[string]struct{})
 	// Broken says that a kind is not being watched now, in a namespace or
 	// anywhere, and why; nil: it is again.
 	Broken(ctx context.Context, gvk schema.GroupVersionKind, namespace string, err error)
@@ -49,14 +49,14 @@ type Sink interface {
 	Left(ctx context.Context, gvk schema.GroupVersionKind)
 }
 
-// A Watcher keeps one watch for each wanted kind.
-type Watcher struct {
+// An Informers keeps one watch for each wanted kind.
+type Informers struct {
 	client dynamic.Interface
-	mapper *Mapper
+	mapper *RESTMapper
 	sink   Sink
 	tree   *Tree
 	log    *slog.Logger
-	clock  run.Clock
+	clock  lifecycle.Clock
 	wake   chan struct{}
 	turns  chan struct{} // one for each kind that may begin now; nil: no bound
 	most   int64         // watches, if there is no object of some kinds; 0: no bound
@@ -73,20 +73,20 @@ type Watcher struct {
 // New makes a watcher that wants nothing yet. It watches the namespaces given
 // and nothing cluster-scoped, or without any the whole cluster. Without a tree
 // nothing is known of what objects own.
-func New(client dynamic.Interface, mapper *Mapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Watcher {
+func New(client dynamic.Interface, mapper *RESTMapper, sink Sink, tree *Tree, log *slog.Logger, namespaces ...string) *Informers {
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
-	return &Watcher{
+	return &Informers{
 		spaces: namespaces,
-		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: run.System{},
+		client: client, mapper: mapper, sink: sink, tree: tree, log: log, clock: lifecycle.System{},
 		wake: make(chan struct{}, 1), wanted: map[schema.GroupVersionKind]struct{}{},
 	}
 }
 
-// Want replaces the kinds that are watched. Kinds that objects of these kinds
+// SetKinds replaces the kinds that are watched. Kinds that objects of these kinds
 // own are added.
-func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
+func (w *Informers) SetKinds(kinds []schema.GroupVersionKind) {
 	w.mu.Lock()
 	w.managed = kinds
 	w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *Watcher) Want(kinds []schema.GroupVersionKind) {
 
 // Reconsider looks again at which kinds are watched, because the tree shows
 // others than before.
-func (w *Watcher) Reconsider() {
+func (w *Informers) Reconsider() {
 	w.mu.Lock()
 	next := map[schema.GroupVersionKind]struct{}{}
 	for _, k := range w.managed {
@@ -117,7 +117,7 @@ func (w *Watcher) Reconsider() {
 
 // Again has everything that is watched listed anew, because other things of it
 // are shown than before.
-func (w *Watcher) Again() {
+func (w *Informers) Again() {
 	w.mu.Lock()
 	w.again = true
 	w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *Watcher) Again() {
 // Undone has everything that is watched listed anew, because the cluster's
 // etcd was restored from a backup: versions have gone backwards, even where
 // they have grown beyond those that were seen since.
-func (w *Watcher) Undone() {
+func (w *Informers) Undone() {
 	w.mu.Lock()
 	w.undone = true
 	w.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *Watcher) Undone() {
 }
 
 // Run watches what is wanted until ctx ends, then returns nil.
-func (w *Watcher) Run(ctx context.Context) error {
+func (w *Informers) Run(ctx context.Context) error {
 	running := map[schema.GroupVersionKind]func(){}
 	for {
 		w.mu.Lock()
@@ -191,13 +191,13 @@ func inOrder(kinds map[schema.GroupVersionKind]struct{}) []schema.GroupVersionKi
 // costs as many requests and no memory. One whose kinds somebody waits for is
 // better without: a kind that hangs then keeps no other from its turn. It is
 // called before Run.
-func (w *Watcher) Bound(atOnce, watches int) {
+func (w *Informers) Bound(atOnce, watches int) {
 	w.turns, w.most = make(chan struct{}, atOnce), int64(watches)
 }
 
 // enter counts one more watch, unless it is of a kind without objects and there
 // are enough.
-func (w *Watcher) enter(empty bool) bool {
+func (w *Informers) enter(empty bool) bool {
 	if n := w.open.Add(1); !empty || w.most == 0 || n <= w.most {
 		return true
 	}
@@ -206,10 +206,10 @@ func (w *Watcher) enter(empty bool) bool {
 }
 
 // leave counts one watch less.
-func (w *Watcher) leave() { w.open.Add(-1) }
+func (w *Informers) leave() { w.open.Add(-1) }
 
-// turn waits until one more kind may begin. The caller calls done.
-func (w *Watcher) turn(ctx context.Context) (done func(), err error) {
+// acquireSlot waits until one more kind may begin. The caller calls done.
+func (w *Informers) acquireSlot(ctx context.Context) (done func(), err error) {
 	if w.turns == nil {
 		return func() {}, nil
 	}
@@ -224,11 +224,11 @@ func (w *Watcher) turn(ctx context.Context) (done func(), err error) {
 // begin watches a kind, and gives what ends that and waits for its end. Its
 // first list is of an earlier time than what was seen before if that was
 // undone.
-func (w *Watcher) begin(ctx context.Context, gvk schema.GroupVersionKind, undone bool) func() {
+func (w *Informers) begin(ctx context.Context, gvk schema.GroupVersionKind, undone bool) func() {
 	var loops sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	for _, space := range w.spaces {
-		k := &kind{w: w, gvk: gvk, namespace: space}
+		k := &reflector{w: w, gvk: gvk, namespace: space}
 		if undone {
 			k.last = math.MaxUint64
 		}

@@ -43,17 +43,17 @@ func (r *run) approved(ctx context.Context, why string) error {
 	target, able := r.target.(Approver)
 	asked := false
 	for ; ; asked = true {
-		hint := r.target.Changed() // before asking, so that no answer is missed
+		changed := r.target.Changed() // before asking, so that no answer is missed
 		if able && target.Approved() {
 			break
 		}
 		if !asked {
-			if err := r.ask(ctx); err != nil {
+			if err := r.awaitApproval(ctx); err != nil {
 				return err
 			}
 			r.say("waiting for approval to delete: " + why)
 		}
-		if err := rest(ctx, hint, r.config.Poll); err != nil {
+		if err := rest(ctx, changed, r.config.Poll); err != nil {
 			return err
 		}
 	}
@@ -69,8 +69,8 @@ func (r *run) approved(ctx context.Context, why string) error {
 	return r.pass(ctx) // much may have changed meanwhile
 }
 
-// ask stops the deadline and writes down that a person is being asked.
-func (r *run) ask(ctx context.Context) error {
+// awaitApproval stops the deadline and writes down that a person is being asked.
+func (r *run) awaitApproval(ctx context.Context) error {
 	r.wind(false)
 	if !r.progress.Asked.IsZero() {
 		return nil

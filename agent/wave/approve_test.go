@@ -44,18 +44,18 @@ func TestApprove(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w := ready(prunes)
-			var said []string
+			var gotText []string
 			start := time.Now()
 			config := wave.Config{Deadline: start.Add(time.Minute), Report: func(u wave.Update) {
 				if u.Message != "" {
-					said = append(said, u.Message)
+					gotText = append(gotText, u.Message)
 				}
 			}}
 			res := w.runApproved(t.Context(), mustBuild(nil, prunes), config, start.Add(time.Hour))
 			if res.Phase != wave.Succeeded || time.Since(start) < time.Hour {
 				t.Errorf("after %s: %+v", time.Since(start), res)
 			}
-			if diff := cmp.Diff([]string{"waiting for approval to delete: ConfigMap shop/ask asks for it with Prune=confirm"}, said); diff != "" {
+			if diff := cmp.Diff([]string{"waiting for approval to delete: ConfigMap shop/ask asks for it with Prune=confirm"}, gotText); diff != "" {
 				t.Errorf("messages (-want +got):\n%s", diff)
 			}
 			if len(w.log) != 2 || w.log[0].at.Before(start.Add(time.Hour)) {

@@ -262,7 +262,7 @@ func (b *builder) addPrunes(prunes []Object) {
 		}
 		it := b.item(o, Sync)
 		it.Prune = true
-		if it.Keep, it.Confirm = b.keep(it, "Prune"); it.Keep == "" && !b.options.Prune {
+		if it.Keep, it.Confirm = b.reasonToKeep(it, "Prune"); it.Keep == "" && !b.options.Prune {
 			it.Keep = "no longer in the manifests, and this operation does not prune"
 		}
 		if it.Keep != "" {
@@ -287,9 +287,9 @@ func (b *builder) addPrunes(prunes []Object) {
 	b.items = append(b.items, now...)
 }
 
-// keep says why an object must not be deleted, empty if it may, and whether a
+// reasonToKeep says why an object must not be deleted, empty if it may, and whether a
 // person has to approve it first.
-func (b *builder) keep(it Item, option string) (why string, confirm bool) {
+func (b *builder) reasonToKeep(it Item, option string) (why string, confirm bool) {
 	switch v, _ := manifest.Option(it.Options, option); strings.ToLower(v) {
 	case "false":
 		return "kept: its sync option " + option + "=false, or Helm's resource policy, forbids deleting it", false
@@ -429,10 +429,10 @@ func compareItems(a, b Item) int {
 
 // order compares two places in an operation.
 func order(p Phase, w int32, q Phase, x int32) int {
-	return cmp.Or(cmp.Compare(place(p), place(q)), cmp.Compare(w, x))
+	return cmp.Or(cmp.Compare(phaseOrder(p), phaseOrder(q)), cmp.Compare(w, x))
 }
 
-func place(p Phase) int {
+func phaseOrder(p Phase) int {
 	phases := [...]Phase{PreSync, Sync, PostSync, PreDelete, Delete, PostDelete, SyncFail}
 	return slices.Index(phases[:], p)
 }

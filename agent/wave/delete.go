@@ -25,7 +25,7 @@ func BuildDelete(hooks, objects []Object, o Options) Plan {
 	for _, obj := range objects {
 		it := b.item(obj, Delete)
 		it.Prune, it.Wave = true, mirrored(obj.Wave)
-		it.Keep, it.Confirm = b.keep(it, "Delete")
+		it.Keep, it.Confirm = b.reasonToKeep(it, "Delete")
 		if it.Key.Kind == "CustomResourceDefinition" && it.Keep == "" {
 			it.Keep = "kept: CustomResourceDefinitions are never deleted with an application"
 		}

@@ -35,18 +35,18 @@ func TestGate(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			w, asked := newWorld(), 0
-			var said []string
+			var gotText []string
 			start := time.Now()
 			res := w.run(t.Context(), mustBuild(objects, nil), wave.Config{
 				Gate: closed(&asked), Deadline: start.Add(time.Minute),
 				Report: func(u wave.Update) {
 					if u.Item == nil {
-						said = append(said, u.Message)
+						gotText = append(gotText, u.Message)
 					}
 				},
 			})
-			if res.Phase != wave.Succeeded || asked != 2 || time.Since(start) < time.Hour || strings.Join(said, "") != "stopped: closed" {
-				t.Errorf("result %+v after %s, asked %d times, said %q", res, time.Since(start), asked, said)
+			if res.Phase != wave.Succeeded || asked != 2 || time.Since(start) < time.Hour || strings.Join(gotText, "") != "stopped: closed" {
+				t.Errorf("result %+v after %s, asked %d times, said %q", res, time.Since(start), asked, gotText)
 			}
 		})
 	})

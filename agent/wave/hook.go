@@ -62,10 +62,10 @@ func (r *run) hooksEnded() bool {
 // only HookSucceeded would be stuck for ever after its first failure.)
 func (r *run) findHooks(ctx context.Context, open []Item) (old []Item, err error) {
 	var failed problems
-	each(r.config.Parallel, open, func(it Item) sight {
+	each(r.config.Parallel, open, func(it Item) observed {
 		s, err := r.target.State(ctx, it)
-		return sight{s, err}
-	}, func(it Item, a sight) {
+		return observed{s, err}
+	}, func(it Item, a observed) {
 		switch {
 		case ctx.Err() != nil:
 		case a.err != nil:
@@ -108,7 +108,7 @@ func (r *run) removeOld(ctx context.Context, old []Item, name string) error {
 	if err := failed.failure("older hooks could not be deleted", false); err != nil {
 		return err
 	}
-	return r.wait(ctx, waitList{name: name, gone: going})
+	return r.wait(ctx, waitList{name: name, pruned: going})
 }
 
 // cleanUp deletes finished hooks by their policies (HOOK-07) and lets the

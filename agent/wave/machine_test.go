@@ -432,21 +432,21 @@ func TestAwaitHealthy(t *testing.T) {
 	})
 }
 
-// hinting is a target that tells when something has changed.
-type hinting struct {
+// notifying is a target that tells when something has changed.
+type notifying struct {
 	*session
-	hint chan struct{}
+	notify chan struct{}
 }
 
-func (h hinting) Changed() <-chan struct{} { return h.hint }
+func (h notifying) Changed() <-chan struct{} { return h.notify }
 
-func TestHintsAreFollowedAtOnce(t *testing.T) {
+func TestNotificationsAreHandledAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		h := hinting{&session{world: w, kill: func() {}}, make(chan struct{}, 1)}
+		h := notifying{&session{world: w, kill: func() {}}, make(chan struct{}, 1)}
 		w.behaviours["PreSync|/Job/shop/h"] = behaviour{takes: 10 * time.Second}
-		time.AfterFunc(10*time.Second, func() { h.hint <- struct{}{} })
+		time.AfterFunc(10*time.Second, func() { h.notify <- struct{}{} })
 		start := time.Now()
 		res := wave.New(mustBuild([]wave.Object{obj("0 Job h", hook("PreSync"))}, nil), h, ledger{h.session}, wave.Config{Poll: time.Hour}).Run(t.Context())
 		if took := time.Since(start); res.Phase != wave.Succeeded || took > 11*time.Second {
@@ -454,7 +454,7 @@ func TestHintsAreFollowedAtOnce(t *testing.T) {
 		}
 		busy := make(chan struct{})
 		close(busy)
-		h.hint = busy
+		h.notify = busy
 		w.calls = map[string]int{}
 		w.behaviours["PreSync|/Job/shop/h"] = behaviour{takes: -1}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -96,7 +96,7 @@ func drawScenario(t *rapid.T) scenario {
 
 // plan builds the plan anew, as an agent does after a restart: tombstones
 // whose objects are gone are closed and no longer there.
-func (s scenario) planned(t verdict) wave.Plan {
+func (s scenario) planned(t checker) wave.Plan {
 	s.world.settle()
 	open := slices.DeleteFunc(slices.Clone(s.prunes), func(o wave.Object) bool { return s.world.things[o.Key] == nil })
 	p, err := wave.Build(s.objects, open, s.options)
@@ -106,8 +106,8 @@ func (s scenario) planned(t verdict) wave.Plan {
 	return p
 }
 
-// A verdict ends a check whose rule does not hold.
-type verdict interface {
+// A checker ends a check whose rule does not hold.
+type checker interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
@@ -143,7 +143,7 @@ func TestEngineProperty(t *testing.T) {
 	})
 }
 
-func checkRun(t verdict, s scenario, full wave.Plan, res wave.Result) {
+func checkRun(t checker, s scenario, full wave.Plan, res wave.Result) {
 	t.Helper()
 	if res.Phase != wave.Succeeded && res.Phase != wave.Failed {
 		t.Fatalf("the operation ended %s: %s", res.Phase, res.Message)
@@ -161,7 +161,7 @@ func checkRun(t verdict, s scenario, full wave.Plan, res wave.Result) {
 
 // checkOnce: INV-2, each hook instance is created and each object changed at
 // most once.
-func checkOnce(t verdict, s scenario) {
+func checkOnce(t checker, s scenario) {
 	seen := map[string]int{}
 	for _, e := range s.world.log {
 		if e.what == "delete" {
@@ -175,7 +175,7 @@ func checkOnce(t verdict, s scenario) {
 }
 
 // checkDeletions: INV-3, only what is to be pruned and hooks are deleted.
-func checkDeletions(t verdict, s scenario) {
+func checkDeletions(t checker, s scenario) {
 	for _, e := range s.world.log {
 		if e.what != "delete" || e.item.Hook {
 			continue
@@ -193,7 +193,7 @@ func checkDeletions(t verdict, s scenario) {
 
 // checkOrder: ENG-01 to ENG-06, ENG-09, HOOK-10 to HOOK-12. Where one thing
 // must come before another, it was done, and healthy, before the other began.
-func checkOrder(t verdict, s scenario, full wave.Plan) {
+func checkOrder(t checker, s scenario, full wave.Plan) {
 	steps := slices.Concat(full.Steps, full.OnFailure)
 	began := map[string]time.Time{} // of the first change by item id
 	place := map[string]int{}       // in the log
@@ -231,7 +231,7 @@ func checkOrder(t verdict, s scenario, full wave.Plan) {
 	}
 }
 
-func checkBefore(t verdict, s scenario, a, b wave.Item, at time.Time, began map[string]time.Time, place map[string]int) {
+func checkBefore(t checker, s scenario, a, b wave.Item, at time.Time, began map[string]time.Time, place map[string]int) {
 	t.Helper()
 	behave := s.world.behaviours[a.ID()]
 	if behave.refuse != nil {
@@ -256,7 +256,7 @@ func checkBefore(t verdict, s scenario, a, b wave.Item, at time.Time, began map[
 }
 
 // checkDone: a succeeded operation has done everything that it had to.
-func checkDone(t verdict, s scenario, full wave.Plan) {
+func checkDone(t checker, s scenario, full wave.Plan) {
 	created := map[string]bool{}
 	for _, e := range s.world.log {
 		if e.what == "create" {
@@ -288,7 +288,7 @@ func checkDone(t verdict, s scenario, full wave.Plan) {
 
 // checkFailed: an operation fails only for a reason, and its SyncFail hooks
 // have run up to the first of them that failed.
-func checkFailed(t verdict, s scenario, full wave.Plan) {
+func checkFailed(t checker, s scenario, full wave.Plan) {
 	reason := slices.ContainsFunc(full.Items(), func(it wave.Item) bool {
 		b := s.world.behaviours[it.ID()]
 		return b.refuse != nil || b.end == "Degraded" || s.kept(it)
@@ -319,7 +319,7 @@ func checkFailed(t verdict, s scenario, full wave.Plan) {
 func (s scenario) kept(it wave.Item) bool { return it.Hook && !it.Has(manifest.BeforeHookCreation) }
 
 // checkCleanUp: HOOK-07 and HOOK-09, finished hooks are gone or released.
-func checkCleanUp(t verdict, s scenario) {
+func checkCleanUp(t checker, s scenario) {
 	for _, e := range s.world.log {
 		th := s.world.things[e.item.Key]
 		if e.what != "create" || th == nil || th.deleting || th.instance != e.item.Instance {

@@ -19,12 +19,12 @@ const seeds = 1000
 // A broken is how a rule that does not hold ends the check of a scenario.
 type broken struct{ why string }
 
-// judge is a verdict that ends the scenario and not the test.
-type judge struct{}
+// scenarioResult is a verdict that ends the scenario and not the test.
+type scenarioResult struct{}
 
-func (judge) Helper()                   {}
-func (judge) Fatal(args ...any)         { panic(broken{fmt.Sprint(args...)}) }
-func (judge) Fatalf(f string, a ...any) { panic(broken{fmt.Sprintf(f, a...)}) }
+func (scenarioResult) Helper()                   {}
+func (scenarioResult) Fatal(args ...any)         { panic(broken{fmt.Sprint(args...)}) }
+func (scenarioResult) Fatalf(f string, a ...any) { panic(broken{fmt.Sprintf(f, a...)}) }
 
 // world makes the model's cluster of a scenario.
 func modelOf(d wavetest.Scenario) scenario {
@@ -77,7 +77,7 @@ func play(t *testing.T, d wavetest.Scenario) (why string, history []string) {
 			why = b.why
 		}
 	}()
-	full := s.planned(judge{})
+	full := s.planned(scenarioResult{})
 	s.world.crash = func(n int) (before, after bool) {
 		for _, c := range d.Crashes {
 			before, after = before || (c.Call == n && !c.After), after || (c.Call == n && c.After)
@@ -86,12 +86,12 @@ func play(t *testing.T, d wavetest.Scenario) (why string, history []string) {
 	}
 	var res wave.Result
 	for range len(d.Crashes) + 1 {
-		res = s.world.run(t.Context(), s.planned(judge{}), wave.Config{Deadline: time.Now().Add(time.Hour)})
+		res = s.world.run(t.Context(), s.planned(scenarioResult{}), wave.Config{Deadline: time.Now().Add(time.Hour)})
 		if res.Phase != wave.Running {
 			break
 		}
 	}
-	checkRun(judge{}, s, full, res)
+	checkRun(scenarioResult{}, s, full, res)
 	return "", nil
 }
 

@@ -219,7 +219,7 @@ func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error
 	}
 	w := waitList{name: name}
 	if follows || r.plan.deletion {
-		w.gone = going
+		w.pruned = going
 	}
 	for _, it := range slices.Concat(s.Groups...) {
 		switch {
@@ -230,7 +230,7 @@ func (r *run) wave(ctx context.Context, s Step, name string, follows bool) error
 		}
 	}
 	if applied != nil {
-		w.gone = nil
+		w.pruned = nil
 	}
 	waited := r.wait(ctx, w)
 	if ctx.Err() != nil {

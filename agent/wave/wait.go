@@ -15,10 +15,10 @@ type waitList struct {
 	name    string // of the step
 	healthy []Item // objects that must become healthy (ENG-09)
 	hooks   []Item // hooks that must complete (HOOK-08)
-	gone    []Item // pruned objects that must be gone (ENG-12)
+	pruned  []Item // pruned objects that must be gone (ENG-12)
 }
 
-func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.gone) == 0 }
+func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.pruned) == 0 }
 
 // wait looks at everything on the list until nothing is left to wait for. A
 // failure ends it, but only when no hook runs any more: a hook is never left
@@ -26,7 +26,7 @@ func (w waitList) empty() bool { return len(w.healthy)+len(w.hooks)+len(w.gone) 
 func (r *run) wait(ctx context.Context, w waitList) error {
 	var failed problems
 	for !w.empty() {
-		hint := r.target.Changed() // before looking, so that no change is missed
+		changed := r.target.Changed() // before looking, so that no change is missed
 		first := ""
 		note := func(it Item, what, why string) {
 			if text := what + " " + it.Key.Describe(); first == "" || text < first {
@@ -36,27 +36,27 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 				}
 			}
 		}
-		w.hooks = r.look(ctx, w.hooks, func(it Item, s State) bool { return r.hookDone(it, s, &failed, note) }, &failed)
-		w.healthy = r.look(ctx, w.healthy, func(it Item, s State) bool { return r.isHealthy(it, s, &failed, note) }, &failed)
-		w.gone = r.look(ctx, w.gone, func(it Item, s State) bool { return isGone(it, s, note) }, &failed)
+		w.hooks = r.refreshStates(ctx, w.hooks, func(it Item, s State) bool { return r.hookDone(it, s, &failed, note) }, &failed)
+		w.healthy = r.refreshStates(ctx, w.healthy, func(it Item, s State) bool { return r.isHealthy(it, s, &failed, note) }, &failed)
+		w.pruned = r.refreshStates(ctx, w.pruned, func(it Item, s State) bool { return isGone(it, s, note) }, &failed)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if len(failed.texts) > 0 {
-			w.healthy, w.gone = nil, nil
+			w.healthy, w.pruned = nil, nil
 		}
 		if w.empty() {
 			break
 		}
 		first = orElse(first, "the cluster to tell how things are")
-		if n := len(w.hooks) + len(w.healthy) + len(w.gone) - 1; n > 0 {
+		if n := len(w.hooks) + len(w.healthy) + len(w.pruned) - 1; n > 0 {
 			first += fmt.Sprintf(", and %d more", n)
 		}
 		r.say(w.name + ": waiting for " + first)
 		if len(w.hooks) > 0 {
 			failpoint.Here(failpoint.WaveHookRunning)
 		}
-		if err := rest(ctx, hint, r.config.Poll); err != nil {
+		if err := rest(ctx, changed, r.config.Poll); err != nil {
 			return err
 		}
 	}
@@ -65,14 +65,14 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 }
 
 // rest waits for a hint, but not too short and not too long.
-func rest(ctx context.Context, hint <-chan struct{}, long time.Duration) error {
+func rest(ctx context.Context, changed <-chan struct{}, long time.Duration) error {
 	if err := pause(ctx, leastPause); err != nil {
 		return err
 	}
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
-	case <-hint:
+	case <-changed:
 		return nil
 	case <-timer.C:
 		return nil
@@ -81,19 +81,19 @@ func rest(ctx context.Context, hint <-chan struct{}, long time.Duration) error {
 	}
 }
 
-type sight struct {
+type observed struct {
 	state State
 	err   error
 }
 
-// look asks for the state of items and gives those that are not done. That
+// refreshStates asks for the state of items and gives those that are not done. That
 // the target cannot say just now is no failure: it is asked again.
-func (r *run) look(ctx context.Context, items []Item, done func(Item, State) bool, failed *problems) []Item {
+func (r *run) refreshStates(ctx context.Context, items []Item, done func(Item, State) bool, failed *problems) []Item {
 	var left []Item
-	each(r.config.Parallel, items, func(it Item) sight {
+	each(r.config.Parallel, items, func(it Item) observed {
 		s, err := r.target.State(ctx, it)
-		return sight{s, err}
-	}, func(it Item, a sight) {
+		return observed{s, err}
+	}, func(it Item, a observed) {
 		switch {
 		case ctx.Err() != nil:
 		case a.err != nil && lasting(a.err):
@@ -196,8 +196,8 @@ func (m *Machine) AwaitHealthy(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	for {
-		hint := m.target.Changed()
-		left := r.look(ctx, items, func(_ Item, s State) bool {
+		changed := m.target.Changed()
+		left := r.refreshStates(ctx, items, func(_ Item, s State) bool {
 			return s.Found && !s.Deleting && (s.Health == "" || s.Health == health.Healthy)
 		}, &problems{})
 		if ctx.Err() != nil {
@@ -206,7 +206,7 @@ func (m *Machine) AwaitHealthy(ctx context.Context) (time.Time, error) {
 		if len(left) == 0 {
 			return time.Now(), nil
 		}
-		if err := rest(ctx, hint, m.config.Poll); err != nil {
+		if err := rest(ctx, changed, m.config.Poll); err != nil {
 			return time.Time{}, fmt.Errorf("wait for health: %w", context.Cause(ctx))
 		}
 	}

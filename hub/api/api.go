@@ -94,13 +94,13 @@ type Parts struct {
 	Ready     func(ctx context.Context) error // nil error: the hub can serve
 	Alive     func(ctx context.Context) error // nil error: the process works; nil: it always does
 	Log       *slog.Logger
-	// Meter hears of each answer; nil: nobody does.
-	Meter Meter
+	// Metrics hears of each answer; nil: nobody does.
+	Metrics Metrics
 }
 
-// A Meter counts answers. The route is a pattern of the document, never the
+// A Metrics counts answers. The route is a pattern of the document, never the
 // address that was asked for.
-type Meter interface {
+type Metrics interface {
 	Request(route, method, code string, took time.Duration)
 	Login(ok bool)
 	Webhook(ok bool)
@@ -149,7 +149,7 @@ func (s *Server) routes() *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.failed
 	e.Use(s.identify, s.observed, s.recovered, s.headers, compressed())
-	group := e.Group("", s.known, s.limited, s.signedIn, s.sameSite, s.bounded, s.valid, s.idempotent)
+	group := e.Group("", s.findOperation, s.limited, s.signedIn, s.sameSite, s.limitBody, s.valid, s.idempotent)
 	gen.RegisterHandlers(group, gen.NewStrictHandler(s, nil))
 	group.GET("/openapi.yaml", s.openAPI)
 	group.POST("/api/v1/apply", s.apply)

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 const defaultPage = 100
@@ -223,7 +223,7 @@ func (s *Server) heardSince(ctx context.Context, v catalog.View, began time.Time
 		if asOf := v.On.AsOf(); v.On.Connected && asOf != nil && !asOf.Before(began) {
 			return v, nil
 		}
-		if run.Sleep(ctx, run.System{}, heartbeatPoll) != nil {
+		if lifecycle.Sleep(ctx, lifecycle.System{}, heartbeatPoll) != nil {
 			return v, fault.With(fault.New(fault.Offline, "its agent has not confirmed how the application is now"), "cluster "+v.On.Name, "try again")
 		}
 		var err error

@@ -67,7 +67,7 @@ spec:
 			s := hub.Snapshot{ID: hub.NewID[hub.SnapshotID](), Tenant: a.Tenant, Application: a.ID, Revision: revision, SourceType: "Helm", CreatedAt: time.Now()}
 			snaps = append(snaps, s)
 			targets = append(targets, hub.TargetChange{
-				Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: revision, Revisions: []string{revision}, SourceType: "Helm", Resources: 12, Generation: a.Generation, Looked: true,
+				Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: revision, Revisions: []string{revision}, SourceType: "Helm", Resources: 12, Generation: a.Generation, Refreshed: true,
 			})
 		}
 		if err := tx.PutSnapshots(ctx, snaps); err != nil {

@@ -22,13 +22,13 @@ func (s *Server) console(e *echo.Echo) {
 	if s.cfg.Console == nil {
 		return
 	}
-	e.GET("/", s.page)
-	e.GET("/*", s.page)
-	e.HEAD("/*", s.page)
+	e.GET("/", s.serveFile)
+	e.GET("/*", s.serveFile)
+	e.HEAD("/*", s.serveFile)
 }
 
-// page gives one file. Names are those of io/fs: none leaves the tree.
-func (s *Server) page(c echo.Context) error {
+// serveFile gives one file. Names are those of io/fs: none leaves the tree.
+func (s *Server) serveFile(c echo.Context) error {
 	name := strings.Trim(c.Request().URL.Path, "/")
 	if name == "api" || strings.HasPrefix(name, "api/") {
 		return errNoOperation()

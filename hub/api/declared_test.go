@@ -43,8 +43,8 @@ func TestDeclaredRights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if may, said := index.Any(m.resource, m.action), slices.Contains(strings.Fields(listed), role); may != said {
-				t.Errorf("%s declares %s %s, which %s has: %v; the table says %v", m.id, m.resource, m.action, role, may, said)
+			if may, lastSent := index.Any(m.resource, m.action), slices.Contains(strings.Fields(listed), role); may != lastSent {
+				t.Errorf("%s declares %s %s, which %s has: %v; the table says %v", m.id, m.resource, m.action, role, may, lastSent)
 			}
 		}
 	}

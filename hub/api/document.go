@@ -99,8 +99,8 @@ func echoPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// known finds the operation of a request and keeps it for the layers below.
-func (s *Server) known(next echo.HandlerFunc) echo.HandlerFunc {
+// findOperation finds the operation of a request and keeps it for the layers below.
+func (s *Server) findOperation(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		o := s.operations[c.Request().Method+" "+c.Path()]
 		if o == nil {
@@ -116,7 +116,7 @@ func (s *Server) noOperation(c echo.Context) error {
 	asked := strings.Split(c.Request().URL.Path, "/")
 	var methods []string
 	for _, o := range s.operations {
-		if fits(strings.Split(o.route.Path, "/"), asked) {
+		if matchesTemplate(strings.Split(o.route.Path, "/"), asked) {
 			methods = append(methods, o.route.Method)
 		}
 	}
@@ -128,8 +128,8 @@ func (s *Server) noOperation(c echo.Context) error {
 	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(c.Request().Method)), codeMethod)
 }
 
-// fits says whether a path is one of a template.
-func fits(template, path []string) bool {
+// matchesTemplate says whether a path is one of a template.
+func matchesTemplate(template, path []string) bool {
 	if len(template) != len(path) {
 		return false
 	}

@@ -31,7 +31,7 @@ func TestSchemasAsReadDecideAsTheDocument(t *testing.T) {
 	try := func(key string, o *operation, method, path, body string) {
 		t.Helper()
 		item := exact.Paths.Find(o.route.Path)
-		verdict := func(r *routers.Route) bool {
+		result := func(r *routers.Route) bool {
 			req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 			req.Header.Set("Content-Type", "application/json")
 			return openapi3filter.ValidateRequest(t.Context(), &openapi3filter.RequestValidationInput{
@@ -39,8 +39,8 @@ func TestSchemasAsReadDecideAsTheDocument(t *testing.T) {
 				Options: &openapi3filter.Options{MultiError: true, ExcludeRequestBody: o.raw, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 			}) == nil
 		}
-		want := verdict(&routers.Route{Spec: exact, Path: o.route.Path, PathItem: item, Method: method, Operation: item.GetOperation(method)})
-		if got := verdict(o.route); got != want {
+		want := result(&routers.Route{Spec: exact, Path: o.route.Path, PathItem: item, Method: method, Operation: item.GetOperation(method)})
+		if got := result(o.route); got != want {
 			t.Errorf("%s with %s %.80s: taken %v, by the document %v", key, path, body, got, want)
 		}
 		checked++

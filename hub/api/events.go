@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// seen is what the caller may see of the things that a batch of changes
+// visibleChanges is what the caller may see of the things that a batch of changes
 // names.
-type seen struct {
+type visibleChanges struct {
 	apps     map[hub.ApplicationID]catalog.View
 	ops      map[hub.OperationID]hub.Operation
 	clusters map[hub.ClusterID]hub.Cluster
@@ -21,9 +21,9 @@ type seen struct {
 	projects map[hub.ProjectID]hub.Project
 }
 
-// look reads the things that changes name, a query for each kind.
-func (l *listener) look(ctx context.Context, changes []hub.Change) (seen, error) {
-	var s seen
+// readChanged reads the things that changes name, a query for each kind.
+func (l *listener) readChanged(ctx context.Context, changes []hub.Change) (visibleChanges, error) {
+	var s visibleChanges
 	var err error
 	if s.ops, err = l.operations(ctx, changes); err != nil {
 		return s, err
@@ -110,7 +110,7 @@ func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
 
 // event is one change as the stream tells it; false for what this stream
 // does not tell.
-func (s seen) event(c hub.Change, only hub.ApplicationID, view string) (gen.StreamEvent, bool) {
+func (s visibleChanges) event(c hub.Change, only hub.ApplicationID, view string) (gen.StreamEvent, bool) {
 	e := gen.StreamEvent{Kind: gen.StreamEventKind(c.Kind), Id: c.ID, Gone: c.Gone}
 	if c.Gone {
 		return e, only == "" || string(only) == c.ID
@@ -138,7 +138,7 @@ func (s seen) event(c hub.Change, only hub.ApplicationID, view string) (gen.Stre
 	return s.other(e, c, only)
 }
 
-func (s seen) other(e gen.StreamEvent, c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
+func (s visibleChanges) other(e gen.StreamEvent, c hub.Change, only hub.ApplicationID) (gen.StreamEvent, bool) {
 	if only != "" {
 		return e, false
 	}

@@ -48,7 +48,7 @@ func TestFreshness(t *testing.T) {
 		if err := tx.PutSnapshots(ctx, []hub.Snapshot{snap}); err != nil {
 			return err
 		}
-		if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: snap.ID, Accepted: snap.ID, Revision: "c0ffee", Generation: a.Generation, Looked: true}}); err != nil {
+		if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: snap.ID, Accepted: snap.ID, Revision: "c0ffee", Generation: a.Generation, Refreshed: true}}); err != nil {
 			return err
 		}
 		_, err = tx.PutObservation(ctx, cluster, hub.Observation{Epoch: "e", Seq: 1, Snapshot: 1, Sweep: 1, Applications: []hub.ApplicationObservation{
@@ -59,7 +59,7 @@ func TestFreshness(t *testing.T) {
 	attach := func(session string, at time.Time) {
 		err := s.Connected(t.Context(), hub.Attachment{Tenant: tenant, Cluster: cluster, Session: session, Replica: "r", Epoch: session, Instance: "one", Leader: true, At: at})
 		if err == nil {
-			_, err = s.Seen(t.Context(), []hub.Sighting{{Tenant: tenant, Cluster: cluster, Session: session, At: at}})
+			_, err = s.RenewAttachments(t.Context(), []hub.Heartbeat{{Tenant: tenant, Cluster: cluster, Session: session, At: at}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -44,10 +44,10 @@ func (s *Server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return replay(c, o, status, body)
 		}
 		failpoint.Here(failpoint.HubIdempotencyBegun)
-		once := hub.Once{Key: key, Attempt: rand.Text()}
+		once := hub.IdempotencyKey{Key: key, Attempt: rand.Text()}
 		if !o.raw {
 			// A stream of documents is many writes, each of which may be repeated.
-			by.Once = once
+			by.Idempotency = once
 			c.SetRequest(r.WithContext(context.WithValue(r.Context(), callerKey{}, by)))
 		}
 		kept := &recorder{ResponseWriter: c.Response().Writer}
@@ -57,7 +57,7 @@ func (s *Server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			s.failed(err, c)
 		}
 		failpoint.Here(failpoint.HubIdempotencyAnswered)
-		s.keep(r.Context(), c, o, once, kept)
+		s.storeAnswer(r.Context(), c, o, once, kept)
 		return nil
 	}
 }
@@ -77,8 +77,8 @@ func replay(c echo.Context, o *operation, status int, body []byte) error {
 	return c.Blob(status, echo.MIMEApplicationJSON, body)
 }
 
-// keep stores the answer, even if the client has gone meanwhile.
-func (s *Server) keep(ctx context.Context, c echo.Context, o *operation, once hub.Once, kept *recorder) {
+// storeAnswer stores the answer, even if the client has gone meanwhile.
+func (s *Server) storeAnswer(ctx context.Context, c echo.Context, o *operation, once hub.IdempotencyKey, kept *recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	status, body := c.Response().Status, kept.body.Bytes()

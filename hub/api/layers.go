@@ -65,8 +65,8 @@ func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 				if abort, is := v.(error); is && errors.Is(abort, http.ErrAbortHandler) {
 					panic(v)
 				}
-				if s.Meter != nil {
-					s.Meter.Caught(c.Request().Context(), "http handler", v)
+				if s.Metrics != nil {
+					s.Metrics.Caught(c.Request().Context(), "http handler", v)
 				}
 				s.Log.ErrorContext(c.Request().Context(), "handler panicked", logkey.Request, requestID(c), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 				err = fmt.Errorf("panic in %s %s", c.Request().Method, c.Path())
@@ -200,8 +200,8 @@ func (s *Server) ownOrigin(origin, host string) bool {
 	return strings.EqualFold(rest, host) && (scheme == "https" || !s.secure())
 }
 
-// bounded cuts bodies that are too long.
-func (s *Server) bounded(next echo.HandlerFunc) echo.HandlerFunc {
+// limitBody cuts bodies that are too long.
+func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxBody)
 		switch o := operationOf(c); {

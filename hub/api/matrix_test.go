@@ -148,7 +148,7 @@ func TestRightsMatrix(t *testing.T) {
 			path := concrete(m.path, ids)
 			a := w.call(c.secret, m.verb, path, bodies()[m.id])
 			stale = m.verb != "GET" && a.status < 300
-			if problem := judge(allowed, c.role, m, a); problem != "" {
+			if problem := checkAnswer(allowed, c.role, m, a); problem != "" {
 				problem = fmt.Sprintf("%s (%s %s) for %s: %s: %s", m.id, m.verb, path, c.name, problem, a.body)
 				if c.role == "stranger" {
 					foreign = append(foreign, problem)
@@ -173,8 +173,8 @@ func TestRightsMatrix(t *testing.T) {
 	})
 }
 
-// judge says what is wrong with an answer, or nothing.
-func judge(allowed, role string, m method, a answer) string {
+// checkAnswer says what is wrong with an answer, or nothing.
+func checkAnswer(allowed, role string, m method, a answer) string {
 	may := allowed == "none" || (allowed == "all" && role != "") || (role != "" && slices.Contains(strings.Fields(allowed), role))
 	switch {
 	case role == "stranger" && allowed != "none" && a.status != 404 && (m.resource != "tenants" || a.status != 403):

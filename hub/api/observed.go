@@ -58,15 +58,15 @@ func (s *Server) answered(c echo.Context, took time.Duration) {
 	s.Log.DebugContext(ctx, "request answered", logkey.Method, r.Method, logkey.Route, route, logkey.Code, status, logkey.Duration, took,
 		logkey.Request, requestID(c), logkey.Address, who.Address, logkey.Tenant, who.Tenant, logkey.User, who.Username)
 	s.alarm(c, who, route, status)
-	if s.Meter == nil {
+	if s.Metrics == nil {
 		return
 	}
-	s.Meter.Request(route, r.Method, strconv.Itoa(status), took)
+	s.Metrics.Request(route, r.Method, strconv.Itoa(status), took)
 	switch {
 	case r.Method == http.MethodPost && route == "/api/v1/login":
-		s.Meter.Login(status < http.StatusBadRequest)
+		s.Metrics.Login(status < http.StatusBadRequest)
 	case r.Method == http.MethodPost && (route == "/api/v1/webhook" || route == "/api/webhook"):
-		s.Meter.Webhook(status < http.StatusBadRequest)
+		s.Metrics.Webhook(status < http.StatusBadRequest)
 	}
 }
 

@@ -28,7 +28,7 @@ func went(t *testing.T, w *world, name string, source json.RawMessage, revisions
 			if err := tx.PutSnapshots(ctx, []hub.Snapshot{s}); err != nil {
 				return err
 			}
-			if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: r[0], Revisions: r, Generation: a.Generation, Looked: true}}); err != nil {
+			if err := tx.SetTargets(ctx, []hub.TargetChange{{Application: a.ID, Target: s.ID, Accepted: s.ID, Revision: r[0], Revisions: r, Generation: a.Generation, Refreshed: true}}); err != nil {
 				return err
 			}
 			entry := hub.HistoryEntry{Application: a.ID, Operation: hub.NewID[hub.OperationID](), Snapshot: s.ID, Revision: r[0], Revisions: r, Source: source, StartedAt: time.Now(), DeployedAt: time.Now()}
@@ -40,7 +40,7 @@ func went(t *testing.T, w *world, name string, source json.RawMessage, revisions
 	})
 }
 
-func TestPausedIsSaidEverywhere(t *testing.T) {
+func TestPausedIsShownEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin := w.Admin("acme")

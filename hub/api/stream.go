@@ -143,7 +143,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 	if err := l.write(ctx, fmt.Sprintf("retry: %d\n: from %s\n\n", retryMillis, reader.Cursor())); err != nil {
 		return nil
 	}
-	said := time.Now()
+	lastSent := time.Now()
 	for ctx.Err() == nil {
 		changes, err := l.next(ctx, reader)
 		if err == nil {
@@ -161,7 +161,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if err != nil {
 			return err
 		}
-		if text == "" && time.Since(said) >= heartbeat {
+		if text == "" && time.Since(lastSent) >= heartbeat {
 			// The id moves on over what this caller may not see.
 			text = fmt.Sprintf("id: %s\nevent: alive\ndata: {\"kind\":\"alive\",\"id\":\"\"}\n\n", reader.Cursor())
 		}
@@ -171,7 +171,7 @@ func (l *listener) follow(ctx context.Context, reader *feed.Reader) error {
 		if err := l.write(ctx, text); err != nil {
 			return nil
 		}
-		said = time.Now()
+		lastSent = time.Now()
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (l *listener) events(ctx context.Context, changes []hub.Change) (string, er
 	if len(changes) == 0 {
 		return "", nil
 	}
-	known, err := l.look(ctx, changes)
+	known, err := l.readChanged(ctx, changes)
 	if err != nil {
 		return "", err
 	}

@@ -82,10 +82,10 @@ func presentRequested(v catalog.View) json.RawMessage {
 	if op == nil || op.Phase.Over() || op.Kind == hub.DeleteOperation {
 		return nil
 	}
-	said := presentOperation(*op, true).Operation
-	out := map[string]any{"id": op.ID, "initiatedBy": said.InitiatedBy, "sync": said.Sync}
-	if len(said.Info) > 0 {
-		out["info"] = said.Info
+	lastSent := presentOperation(*op, true).Operation
+	out := map[string]any{"id": op.ID, "initiatedBy": lastSent.InitiatedBy, "sync": lastSent.Sync}
+	if len(lastSent.Info) > 0 {
+		out["info"] = lastSent.Info
 	}
 	if op.Options.Retry != nil {
 		out["retry"] = op.Options.Retry

@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub/api/gen"
 	"github.com/capstan-cd/capstan/hub/catalog"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // GetApplicationWindows answers how the sync windows of an application stand.
@@ -16,7 +16,7 @@ func (s *Server) GetApplicationWindows(ctx context.Context, r gen.GetApplication
 	}
 	return gen.GetApplicationWindows200JSONResponse{
 		CanSync: w.CanSync, ActiveWindows: collect(activeOnly(w.Assigned), presentWindow), AssignedWindows: collect(w.Assigned, presentWindow),
-		Automated: presentDoor(w.Auto), Manual: presentDoor(w.Manual), SelfHeal: presentDoor(w.Heal), At: w.At.UTC(),
+		Automated: presentDecision(w.Auto), Manual: presentDecision(w.Manual), SelfHeal: presentDecision(w.Heal), At: w.At.UTC(),
 	}, nil
 }
 
@@ -29,8 +29,8 @@ func (s *Server) GetProjectWindows(ctx context.Context, r gen.GetProjectWindowsR
 	return gen.GetProjectWindows200JSONResponse{Windows: collect(activeOnly(all), presentWindow), All: collect(all, presentWindow)}, nil
 }
 
-func activeOnly(in []window.State) []window.State {
-	var out []window.State
+func activeOnly(in []syncwindow.State) []syncwindow.State {
+	var out []syncwindow.State
 	for _, w := range in {
 		if w.Active {
 			out = append(out, w)
@@ -39,7 +39,7 @@ func activeOnly(in []window.State) []window.State {
 	return out
 }
 
-func presentWindow(w window.State) gen.SyncWindow {
+func presentWindow(w syncwindow.State) gen.SyncWindow {
 	return gen.SyncWindow{
 		Kind: w.Kind, Schedule: w.Schedule, Duration: w.Duration, TimeZone: w.TimeZone, Description: w.Description,
 		Applications: w.Applications, Namespaces: w.Namespaces, Clusters: w.Clusters,
@@ -48,6 +48,6 @@ func presentWindow(w window.State) gen.SyncWindow {
 	}
 }
 
-func presentDoor(d catalog.Door) gen.WindowDoor {
-	return gen.WindowDoor{Open: d.Open, Why: d.Why, Turns: at(d.Turns)}
+func presentDecision(d catalog.WindowDecision) gen.WindowDoor {
+	return gen.WindowDoor{Open: d.Allowed, Why: d.Reason, Turns: at(d.NextChange)}
 }

@@ -78,7 +78,7 @@ func (w *writer) limit(ctx context.Context, a *hub.ActionRequest, on View) error
 
 // EndAction records what became of an action.
 func (c *Catalog) EndAction(ctx context.Context, by hub.Caller, on View, want hub.ObjectRef, a hub.ActionRequest, changes []hub.ActionChange, failed error) error {
-	by.Once = hub.Once{} // it was settled when the action began
+	by.Idempotency = hub.IdempotencyKey{} // it was settled when the action began
 	return c.write(ctx, by, func(_ context.Context, w *writer) error {
 		reason := "done"
 		if failed != nil {

@@ -245,8 +245,8 @@ type PutOptions struct {
 	Update bool  // change it if it is there
 	Expect int64 // version that the caller read; 0: any
 	DryRun bool
-	// Keep refuses a change of a project that would invalidate applications.
-	Keep bool
+	// RefuseInvalid refuses a change of a project that would invalidate applications.
+	RefuseInvalid bool
 	// Operation is the field operation of the object: what it asks for begins
 	// with the write.
 	Operation json.RawMessage
@@ -265,9 +265,9 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 	}
 	var v View
 	var out Outcome
-	var judged []string
+	var problems []string
 	var follows func()
-	through := c.Hints.Alone(by.Tenant)
+	through := c.Notify.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
 		there, err := w.ForPut(ctx, hub.ApplicationKey{Namespace: a.Namespace, Name: a.Name}, a.Project, nameOf(spec.Destination))
@@ -278,7 +278,7 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 		if err != nil {
 			return err
 		}
-		if err := w.lookedAt(ctx, stored); err != nil {
+		if err := w.refreshSources(ctx, stored); err != nil {
 			return err
 		}
 		if asked != nil {
@@ -290,14 +290,14 @@ func (c *Catalog) PutApplication(ctx context.Context, by hub.Caller, a hub.Appli
 			}
 		}
 		v, out = View{stored, on}, outcome
-		judged = c.judge(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
+		problems = c.deliveryProblems(hub.Refresh{Application: stored, Cluster: on, Project: there.Project}, spec)
 		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
 		if asked == nil {
 			w.later = func(f func()) { follows = f }
 		}
 		return nil
 	})
-	return v, out, append(warnings, judged...), err
+	return v, out, append(warnings, problems...), err
 }
 
 // enforced refuses to make or change an application whose project restricts it
@@ -316,7 +316,7 @@ func enforced(p *hub.Project, a hub.Application) error {
 	return nil
 }
 
-func (w *writer) putApplication(ctx context.Context, there hub.Surroundings, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
+func (w *writer) putApplication(ctx context.Context, there hub.WriteContext, a hub.Application, spec hub.ApplicationSpec, o PutOptions) (hub.Application, *hub.Cluster, Outcome, error) {
 	if old := there.Application; old != nil {
 		on := stay(spec.Destination, there.Clusters, sameDestination(*old, spec))
 		stored, outcome, err := w.changeApplication(ctx, *old, placed(a, on), o)
@@ -342,9 +342,9 @@ func (w *writer) putApplication(ctx context.Context, there hub.Surroundings, a h
 	return stored, on, Created, err
 }
 
-// lookedAt has the sources of an application fetched if its annotation asks for
+// refreshSources has the sources of an application fetched if its annotation asks for
 // it, and everything rendered anew if it says hard.
-func (w *writer) lookedAt(ctx context.Context, a hub.Application) error {
+func (w *writer) refreshSources(ctx context.Context, a hub.Application) error {
 	asked, hard := a.AsksRefresh()
 	if !asked {
 		return nil
@@ -369,7 +369,7 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 		if err := w.need(access.Applications, access.Create, objectOf(a)); err != nil {
 			return a, "", err
 		}
-		return a, "", taken("application " + name)
+		return a, "", errTaken("application " + name)
 	}
 	if err := w.need(access.Applications, access.Update, objectOf(old)); err != nil {
 		return a, "", err
@@ -380,7 +380,7 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 		}
 	}
 	if o.Expect != 0 && o.Expect != old.Version {
-		return a, "", stale("application " + name)
+		return a, "", errStale("application " + name)
 	}
 	if old.DeletingAt != nil {
 		return a, "", fault.With(fault.New(fault.Conflict, "it is being deleted"), "application "+name, "wait until it is gone")
@@ -397,8 +397,8 @@ func (w *writer) changeApplication(ctx context.Context, old, a hub.Application, 
 	return stored, Configured, err
 }
 
-// judge says in words what would keep the application from being delivered.
-func (c *Catalog) judge(r hub.Refresh, spec hub.ApplicationSpec) []string {
+// deliveryProblems says in words what would keep the application from being delivered.
+func (c *Catalog) deliveryProblems(r hub.Refresh, spec hub.ApplicationSpec) []string {
 	if err := c.Permits(r, spec); err != nil {
 		return []string{fault.Sentence(err)}
 	}
@@ -410,7 +410,7 @@ func (c *Catalog) judge(r hub.Refresh, spec hub.ApplicationSpec) []string {
 func (c *Catalog) DeleteApplication(ctx context.Context, by hub.Caller, namespace, name string, cascade *bool, propagation string) (*View, error) {
 	var left *View
 	var follows func()
-	through := c.Hints.Alone(by.Tenant)
+	through := c.Notify.Alone(by.Tenant)
 	defer func() { through(follows) }()
 	err := c.write(ctx, by, func(ctx context.Context, w *writer) error {
 		left, w.later = nil, func(f func()) { follows = f }
@@ -490,8 +490,8 @@ func sameMap(a, b map[string]string) bool {
 	return true
 }
 
-// taken is the answer to making what the caller may see that there is.
-func taken(object string) error {
+// errTaken is the answer to making what the caller may see that there is.
+func errTaken(object string) error {
 	return fault.With(fault.New(fault.Conflict, "it is there already"), object, "change it instead, or choose another name")
 }
 
@@ -499,7 +499,7 @@ func taken(object string) error {
 // newest.
 const CodeStale = "CAP-1412"
 
-func stale(object string) error {
+func errStale(object string) error {
 	return &fault.Error{
 		Kind: fault.Conflict, Code: CodeStale, Object: object,
 		Cause: "it was changed by someone else meanwhile", Fix: "read it again and repeat the change",

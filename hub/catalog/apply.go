@@ -57,12 +57,12 @@ func (c *Catalog) Apply(ctx context.Context, by hub.Caller, text []byte, isJSON,
 	}
 	// The pipeline starts when all is accepted: begun with the first object,
 	// it would work in crumbs and hold up the rest.
-	gathered := &gatheredHints{}
+	batched := &batchedNotifier{}
 	batch := *c
-	batch.Hints = gathered
-	defer gathered.give(c.Hints)
+	batch.Notify = batched
+	defer batched.flush(c.Notify)
 	if len(objects) > 1 && !dryRun {
-		defer c.Hints.Arriving(by.Tenant)() // before the hints are given
+		defer c.Notify.Arriving(by.Tenant)() // before the hints are given
 	}
 	out := make([]Applied, len(objects))
 	for i, o := range objects {
@@ -290,8 +290,8 @@ func secretValues(o *manifest.Object) (map[string]string, error) {
 	return out, nil
 }
 
-// take removes a key and gives its value.
-func take(m map[string]string, key string) string {
+// popString removes a key and gives its value.
+func popString(m map[string]string, key string) string {
 	v := m[key]
 	delete(m, key)
 	return v
@@ -299,10 +299,10 @@ func take(m map[string]string, key string) string {
 
 func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
 	r := hub.Repository{
-		URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name"), Project: take(v, "project"), Insecure: take(v, "insecure") == "true",
+		URL: popString(v, "url"), Type: popString(v, "type"), Name: popString(v, "name"), Project: popString(v, "project"), Insecure: popString(v, "insecure") == "true",
 	}
 	// Argo CD's older word for the same switch, over SSH.
-	if take(v, "insecureIgnoreHostKey") == "true" {
+	if popString(v, "insecureIgnoreHostKey") == "true" {
 		r.Insecure = true
 	}
 	cred, warnings := credential(v)
@@ -314,7 +314,7 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 }
 
 func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
-	t := hub.RepositoryTemplate{URL: take(v, "url"), Type: take(v, "type"), Name: take(v, "name")}
+	t := hub.RepositoryTemplate{URL: popString(v, "url"), Type: popString(v, "type"), Name: popString(v, "name")}
 	cred, warnings := credential(v)
 	if cred == nil {
 		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, or sshPrivateKey")
@@ -327,8 +327,8 @@ func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string
 // credential takes user name and password, or a token, or a private key; other
 // keys are named in warnings, never their values.
 func credential(v map[string]string) (*hub.Credential, []string) {
-	cred := hub.Credential{Username: take(v, "username"), Password: take(v, "password"), BearerToken: take(v, "bearerToken"), SSHPrivateKey: take(v, "sshPrivateKey"),
-		TLSClientCert: take(v, "tlsClientCertData"), TLSClientKey: take(v, "tlsClientCertKey")}
+	cred := hub.Credential{Username: popString(v, "username"), Password: popString(v, "password"), BearerToken: popString(v, "bearerToken"), SSHPrivateKey: popString(v, "sshPrivateKey"),
+		TLSClientCert: popString(v, "tlsClientCertData"), TLSClientKey: popString(v, "tlsClientCertKey")}
 	delete(v, "forceHttpBasicAuth") // it is always sent at once (CRED-05)
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(v)) {
@@ -343,8 +343,8 @@ func credential(v map[string]string) (*hub.Credential, []string) {
 // applyCluster registers the name, server alias and labels of a cluster. The
 // hub takes no credential for a cluster; its agent is enrolled instead.
 func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.Object, v map[string]string, dryRun bool) (Outcome, []string, error) {
-	cl := hub.Cluster{Server: trimServer(take(v, "server"))}
-	if cl.Name = take(v, "name"); cl.Name == "" {
+	cl := hub.Cluster{Server: trimServer(popString(v, "server"))}
+	if cl.Name = popString(v, "name"); cl.Name == "" {
 		cl.Name = o.GetName()
 	}
 	cl.Labels = maps.Clone(o.GetLabels())
@@ -355,7 +355,7 @@ func (c *Catalog) applyCluster(ctx context.Context, by hub.Caller, o *manifest.O
 		return "", nil, err
 	}
 	var warnings []string
-	if dropped := clusterSecrets(take(v, "config")); len(dropped) > 0 {
+	if dropped := clusterSecrets(popString(v, "config")); len(dropped) > 0 {
 		warnings = append(warnings, strings.Join(dropped, " and ")+" were not stored: the hub holds no credential of any cluster")
 	}
 	for _, key := range slices.Sorted(maps.Keys(v)) {

@@ -158,45 +158,45 @@ func TestArgoFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts := map[string]string{}
+	results := map[string]string{}
 	for _, r := range rows[1:] {
-		verdicts[r[0]+" "+r[1]] = r[2]
+		results[r[0]+" "+r[1]] = r[2]
 		if r[2] != enforcedField && r[3] == "" {
 			t.Errorf("%s %s: nothing says why it is %s", r[0], r[1], r[2])
 		}
 	}
 	fields := argoFields(t)
 	for _, f := range fields {
-		if verdicts[f] == "" {
+		if results[f] == "" {
 			t.Errorf("%s: Argo CD has this field, and testdata/argo-fields.csv does not say whether it is enforced, harmless or refused", f)
 		}
 	}
-	for f := range verdicts {
+	for f := range results {
 		if !slices.Contains(fields, f) {
 			t.Errorf("%s: testdata/argo-fields.csv has it, and Argo CD has no such field", f)
 		}
 	}
-	for f, verdict := range verdicts {
+	for f, result := range results {
 		kind, path, _ := strings.Cut(f, " ")
 		var why error
 		switch {
 		case kind == "Application" && strings.HasPrefix(path, "spec."):
-			why = checkField(path, verdict, reflect.TypeFor[hub.ApplicationSpec](), refusesApplication)
+			why = checkField(path, result, reflect.TypeFor[hub.ApplicationSpec](), refusesApplication)
 		case kind == "Application":
-			why = checkField(strings.Replace(path, "operation", "spec", 1), verdict, reflect.TypeFor[requested](), refusesOperation)
+			why = checkField(strings.Replace(path, "operation", "spec", 1), result, reflect.TypeFor[requested](), refusesOperation)
 		case kind == "AppProject":
-			why = checkField(path, verdict, reflect.TypeFor[hub.ProjectSpec](), refusesProject)
+			why = checkField(path, result, reflect.TypeFor[hub.ProjectSpec](), refusesProject)
 		case kind == "ApplicationSet":
-			if verdict != refusedField {
-				why = fmt.Errorf("the kind is refused, and its field is called %s", verdict)
+			if result != refusedField {
+				why = fmt.Errorf("the kind is refused, and its field is called %s", result)
 			}
-		case verdict == refusedField:
+		case result == refusedField:
 			if unscoped(map[string]string{strings.TrimSuffix(strings.TrimPrefix(path, "data."), "[]"): "some"}) == nil {
 				why = errors.New("it is not refused")
 			}
 		}
 		if why != nil {
-			t.Errorf("%s is called %s: %v", f, verdict, why)
+			t.Errorf("%s is called %s: %v", f, result, why)
 		}
 	}
 	set := &manifest.Object{Object: map[string]any{"apiVersion": ArgoVersion, "kind": "ApplicationSet", "metadata": map[string]any{"name": "x"}}}
@@ -206,14 +206,14 @@ func TestArgoFields(t *testing.T) {
 }
 
 // checkField holds a verdict against what the code does with a field.
-func checkField(path, verdict string, typ reflect.Type, refuses func(value map[string]any) error) error {
+func checkField(path, result string, typ reflect.Type, refuses func(value map[string]any) error) error {
 	known := knows(typ, strings.Split(path, ".")[1:])
 	switch {
-	case verdict == enforcedField && !known:
+	case result == enforcedField && !known:
 		return errors.New("no type of Capstan has it")
-	case verdict == refusedField && refuses(sample(path)) == nil:
+	case result == refusedField && refuses(sample(path)) == nil:
 		return errors.New("it is not refused")
-	case verdict != refusedField:
+	case result != refusedField:
 		if err := refuses(sample(path)); err != nil && strings.Contains(err.Error(), "not enforced") {
 			return fmt.Errorf("it is refused: %w", err)
 		}

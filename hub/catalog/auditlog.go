@@ -53,7 +53,7 @@ func (c *Catalog) Begin(ctx context.Context, by hub.Caller, key string, request 
 
 // Finish keeps the answer to a request with a key; status 0 forgets the key,
 // so that the request may be tried again.
-func (c *Catalog) Finish(ctx context.Context, by hub.Caller, once hub.Once, status int, body []byte) error {
+func (c *Catalog) Finish(ctx context.Context, by hub.Caller, once hub.IdempotencyKey, status int, body []byte) error {
 	return c.Store.InTenant(ctx, by.Tenant, func(ctx context.Context, tx Tx) error {
 		return tx.FinishIdempotent(ctx, once, string(by.User), status, body)
 	})

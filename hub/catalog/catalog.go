@@ -30,7 +30,7 @@ type Parts struct {
 	Store     Store
 	Directory Directory
 	Deployer  Deployer
-	Hints     Hints
+	Notify    Notifier
 	Inviter   Inviter
 	Permits   Permits
 	Now       func() time.Time
@@ -148,8 +148,8 @@ func (c *Catalog) writeAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
 				return err
 			}
 		}
-		if by.Once.Key != "" {
-			return tx.SettleIdempotent(ctx, by.Once, string(by.User))
+		if by.Idempotency.Key != "" {
+			return tx.SettleIdempotent(ctx, by.Idempotency, string(by.User))
 		}
 		return nil
 	})
@@ -160,19 +160,19 @@ func (c *Catalog) writeAs(ctx context.Context, tenant hub.TenantID, dryRun bool,
 		return c.refused(ctx, by, err)
 	}
 	failpoint.Here(failpoint.HubCatalogCommitted)
-	c.hint(by.Tenant, w)
+	c.notify(by.Tenant, w)
 	return nil
 }
 
-func (c *Catalog) hint(tenant hub.TenantID, w *writer) {
+func (c *Catalog) notify(tenant hub.TenantID, w *writer) {
 	follows := func() {
 		for _, cluster := range w.wakes {
 			if cluster != "" {
-				c.Hints.Wake(cluster)
+				c.Notify.Wake(cluster)
 			}
 		}
 		for _, kind := range w.due {
-			c.Hints.Due(kind)
+			c.Notify.Due(kind)
 		}
 	}
 	if w.later != nil {
@@ -181,9 +181,9 @@ func (c *Catalog) hint(tenant hub.TenantID, w *writer) {
 		follows()
 	}
 	if w.revoked {
-		c.Hints.Revoked()
+		c.Notify.Revoked()
 	}
-	c.Hints.Changed(tenant)
+	c.Notify.Changed(tenant)
 }
 
 // note leaves an audit record of an act that is allowed.

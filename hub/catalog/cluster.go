@@ -204,7 +204,7 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	}
 	w.note(access.Update, access.Clusters, old.Name, "", clusterText(old), clusterText(stored))
 	if old.Skips() != stored.Skips() {
-		if err := w.lookOn(ctx, stored.ID); err != nil {
+		if err := w.refreshCluster(ctx, stored.ID); err != nil {
 			return cl, "", err
 		}
 	}
@@ -217,8 +217,8 @@ func (w *writer) changeCluster(ctx context.Context, old, cl hub.Cluster, expect 
 	return stored, Configured, w.resettle(ctx, stored, old.Server)
 }
 
-// lookOn has all applications on a cluster looked at anew.
-func (w *writer) lookOn(ctx context.Context, cluster hub.ClusterID) error {
+// refreshCluster has all applications on a cluster looked at anew.
+func (w *writer) refreshCluster(ctx context.Context, cluster hub.ClusterID) error {
 	f := hub.ApplicationFilter{All: true, Clusters: []hub.ClusterID{cluster}, Limit: 500}
 	w.due = append(w.due, hub.WorkRefresh)
 	for {
@@ -255,7 +255,7 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by hub.Caller, cl hub.Clust
 			return err
 		}
 		if expect != 0 && expect != old.Version {
-			return stale("cluster " + cl.Name)
+			return errStale("cluster " + cl.Name)
 		}
 		out, _, err = w.changeCluster(ctx, old, cl, expect)
 		return err

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // maskPurpose derives the key under which Secret values of one cluster are
@@ -70,7 +70,7 @@ func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 	if err != nil {
 		return nil, err
 	}
-	mask := seal.Derive(keys.Digest, maskPurpose+string(cluster))
+	mask := encryption.Derive(keys.Digest, maskPurpose+string(cluster))
 	bodies := make(map[hub.Digest][]byte, len(sealed))
 	for _, o := range sealed {
 		bodies[o.Digest] = o.Sealed
@@ -81,7 +81,7 @@ func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 		if !ok {
 			return nil, fmt.Errorf("object %s %q of snapshot %s is not stored", ref.Kind, ref.Name, s.ID)
 		}
-		plain, err := seal.OpenBlob(keys.Object, ref.Digest, body)
+		plain, err := encryption.OpenBlob(keys.Object, ref.Digest, body)
 		if err != nil {
 			return nil, fmt.Errorf("open %s %q of snapshot %s: %w", ref.Kind, ref.Name, s.ID, err)
 		}

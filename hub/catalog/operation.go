@@ -32,7 +32,7 @@ func (c *Catalog) Sync(ctx context.Context, by hub.Caller, namespace, name strin
 			return hub.Operation{}, err
 		}
 	}
-	act := act{action: access.Sync, reason: r.Reason, asked: asked, dryRun: r.Options.DryRun}
+	act := operationChange{action: access.Sync, reason: r.Reason, asked: asked, dryRun: r.Options.DryRun}
 	return c.operate(ctx, by, namespace, name, act, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 		if r.Local != nil || r.Override != nil && (r.Override.Source != nil || len(r.Override.Sources) > 0) {
 			if err := w.need(access.Applications, access.Override, objectOf(a)); err != nil {
@@ -63,7 +63,7 @@ func checkSync(r hub.SyncRequest) error {
 // Approve records that a person approves what the operation in progress
 // deletes. It counts for operations that began before it.
 func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, reason string) (hub.Operation, error) {
-	return c.operate(ctx, by, namespace, name, act{action: access.Update, reason: reason, asked: "approve"}, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
+	return c.operate(ctx, by, namespace, name, operationChange{action: access.Update, reason: reason, asked: "approve"}, func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 		a.Annotations = a.Annotate(hub.ApprovedAnnotation, w.now.UTC().Format(time.RFC3339Nano))
 		if _, err := w.UpdateApplication(ctx, a, 0); err != nil {
 			return hub.Operation{}, err
@@ -122,7 +122,7 @@ func (c *Catalog) Rollback(ctx context.Context, by hub.Caller, namespace, name s
 	if r.DryRun {
 		asked["dryRun"] = true
 	}
-	return c.operate(ctx, by, namespace, name, act{action: access.Rollback, reason: r.Reason, asked: asked, dryRun: r.DryRun},
+	return c.operate(ctx, by, namespace, name, operationChange{action: access.Rollback, reason: r.Reason, asked: asked, dryRun: r.DryRun},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 			if err := w.remembered(ctx, a, r.Entry); err != nil {
 				return hub.Operation{}, err
@@ -168,7 +168,7 @@ func (c *Catalog) Resume(ctx context.Context, by hub.Caller, namespace, name, re
 
 // Terminate ends the operation that runs.
 func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name string) (hub.Operation, error) {
-	return c.operate(ctx, by, namespace, name, act{action: access.Sync, reason: "terminate"},
+	return c.operate(ctx, by, namespace, name, operationChange{action: access.Sync, reason: "terminate"},
 		func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error) {
 			op, err := c.Deployer.Terminate(ctx, w.Tx, a.ID, initiator(by))
 			if err != nil || op.ID != "" {
@@ -181,8 +181,8 @@ func (c *Catalog) Terminate(ctx context.Context, by hub.Caller, namespace, name 
 // dryRunSuffix marks the audit records of acts that change nothing.
 const dryRunSuffix = "/dry-run"
 
-// An act is what is done to an application's operations.
-type act struct {
+// An operationChange is what is done to an application's operations.
+type operationChange struct {
 	action string // the right that it takes
 	reason string
 	asked  any
@@ -190,7 +190,7 @@ type act struct {
 }
 
 // operate runs one act on an application that makes or ends an operation.
-func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name string, what act,
+func (c *Catalog) operate(ctx context.Context, by hub.Caller, namespace, name string, what operationChange,
 	do func(ctx context.Context, w *writer, a hub.Application) (hub.Operation, error),
 ) (hub.Operation, error) {
 	var op hub.Operation

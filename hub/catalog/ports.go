@@ -116,10 +116,10 @@ type applications interface {
 	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
 	// ApplicationsNamed gives those that there are.
 	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
-	// Renditions says of objects of the hub which application has rendered
+	// RenderedBy says of objects of the hub which application has rendered
 	// them; those that none has are left out.
-	Renditions(ctx context.Context, objects []string) (map[string]hub.Rendition, error)
-	PutRendition(ctx context.Context, r hub.Rendition) error
+	RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error)
+	PutRenderedBy(ctx context.Context, r hub.RenderedBy) error
 	// LockApplications gives those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
@@ -128,7 +128,7 @@ type applications interface {
 	ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error)
 	// ForPut gives what a write of an application is judged by; of the
 	// application it is what LockApplications is. No name of a cluster: all.
-	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error)
+	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error)
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
 	UpdateApplication(ctx context.Context, a hub.Application, expect int64) (hub.Application, error)
 	// RefreshApplications has all applications of the tenant judged anew.
@@ -167,8 +167,8 @@ type records interface {
 	VerifyAudit(ctx context.Context) (int64, error)
 	FeedCursor(ctx context.Context) (string, error)
 	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)
-	SettleIdempotent(ctx context.Context, once hub.Once, caller string) error
-	FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error
+	SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error
+	FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error
 }
 
 // A Deployer starts and ends operations, inside the caller's transaction. It
@@ -201,9 +201,9 @@ type RollbackRequest struct {
 	Initiator hub.Initiator
 }
 
-// Hints tell other parts of this replica that there is something for them. A
+// Notifier tell other parts of this replica that there is something for them. A
 // lost hint costs a delay. None may block.
-type Hints interface {
+type Notifier interface {
 	Wake(cluster hub.ClusterID)  // its desired log grew
 	Changed(tenant hub.TenantID) // its feed grew
 	Due(kind string)             // work of this kind is due

@@ -59,7 +59,7 @@ func (c *Catalog) PutProject(ctx context.Context, by hub.Caller, p hub.Project, 
 	if err != nil {
 		return p, "", nil, fault.With(err, "project "+short(p.Name), "")
 	}
-	o.Keep = true
+	o.RefuseInvalid = true
 	var stored hub.Project
 	var out Outcome
 	err = c.writeOr(ctx, by, o.DryRun, func(ctx context.Context, w *writer) error {
@@ -100,18 +100,18 @@ func (w *writer) putProject(ctx context.Context, p hub.Project, o PutOptions) (h
 		if err := w.need(access.Projects, access.Create, p.Name); err != nil {
 			return p, "", err
 		}
-		return p, "", taken("project " + p.Name)
+		return p, "", errTaken("project " + p.Name)
 	}
 	if err := w.need(access.Projects, access.Update, p.Name); err != nil {
 		return p, "", err
 	}
 	if o.Expect != 0 && o.Expect != old.Version {
-		return p, "", stale("project " + p.Name)
+		return p, "", errStale("project " + p.Name)
 	}
 	if sameMeta(old.Meta, p.Meta) && sameJSON(old.Spec, p.Spec) {
 		return old, Unchanged, nil
 	}
-	if o.Keep {
+	if o.RefuseInvalid {
 		if err := w.keepsApplications(ctx, old, p); err != nil {
 			return p, "", err
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/access"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // An application may render applications and projects (APP-31). They are
@@ -69,7 +69,7 @@ func (p *parent) rules(namespace string) bool { return p.project.Rules(p.Project
 // may says whether the project lets the application write an object, which
 // belongs to some projects: the one that it is in and the one that it goes to.
 func (p *parent) may(ref hub.RenderedRef, projects ...string) error {
-	if err := p.project.Holds(p.Project, ref.Key()); err != nil {
+	if err := p.project.CheckHubObject(p.Project, ref.Key()); err != nil {
 		return err
 	}
 	if p.rules(ref.Namespace) {
@@ -118,7 +118,7 @@ func (c *Catalog) PutRendered(ctx context.Context, tenant hub.TenantID, cluster 
 		}
 		switch {
 		case o.GetAPIVersion() != ArgoVersion || want.Kind == KindApplicationSet:
-			return unserved(o)
+			return renderedNotServed(o)
 		case want.Kind == KindProject:
 			out, err = w.putRenderedProject(ctx, p, want.RenderedRef, o)
 		default:
@@ -138,8 +138,8 @@ func about(err error, key manifest.Key) error {
 	return fault.With(err, key.Describe(), "")
 }
 
-// unserved is notServed for an object that an application has rendered.
-func unserved(o *manifest.Object) error {
+// renderedNotServed is notServed for an object that an application has rendered.
+func renderedNotServed(o *manifest.Object) error {
 	if o.GetAPIVersion() != ArgoVersion {
 		return notServed(o)
 	}
@@ -176,7 +176,7 @@ func (w *writer) accepted(ctx context.Context, keys hub.TenantKeys, p *parent, w
 	if len(sealed) != 1 {
 		return nil, fault.New(fault.Missing, "the manifest of %s is not there any more", want.Key().Describe())
 	}
-	plain, err := seal.OpenBlob(keys.Object, want.Digest, sealed[0].Sealed)
+	plain, err := encryption.OpenBlob(keys.Object, want.Digest, sealed[0].Sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open the manifest of %s: %w", want.Key(), err)
 	}
@@ -211,8 +211,8 @@ func (p *parent) names(o hub.ObjectRef, ref hub.RenderedRef) bool {
 }
 
 // claimed says which application renders an object, and wants it still.
-func (w *writer) claimed(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (hub.Rendition, error) {
-	held, err := w.Renditions(ctx, []string{id})
+func (w *writer) claimed(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (hub.RenderedBy, error) {
+	held, err := w.RenderedBy(ctx, []string{id})
 	r := held[id]
 	if err != nil || r.Parent == "" || r.Parent == p.ID {
 		return r, err
@@ -272,7 +272,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 	if err != nil && fault.KindOf(err) != fault.Missing {
 		return none, err
 	}
-	applied, err := remember(a.Meta, a.Spec)
+	applied, err := lastWritten(a.Meta, a.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -315,7 +315,7 @@ func (w *writer) putRenderedApplication(ctx context.Context, p *parent, ref hub.
 		w.due = append(w.due, hub.WorkFetch, hub.WorkRefresh)
 	}
 	if !p.is(ref) {
-		if err := w.PutRendition(ctx, hub.Rendition{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
+		if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
 			return none, err
 		}
 	}
@@ -332,7 +332,7 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 		return none, err
 	}
 	project := hub.Project{Meta: meta, Spec: spec}
-	applied, err := remember(project.Meta, project.Spec)
+	applied, err := lastWritten(project.Meta, project.Spec)
 	if err != nil {
 		return none, err
 	}
@@ -363,7 +363,7 @@ func (w *writer) putRenderedProject(ctx context.Context, p *parent, ref hub.Rend
 	if outcome != Unchanged {
 		w.due = append(w.due, hub.WorkRefresh)
 	}
-	if err := w.PutRendition(ctx, hub.Rendition{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
+	if err := w.PutRenderedBy(ctx, hub.RenderedBy{Object: string(stored.ID), Kind: ref.Kind, Parent: p.ID, Applied: applied}); err != nil {
 		return none, err
 	}
 	return presentProject(p, ref, stored, true)
@@ -401,15 +401,15 @@ func (w *writer) doomed(ctx context.Context, p *parent, ref hub.RenderedRef) (bo
 	if p.DeletingAt != nil {
 		return p.Cascade, nil
 	}
-	stones, err := w.Tombstones(ctx, []hub.ApplicationID{p.ID})
-	return slices.ContainsFunc(stones[p.ID], func(t hub.Tombstone) bool {
+	tombstones, err := w.Tombstones(ctx, []hub.ApplicationID{p.ID})
+	return slices.ContainsFunc(tombstones[p.ID], func(t hub.Tombstone) bool {
 		return p.names(hub.ObjectRef{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}, ref)
 	}), err
 }
 
 // theirs says whether an object is what the application meant by its name.
 func (w *writer) theirs(ctx context.Context, p *parent, id, uid string) (bool, error) {
-	held, err := w.Renditions(ctx, []string{id})
+	held, err := w.RenderedBy(ctx, []string{id})
 	return id == uid && held[id].Parent == p.ID, err
 }
 
@@ -462,8 +462,8 @@ func (w *writer) deleteRenderedProject(ctx context.Context, p *parent, ref hub.R
 	return hub.RenderedDeletion{Gone: true}, w.deleteProject(ctx, project)
 }
 
-// remember keeps what an application wrote of an object.
-func remember(m hub.Meta, spec json.RawMessage) (json.RawMessage, error) {
+// lastWritten keeps what an application wrote of an object.
+func lastWritten(m hub.Meta, spec json.RawMessage) (json.RawMessage, error) {
 	text, err := json.Marshal(written(m, spec))
 	if err != nil {
 		return nil, fmt.Errorf("remember what was applied: %w", err)

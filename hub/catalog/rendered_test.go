@@ -31,7 +31,7 @@ func TestWhatOthersWroteStays(t *testing.T) {
 		again := json.RawMessage(`{"source":{"path":"new","repoURL":"x"},"destination":{"server":"s"}}`)
 		reordered := json.RawMessage(`{"theirs":{"x":[1]},"source":{"repoURL":"x","path":"new","targetRevision":"dev"},"project":"default","destination":{"server":"s"}}`)
 		n := hub.Meta{Labels: map[string]string{"a": "2"}, Finalizers: []string{"f", "new"}}
-		text, err := remember(n, again)
+		text, err := lastWritten(n, again)
 		if err != nil {
 			t.Fatal(err)
 		}

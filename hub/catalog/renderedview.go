@@ -48,7 +48,7 @@ type lookup struct {
 	parents  map[hub.ApplicationID]*parent
 	apps     map[hub.ApplicationKey]hub.Application
 	projects map[string]hub.Project
-	by       map[string]hub.Rendition
+	by       map[string]hub.RenderedBy
 	wants    map[hub.ApplicationID][]hub.ObjectRef // read where they are needed
 }
 
@@ -96,7 +96,7 @@ func (l *lookup) load(ctx context.Context, refs []hub.RenderedRef) error {
 	for _, p := range l.projects {
 		objects = append(objects, string(p.ID))
 	}
-	l.by, err = l.tx.Renditions(ctx, objects)
+	l.by, err = l.tx.RenderedBy(ctx, objects)
 	return err
 }
 
@@ -110,7 +110,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 		if !there || p.may(ref) != nil {
 			return hub.RenderedObject{}, nil
 		}
-		if seen, err := l.sees(ctx, p, ref, string(project.ID)); err != nil || !seen {
+		if seen, err := l.mayRead(ctx, p, ref, string(project.ID)); err != nil || !seen {
 			return hub.RenderedObject{}, err
 		}
 		return presentProject(p, ref, project, l.by[string(project.ID)].Parent == p.ID)
@@ -119,14 +119,14 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 	if !there || ref.Kind != KindApplication || p.may(ref, a.Project) != nil {
 		return hub.RenderedObject{}, nil
 	}
-	if seen, err := l.sees(ctx, p, ref, string(a.ID)); err != nil || !seen {
+	if seen, err := l.mayRead(ctx, p, ref, string(a.ID)); err != nil || !seen {
 		return hub.RenderedObject{}, err
 	}
 	return presentApplication(p, ref, a, l.by[string(a.ID)].Parent == p.ID)
 }
 
-// sees says whether the application has rendered an object, or wants it.
-func (l *lookup) sees(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (bool, error) {
+// mayRead says whether the application has rendered an object, or wants it.
+func (l *lookup) mayRead(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (bool, error) {
 	if l.by[id].Parent == p.ID {
 		return true, nil
 	}

@@ -84,7 +84,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		return 0, "", err
 	}
 	if expect != 0 && expect != version {
-		return version, "", stale("settings")
+		return version, "", errStale("settings")
 	}
 	after, put, drop, outcome, err := w.applySettings(ctx, before, changes)
 	if err != nil || len(put)+len(drop) == 0 {
@@ -97,7 +97,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 		return version, "", err
 	}
 	if names(changes, settings.PollKeys()...) {
-		if err := w.lookAround(ctx); err != nil {
+		if err := w.refreshRepositories(ctx); err != nil {
 			return version, "", err
 		}
 	}
@@ -116,7 +116,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	if err != nil {
 		return version, "", err
 	}
-	return version + 1, outcome, w.deliver(ctx, place{before, clusters}, place{after, clusters}, version+1)
+	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
 }
 
 // names says whether one of some keys of argocd-cm is changed.
@@ -126,9 +126,9 @@ func names(changes []hub.SettingChange, keys ...string) bool {
 	})
 }
 
-// lookAround has all repositories looked at now, so that how long they are
+// refreshRepositories has all repositories looked at now, so that how long they are
 // left alone from then on is as it is set.
-func (w *writer) lookAround(ctx context.Context) error {
+func (w *writer) refreshRepositories(ctx context.Context) error {
 	all, err := w.Repositories(ctx)
 	for _, r := range all {
 		if err == nil {
@@ -211,15 +211,15 @@ func checkSizes(all []hub.Setting) error {
 	return nil
 }
 
-// A place is where settings hold.
-type place struct {
+// A settingsScope is where settings hold.
+type settingsScope struct {
 	settings []hub.Setting
 	clusters []hub.Cluster
 }
 
 // deliver gives the settings to the agents for which they have changed. The
 // caller has locked them.
-func (w *writer) deliver(ctx context.Context, before, after place, version int64) error {
+func (w *writer) deliver(ctx context.Context, before, after settingsScope, version int64) error {
 	was, err := settings.Compile(before.settings)
 	if err != nil {
 		return fmt.Errorf("read the stored settings: %w", err)
@@ -277,7 +277,7 @@ func (w *writer) redeliver(ctx context.Context, undo func([]hub.Cluster) []hub.C
 	if err != nil {
 		return err
 	}
-	return w.deliver(ctx, place{all, undo(slices.Clone(after))}, place{all, after}, version)
+	return w.deliver(ctx, settingsScope{all, undo(slices.Clone(after))}, settingsScope{all, after}, version)
 }
 
 // namesIn is what rules may call a cluster by.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // maxWindows bounds what is reckoned for each application of a project.
@@ -25,7 +25,7 @@ func checkWindows(spec hub.ProjectSpec) error {
 		if err := w.Validate(); err != nil {
 			return prefix(err, where)
 		}
-		same := func(o window.Window) bool { return reflect.DeepEqual(o, w) }
+		same := func(o syncwindow.Window) bool { return reflect.DeepEqual(o, w) }
 		if first := slices.IndexFunc(spec.SyncWindows, same); first != i {
 			return fault.With(fault.New(fault.Invalid, "%s is the same as spec.syncWindows[%d]", where, first), "", "remove one of them")
 		}
@@ -46,18 +46,18 @@ func windowWarnings(spec hub.ProjectSpec) []string {
 // A WindowState is how the sync windows of an application stand at a moment.
 type WindowState struct {
 	At       time.Time
-	Assigned []window.State // those that concern the application
-	CanSync  bool           // a person may
-	Auto     Door
-	Manual   Door
-	Heal     Door
+	Assigned []syncwindow.State // those that concern the application
+	CanSync  bool               // a person may
+	Auto     WindowDecision
+	Manual   WindowDecision
+	Heal     WindowDecision
 }
 
-// A Door is whether one use is allowed, why not, and when that changes.
-type Door struct {
-	Open  bool
-	Why   string     // it is closed
-	Turns *time.Time // when that changes; nil: not in sight
+// A WindowDecision is whether one use is allowed, why not, and when that changes.
+type WindowDecision struct {
+	Allowed    bool
+	Reason     string     // it is closed
+	NextChange *time.Time // when that changes; nil: not in sight
 }
 
 // Windows tells how the sync windows of an application stand (WIN-10).
@@ -89,25 +89,25 @@ func (c *Catalog) Windows(ctx context.Context, by hub.Caller, namespace, name st
 	return out, err
 }
 
-func windowState(windows []window.Window, now time.Time) WindowState {
-	set := window.New(windows)
-	out := WindowState{At: now, Assigned: window.States(windows, now)}
-	out.Auto, out.Manual, out.Heal = doorOf(set, window.Automated, now), doorOf(set, window.Manual, now), doorOf(set, window.Heal, now)
-	out.CanSync = out.Manual.Open
+func windowState(windows []syncwindow.Window, now time.Time) WindowState {
+	set := syncwindow.New(windows)
+	out := WindowState{At: now, Assigned: syncwindow.States(windows, now)}
+	out.Auto, out.Manual, out.Heal = windowDecision(set, syncwindow.Automated, now), windowDecision(set, syncwindow.Manual, now), windowDecision(set, syncwindow.Heal, now)
+	out.CanSync = out.Manual.Allowed
 	return out
 }
 
-func doorOf(set window.Set, u window.Use, now time.Time) Door {
-	d := Door{Open: set.Allows(u, now), Why: set.Why(u, now)}
-	if at, ok := set.Turn(u, now); ok {
-		d.Turns = &at
+func windowDecision(set syncwindow.Set, u syncwindow.Use, now time.Time) WindowDecision {
+	d := WindowDecision{Allowed: set.Allows(u, now), Reason: set.Why(u, now)}
+	if at, ok := set.NextChange(u, now); ok {
+		d.NextChange = &at
 	}
 	return d
 }
 
 // ProjectWindows gives the state of all sync windows of a project, in their
 // order.
-func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string) ([]window.State, error) {
+func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string) ([]syncwindow.State, error) {
 	p, err := c.Project(ctx, by, name)
 	if err != nil {
 		return nil, err
@@ -116,5 +116,5 @@ func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string
 	if err != nil {
 		return nil, err
 	}
-	return window.States(spec.SyncWindows, time.Now()), nil
+	return syncwindow.States(spec.SyncWindows, time.Now()), nil
 }

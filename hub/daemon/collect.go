@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub/store"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 const (
@@ -27,13 +27,13 @@ func (p *parts) addCollector(context.Context) error {
 		failed := func(err error) {
 			p.log.WarnContext(ctx, "old rows were not collected; the next round tries again", "error", err)
 		}
-		return run.Every(ctx, p.clock, collectEvery, 0.2, failed, p.collect)
+		return lifecycle.Every(ctx, p.clock, collectEvery, 0.2, failed, p.collect)
 	})
 	p.add("statistics", func(ctx context.Context) error {
 		failed := func(err error) {
 			p.log.WarnContext(ctx, "the database's statistics were not refreshed; it does so by itself in time", "error", err)
 		}
-		return run.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
+		return lifecycle.Every(ctx, p.clock, statisticsEvery, 0.2, failed, func(ctx context.Context) error {
 			for range mostTables {
 				p.queue.first.wait(ctx) // it would take the time of a change that many wait for
 				if more, err := p.db.System().RefreshStatistics(ctx); err != nil || !more {
@@ -74,7 +74,7 @@ func (p *parts) inParts(ctx context.Context, part func() (more bool, err error))
 		if more, err := part(); err != nil || !more {
 			return err
 		}
-		if err := run.Sleep(ctx, p.clock, p.clock.Now().Sub(begun)); err != nil {
+		if err := lifecycle.Sleep(ctx, p.clock, p.clock.Now().Sub(begun)); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub/api"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/yamltext"
@@ -80,8 +80,8 @@ type Metrics struct {
 	Profiles bool `json:"profiles"`
 }
 
-func (m Metrics) options() meter.Options {
-	return meter.Options{
+func (m Metrics) options() metrics.Options {
+	return metrics.Options{
 		Argo: m.ArgoCD == nil || *m.ArgoCD, PerTenant: m.PerTenant, Labels: m.ApplicationLabels, MaxSeries: m.MaxSeries,
 	}
 }
@@ -98,7 +98,7 @@ func (m Metrics) check(bad func(format string, args ...any)) {
 	}
 	seen := map[string]string{}
 	for _, l := range m.ApplicationLabels {
-		name := meter.LabelName(l)
+		name := metrics.LabelName(l)
 		if l == "" {
 			bad("metrics.applicationLabels: a label has no name")
 		} else if other, twice := seen[name]; twice {

@@ -31,7 +31,7 @@ const (
 func (p *parts) catalog() *catalog.Catalog {
 	permits := func(r hub.Refresh, spec hub.ApplicationSpec) error { return plan.Permits(r, spec) }
 	return catalog.New(catalog.Parts{
-		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Hints: hints{p},
+		Store: catalogStore{p.db}, Directory: p.db.System(), Deployer: deployer{}, Notify: notifications{p},
 		Inviter: p.inviter, Permits: permits, Now: time.Now, Log: p.log,
 	})
 }
@@ -64,7 +64,7 @@ func (p *parts) addConsole(ctx context.Context) error {
 	}, api.Parts{
 		Catalog: cat, Identity: identity.New(p.db.System(), cat, passwords, identity.Config{}, p.log), Passwords: passwords,
 		Feed: p.feed, Relay: relay.New(p.replicas), Webhook: hooks, Ready: p.health.Readiness, Alive: p.health.Liveness, Log: p.log,
-		Meter: face{p.meter, p.monitor},
+		Metrics: face{p.instruments, p.monitor},
 	})
 	if err != nil {
 		return err

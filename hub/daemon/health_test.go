@@ -39,8 +39,8 @@ func TestStopping(t *testing.T) {
 // is slow to renew a lease again does not lose it. Each is told.
 type longRenewals struct {
 	renewer
-	short atomic.Bool
-	told  chan renewal
+	short    atomic.Bool
+	reported chan renewal
 }
 
 type renewal struct {
@@ -54,7 +54,7 @@ func (r *longRenewals) Renew(ctx context.Context, items []hub.WorkItem, lease ti
 		lease = time.Hour
 	}
 	n, err := r.renewer.Renew(ctx, items, lease)
-	r.told <- renewal{n, long}
+	r.reported <- renewal{n, long}
 	return n, err
 }
 
@@ -70,16 +70,16 @@ func TestSharedWork(t *testing.T) {
 		q, other := newQueue(db.System(), "a"), newQueue(db.System(), "b")
 		q.leases.lease = 300 * time.Millisecond
 		ctx, stop := context.WithCancel(t.Context())
-		ended, renewals := make(chan struct{}), &longRenewals{renewer: db.System(), told: make(chan renewal, 1000)}
+		ended, renewals := make(chan struct{}), &longRenewals{renewer: db.System(), reported: make(chan renewal, 1000)}
 		go func() {
 			defer close(ended)
-			_ = q.leases.keep(ctx, renewals, slog.New(slog.DiscardHandler))
+			_ = q.leases.renew(ctx, renewals, slog.New(slog.DiscardHandler))
 		}()
 		items, err := q.Claim(ctx, hub.WorkRetry, 1)
 		if err != nil || len(items) != 1 {
 			t.Fatal(items, err)
 		}
-		if r := <-renewals.told; r.count != 1 {
+		if r := <-renewals.reported; r.count != 1 {
 			t.Fatalf("%d leases were renewed", r.count)
 		}
 		brief, cancel := context.WithTimeout(ctx, queuePoll*3/2) // it looks again when the lease would have ended
@@ -87,7 +87,7 @@ func TestSharedWork(t *testing.T) {
 		if got, _ := other.Claim(brief, hub.WorkRetry, 1); len(got) != 0 {
 			t.Errorf("another replica was given %v", got)
 		}
-		for renewals.short.Store(true); (<-renewals.told).long; {
+		for renewals.short.Store(true); (<-renewals.reported).long; {
 			continue
 		}
 		stop()

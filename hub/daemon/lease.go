@@ -52,7 +52,7 @@ func (l *leases) took(items []hub.WorkItem) {
 	}
 }
 
-func (l *leases) gave(items []hub.WorkItem) {
+func (l *leases) release(items []hub.WorkItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, i := range items {
@@ -75,8 +75,8 @@ func (l *leases) due(now time.Time) []hub.WorkItem {
 	return out
 }
 
-// keep renews leases until ctx ends.
-func (l *leases) keep(ctx context.Context, store renewer, log *slog.Logger) error {
+// renew renews leases until ctx ends.
+func (l *leases) renew(ctx context.Context, store renewer, log *slog.Logger) error {
 	tick := time.NewTicker(l.lease / 3)
 	defer tick.Stop()
 	for {

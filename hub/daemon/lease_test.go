@@ -30,12 +30,12 @@ func TestLeases(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, seen := newLeases(), make(renewals, 100)
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { _ = l.keep(ctx, seen, slog.New(slog.DiscardHandler)) }()
+			go func() { _ = l.renew(ctx, seen, slog.New(slog.DiscardHandler)) }()
 			l.took([]hub.WorkItem{{Token: 1}, {Token: 2}})
 			if items := <-seen; len(items) != 2 {
 				t.Errorf("%d renewed", len(items))
 			}
-			l.gave([]hub.WorkItem{{Token: 1}})
+			l.release([]hub.WorkItem{{Token: 1}})
 			if items := <-seen; len(items) != 1 || items[0].Token != 2 {
 				t.Errorf("renewed %+v", items)
 			}

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 )
 
 // addMetrics serves the metrics of this replica and how it is, if the
 // configuration says where.
 func (p *parts) addMetrics(ctx context.Context) error {
-	p.figures()
+	p.addStats()
 	if p.cfg.Listen.Metrics == "" {
 		return nil
 	}
@@ -67,49 +67,49 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// figures adds the metrics that are read when somebody asks for them.
-func (p *parts) figures() {
+// addStats adds the metrics that are read when somebody asks for them.
+func (p *parts) addStats() {
 	count := func(read func(render.Counters) int64) func() float64 {
 		return func() float64 { return float64(read(p.stage.Counts())) }
 	}
-	p.meter.Figure("capstan_renders_total", "Renders that ended with a snapshot.", true, count(func(c render.Counters) int64 { return c.Rendered }))
-	p.meter.Figure("capstan_renders_reused_total", "Refreshes answered from recorded inputs.", true, count(func(c render.Counters) int64 { return c.Reused }))
-	p.meter.Figure("capstan_renders_failed_total", "Refreshes that ended with a condition.", true, count(func(c render.Counters) int64 { return c.Failed }))
-	p.meter.Figure("capstan_agents_connected", "Connections of agents to this replica.", false, func() float64 { return float64(p.fleet.Len()) })
+	p.instruments.Figure("capstan_renders_total", "Renders that ended with a snapshot.", true, count(func(c render.Counters) int64 { return c.Rendered }))
+	p.instruments.Figure("capstan_renders_reused_total", "Refreshes answered from recorded inputs.", true, count(func(c render.Counters) int64 { return c.Reused }))
+	p.instruments.Figure("capstan_renders_failed_total", "Refreshes that ended with a condition.", true, count(func(c render.Counters) int64 { return c.Failed }))
+	p.instruments.Figure("capstan_agents_connected", "Connections of agents to this replica.", false, func() float64 { return float64(p.fleet.Len()) })
 	pool := func(read func(working, waiting int, ended int64) float64) func() float64 {
-		return func() float64 { return read(p.pool.Figures()) }
+		return func() float64 { return read(p.pool.Stats()) }
 	}
-	p.meter.Figure("capstan_render_workers", "Worker processes alive.", false, func() float64 { return float64(p.pool.Workers()) })
-	p.meter.Figure("capstan_render_running", "Renders under way.", false, pool(func(n, _ int, _ int64) float64 { return float64(n) }))
-	p.meter.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, pool(func(_, n int, _ int64) float64 { return float64(n) }))
-	p.meter.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
-	p.meter.Link(func() []meter.LinkFigures {
-		var out []meter.LinkFigures
-		for _, t := range p.fleet.Traffic() {
-			out = append(out, meter.LinkFigures(t))
+	p.instruments.Figure("capstan_render_workers", "Worker processes alive.", false, func() float64 { return float64(p.pool.Workers()) })
+	p.instruments.Figure("capstan_render_running", "Renders under way.", false, pool(func(n, _ int, _ int64) float64 { return float64(n) }))
+	p.instruments.Figure("capstan_render_waiting", "Renders that wait for a worker.", false, pool(func(_, n int, _ int64) float64 { return float64(n) }))
+	p.instruments.Figure("capstan_render_workers_ended_total", "Workers that died in a render or had to be ended.", true, pool(func(_, _ int, n int64) float64 { return float64(n) }))
+	p.instruments.Link(func() []metrics.LinkFigures {
+		var out []metrics.LinkFigures
+		for _, t := range p.fleet.ByteCounts() {
+			out = append(out, metrics.LinkFigures(t))
 		}
 		return out
 	})
-	p.meter.Pools(func() []meter.PoolFigures {
-		var out []meter.PoolFigures
+	p.instruments.Pools(func() []metrics.PoolFigures {
+		var out []metrics.PoolFigures
 		for _, s := range p.db.Pools() {
-			out = append(out, meter.PoolFigures{
+			out = append(out, metrics.PoolFigures{
 				Name: s.Name, Open: float64(s.Open), InUse: float64(s.InUse), Max: float64(s.Max), Acquired: float64(s.Acquired),
-				Waited: float64(s.Waited), Gave: float64(s.AcquireFailed), WaitSeconds: s.Wait.Seconds(),
+				Waited: float64(s.Waited), TimedOut: float64(s.AcquireFailed), WaitSeconds: s.Wait.Seconds(),
 			})
 		}
 		return out
 	})
-	p.meter.Show(p.picture, p.log)
+	p.instruments.Show(p.snapshot, p.log)
 }
 
-// picture reads what metrics show of stored rows: the queues of all tenants
+// snapshot reads what metrics show of stored rows: the queues of all tenants
 // in one statement, and of each tenant two in a transaction of its own. A
 // cluster, and what is deployed to it, is shown by the replica that holds its
 // agent, so that sums over replicas are right; while no replica does, all
 // show it.
-func (p *parts) picture(ctx context.Context, room int) (meter.Picture, error) {
-	var out meter.Picture
+func (p *parts) snapshot(ctx context.Context, room int) (metrics.Snapshot, error) {
+	var out metrics.Snapshot
 	system := p.db.System()
 	var err error
 	if out.Queues, err = system.Queues(ctx); err != nil {
@@ -163,8 +163,8 @@ func elsewhere(replica string, apps []hub.ApplicationFigures, clusters *[]hub.Cl
 
 // metered is a renderer whose renders are counted.
 type metered struct {
-	next  render.Renderer
-	meter *meter.Meter
+	next    render.Renderer
+	metrics *metrics.Metrics
 }
 
 // Render renders one application.
@@ -175,14 +175,14 @@ func (m metered) Render(ctx context.Context, r render.Request) (render.Result, e
 	if err != nil {
 		word = string(fault.KindOf(err))
 	}
-	m.meter.Rendered(word, time.Since(began))
+	m.metrics.Rendered(word, time.Since(began))
 	return res, err
 }
 
 // face is what the HTTP face tells.
 type face struct {
-	*meter.Meter
-	monitor *run.Monitor
+	*metrics.Metrics
+	monitor *lifecycle.Monitor
 }
 
 // Caught counts a defect in a handler.

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -36,17 +36,17 @@ var shared = []string{hub.WorkFetch, hub.WorkRefresh}
 
 // A queue waits for work of one kind. Hints make it look at once.
 type queue struct {
-	system *store.System
-	owner  string
-	meter  counts          // nil: nobody counts
-	among  func() []string // replicas that share out work; nil or empty: this one is alone
-	closed func() bool     // nothing is claimed any more; nil: never
-	first  *wayOut         // what goes before outcomes
-	come   *arrivals       // what refreshes wait for
-	mu     sync.Mutex
-	kinds  map[string]chan struct{}
-	leases *leases
-	taken  map[int64]taken // by lease
+	system  *store.System
+	owner   string
+	metrics counts          // nil: nobody counts
+	among   func() []string // replicas that share out work; nil or empty: this one is alone
+	closed  func() bool     // nothing is claimed any more; nil: never
+	first   *burstGate      // what goes before outcomes
+	bulk    *bulkGate       // what refreshes wait for
+	mu      sync.Mutex
+	kinds   map[string]chan struct{}
+	leases  *leases
+	leased  map[int64]leasedItem // by lease
 	// parents are the traces that asked for work on this replica. They are a
 	// hint: losing one costs a connection between spans.
 	parents map[parentKey]string
@@ -55,8 +55,8 @@ type queue struct {
 	pushes map[parentKey]hub.Pushed
 }
 
-// taken is when an item was taken, and what it is.
-type taken struct {
+// leasedItem is when an item was taken, and what it is.
+type leasedItem struct {
 	at   time.Time
 	kind string
 }
@@ -70,9 +70,9 @@ type parentKey struct {
 func newQueue(system *store.System, owner string) *queue {
 	q := &queue{
 		system: system, owner: owner, kinds: map[string]chan struct{}{}, leases: newLeases(),
-		taken: map[int64]taken{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &wayOut{}, come: &arrivals{},
+		leased: map[int64]leasedItem{}, parents: map[parentKey]string{}, pushes: map[parentKey]hub.Pushed{}, first: &burstGate{}, bulk: &bulkGate{},
 	}
-	q.come.let = func() { q.hint(hub.WorkRefresh, hub.WorkOutcome) }
+	q.bulk.let = func() { q.notify(hub.WorkRefresh, hub.WorkOutcome) }
 	return q
 }
 
@@ -87,8 +87,8 @@ func (q *queue) signal(kind string) chan struct{} {
 	return c
 }
 
-// hint says that work of these kinds may be due.
-func (q *queue) hint(kinds ...string) {
+// notify says that work of these kinds may be due.
+func (q *queue) notify(kinds ...string) {
 	for _, kind := range kinds {
 		select {
 		case q.signal(kind) <- struct{}{}:
@@ -99,7 +99,7 @@ func (q *queue) hint(kinds ...string) {
 
 // all hints at every kind: a transaction may have enqueued any.
 func (q *queue) all() {
-	q.hint(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade)
+	q.notify(hub.WorkFetch, hub.WorkRefresh, hub.WorkOutcome, hub.WorkRetry, hub.WorkUpgrade)
 }
 
 // follow makes work that was just enqueued continue a trace.
@@ -148,7 +148,7 @@ func (q *queue) continued(ctx context.Context, t *store.Tenant) {
 func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkItem, error) {
 	busy := func() []hub.TenantID { return nil }
 	if kind == hub.WorkOutcome {
-		busy = q.come.following
+		busy = q.bulk.following
 	}
 	return q.ClaimExcept(ctx, kind, limit, busy, nil)
 }
@@ -158,17 +158,17 @@ func (q *queue) Claim(ctx context.Context, kind string, limit int) ([]hub.WorkIt
 func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	signal := q.signal(kind)
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		if kind == hub.WorkOutcome {
 			q.first.wait(ctx)
 		}
-		items, err := q.look(ctx, kind, limit, busy())
+		items, err := q.claimBounded(ctx, kind, limit, busy())
 		if err != nil && fault.KindOf(err) != fault.Offline {
 			return nil, err
 		}
 		if len(items) > 0 {
 			q.leases.took(items)
-			q.take(items)
+			q.noteLeased(items)
 			return items, nil
 		}
 		wait := queuePoll
@@ -191,9 +191,9 @@ func (q *queue) ClaimExcept(ctx context.Context, kind string, limit int, busy fu
 	}
 }
 
-// look is claim with an end of its own: a database that does not answer is
+// claimBounded is claim with an end of its own: a database that does not answer is
 // told from work that does not come.
-func (q *queue) look(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
+func (q *queue) claimBounded(ctx context.Context, kind string, limit int, busy []hub.TenantID) ([]hub.WorkItem, error) {
 	own, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
 	items, err := q.claim(own, kind, limit, busy)
@@ -215,10 +215,10 @@ func (q *queue) claim(ctx context.Context, kind string, limit int, busy []hub.Te
 	return q.system.ClaimExcept(ctx, kind, q.owner, limit, q.leases.lease, busy)
 }
 
-// take notes when items were taken and what they continue.
-func (q *queue) take(items []hub.WorkItem) {
-	if q.meter != nil {
-		q.meter.Claimed(items[0].Kind, len(items))
+// noteLeased notes when items were taken and what they continue.
+func (q *queue) noteLeased(items []hub.WorkItem) {
+	if q.metrics != nil {
+		q.metrics.Claimed(items[0].Kind, len(items))
 	}
 	now, begun := time.Now(), 0
 	q.mu.Lock()
@@ -231,14 +231,14 @@ func (q *queue) take(items []hub.WorkItem) {
 		items[i].Trace, items[i].Pushed = q.parents[k], q.pushes[k]
 		delete(q.parents, k)
 		delete(q.pushes, k)
-		q.taken[items[i].Token] = taken{now, items[i].Kind}
+		q.leased[items[i].Token] = leasedItem{now, items[i].Kind}
 		if items[i].Kind == hub.WorkRefresh {
 			begun++
 		}
 	}
-	for token, t := range q.taken {
+	for token, t := range q.leased {
 		if now.Sub(t.at) > 2*longestHold { // given back by nobody
-			delete(q.taken, token)
+			delete(q.leased, token)
 			if t.kind == hub.WorkRefresh {
 				begun--
 			}
@@ -246,7 +246,7 @@ func (q *queue) take(items []hub.WorkItem) {
 	}
 }
 
-func (q *queue) gave(items []hub.WorkItem, done bool) {
+func (q *queue) noteReturned(items []hub.WorkItem, done bool) {
 	ended := 0
 	q.mu.Lock()
 	defer func() {
@@ -254,15 +254,15 @@ func (q *queue) gave(items []hub.WorkItem, done bool) {
 		q.first.add(-ended)
 	}()
 	for _, item := range items {
-		t, ok := q.taken[item.Token]
-		delete(q.taken, item.Token)
+		t, ok := q.leased[item.Token]
+		delete(q.leased, item.Token)
 		if ok && t.kind == hub.WorkRefresh {
 			ended++
 		}
-		if ok && q.meter != nil {
-			q.meter.Finished(item.Kind, done, time.Since(t.at))
+		if ok && q.metrics != nil {
+			q.metrics.Finished(item.Kind, done, time.Since(t.at))
 			if item.Kind == hub.WorkRefresh {
-				q.meter.Reconciled(time.Since(t.at))
+				q.metrics.Reconciled(time.Since(t.at))
 			}
 		}
 	}
@@ -270,24 +270,24 @@ func (q *queue) gave(items []hub.WorkItem, done bool) {
 
 // Done gives items back as finished.
 func (q *queue) Done(ctx context.Context, items []hub.WorkItem) error {
-	q.leases.gave(items)
-	q.gave(items, true)
+	q.leases.release(items)
+	q.noteReturned(items, true)
 	again, err := q.system.Finish(ctx, items)
 	if again {
-		q.hint(items[0].Kind)
+		q.notify(items[0].Kind)
 	}
 	return err
 }
 
 // Later gives items back for another try.
 func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) error {
-	q.leases.gave(items)
-	q.gave(items, false)
+	q.leases.release(items)
+	q.noteReturned(items, false)
 	now, err := q.system.PutOff(ctx, items, due)
 	if now {
-		q.hint(items[0].Kind)
+		q.notify(items[0].Kind)
 	} else if items[0].Kind == hub.WorkUpgrade && err == nil {
-		time.AfterFunc(time.Until(due), func() { q.hint(hub.WorkUpgrade) })
+		time.AfterFunc(time.Until(due), func() { q.notify(hub.WorkUpgrade) })
 	}
 	return err
 }
@@ -295,6 +295,6 @@ func (q *queue) Later(ctx context.Context, items []hub.WorkItem, due time.Time) 
 // drop renews the leases of items no more; those that are not given back
 // run out.
 func (q *queue) drop(items []hub.WorkItem) {
-	q.leases.gave(items)
-	q.gave(items, false)
+	q.leases.release(items)
+	q.noteReturned(items, false)
 }

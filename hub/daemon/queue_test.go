@@ -63,7 +63,7 @@ func TestQueue(t *testing.T) {
 	})
 	t.Run("hints never block, and a claim ends with its context", func(t *testing.T) {
 		for range 100 {
-			q.hint(hub.WorkFetch, "unknown kind")
+			q.notify(hub.WorkFetch, "unknown kind")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -96,30 +96,30 @@ func TestPushed(t *testing.T) {
 	tag := hub.Pushed{Ref: "refs/tags/v1", Commit: "c", At: at}
 	take := func(q *queue, kind string, id hub.RepositoryID) hub.Pushed {
 		items := []hub.WorkItem{{Kind: kind, Tenant: acme, Key: string(id), Token: 1}}
-		q.take(items)
+		q.noteLeased(items)
 		return items[0].Pushed
 	}
 	cases := map[string]struct {
-		told  []hub.Pushed
-		among []string
-		want  hub.Pushed
+		reported []hub.Pushed
+		among    []string
+		want     hub.Pushed
 	}{
 		"nothing was pushed":                             {},
-		"one branch":                                     {told: []hub.Pushed{main}, want: main},
-		"the same event twice":                           {told: []hub.Pushed{main, main}, want: main},
-		"one branch twice":                               {told: []hub.Pushed{main, newer}, want: newer},
-		"of several all is listed":                       {told: []hub.Pushed{main, tag}, want: hub.Pushed{At: at}},
-		"and also if the first one comes again":          {told: []hub.Pushed{main, tag, main}, want: hub.Pushed{At: at}},
-		"an event that names nothing has all listed":     {told: []hub.Pushed{main, {At: at}}, want: hub.Pushed{At: at}},
-		"this replica alone":                             {told: []hub.Pushed{main}, among: []string{"a"}, want: main},
-		"another replica may have heard of another push": {told: []hub.Pushed{main}, among: []string{"a", "b"}},
+		"one branch":                                     {reported: []hub.Pushed{main}, want: main},
+		"the same event twice":                           {reported: []hub.Pushed{main, main}, want: main},
+		"one branch twice":                               {reported: []hub.Pushed{main, newer}, want: newer},
+		"of several all is listed":                       {reported: []hub.Pushed{main, tag}, want: hub.Pushed{At: at}},
+		"and also if the first one comes again":          {reported: []hub.Pushed{main, tag, main}, want: hub.Pushed{At: at}},
+		"an event that names nothing has all listed":     {reported: []hub.Pushed{main, {At: at}}, want: hub.Pushed{At: at}},
+		"this replica alone":                             {reported: []hub.Pushed{main}, among: []string{"a"}, want: main},
+		"another replica may have heard of another push": {reported: []hub.Pushed{main}, among: []string{"a", "b"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := newQueue(nil, "test")
 			q.among = func() []string { return c.among }
-			for _, p := range c.told {
+			for _, p := range c.reported {
 				q.pushed(acme, shop, p)
 			}
 			if got := take(q, hub.WorkFetch, web); got != (hub.Pushed{}) {

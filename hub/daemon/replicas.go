@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/replicas"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // newReplicaID names one process: its operator's name for it, and what no
@@ -73,14 +73,14 @@ func (p *parts) addReplicas(ctx context.Context) error {
 }
 
 // heard passes hints of other replicas on to the parts of this one.
-func (p *parts) heard(h replicas.Hint) {
+func (p *parts) heard(h replicas.Notice) {
 	for _, c := range h.Clusters {
 		p.dispatch.WakeHere(c)
 	}
 	for _, t := range h.Tenants {
-		p.feed.Hint(t)
+		p.feed.Notify(t)
 	}
-	p.queue.hint(h.Work...)
+	p.queue.notify(h.Work...)
 	if h.Revoked {
 		p.fleet.Recheck()
 	}
@@ -88,7 +88,7 @@ func (p *parts) heard(h replicas.Hint) {
 
 // changed hints that a tenant's feed has grown, here and elsewhere.
 func (p *parts) changed(tenant hub.TenantID) {
-	p.feed.Hint(tenant)
+	p.feed.Notify(tenant)
 	p.replicas.Changed(tenant)
 }
 
@@ -100,7 +100,7 @@ func (p *parts) revoked() {
 
 // due hints that work may be due. Work with a home may be another replica's.
 func (p *parts) due(kind string) {
-	p.queue.hint(kind)
+	p.queue.notify(kind)
 	for _, k := range shared {
 		if k == kind {
 			p.replicas.Due(kind)
@@ -124,5 +124,5 @@ func (p *parts) leave(ctx context.Context) {
 	}
 	p.log.InfoContext(ctx, "the hub stops; agents and clients go to other replicas", logkey.Wait, time.Duration(p.cfg.Drain))
 	p.fleet.Drain(time.Duration(p.cfg.Drain) / 2)
-	_ = run.Sleep(ctx, p.clock, time.Duration(p.cfg.Drain)) // only the end of ctx
+	_ = lifecycle.Sleep(ctx, p.clock, time.Duration(p.cfg.Drain)) // only the end of ctx
 }

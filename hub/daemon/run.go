@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/feed"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/hub/identity"
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/hub/observe"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -43,7 +43,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/clientip"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/trace"
 	"github.com/capstan-cd/capstan/shared/tunnel"
@@ -54,7 +54,7 @@ import (
 type parts struct {
 	cfg   Config
 	log   *slog.Logger
-	clock run.Clock
+	clock lifecycle.Clock
 
 	replica  string      // id of this process
 	stopping atomic.Bool // no new work, agents and clients are wanted
@@ -72,23 +72,23 @@ type parts struct {
 	inviter   fleet.Inviter
 	api       *api.Server
 
-	monitor   *run.Monitor
-	health    *telemetry.Health
-	meter     *meter.Meter
-	tracer    *trace.Tracer
-	metrics   *prometheus.Registry
-	webSocket http.Handler // takes agents that come through HTTP
+	monitor     *lifecycle.Monitor
+	health      *telemetry.Health
+	instruments *metrics.Metrics
+	tracer      *trace.Tracer
+	metrics     *prometheus.Registry
+	webSocket   http.Handler // takes agents that come through HTTP
 
 	proxies     clientip.Proxies // whose word on where clients are counts
 	connections *connections     // to the HTTP listeners
 
-	running []run.Part
+	running []lifecycle.Part
 }
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	log, level := newLogger(cfg.Log)
-	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: run.System{}}
+	p := &parts{cfg: cfg, replica: newReplicaID(cfg.Replica), clock: lifecycle.System{}}
 	p.log = log.With("replica", p.replica)
 	var err error
 	if p.proxies, err = clientip.ParseProxies(cfg.TrustedProxies); err != nil {
@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer p.db.Close()
 	p.addLevel(level)
-	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addThrift} {
+	for _, add := range []func(context.Context) error{p.addFeed, p.addReplicas, p.addPipeline, p.addAgents, p.addConsole, p.addMetrics, p.addCollector, p.addGCTuner} {
 		if err := add(ctx); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (p *parts) runParts(ctx context.Context) error {
 		case <-running.Done():
 		}
 	}()
-	err := run.Run(running, p.running...)
+	err := lifecycle.Run(running, p.running...)
 	end()
 	<-left
 	return err
@@ -150,7 +150,7 @@ func newLogger(cfg Log) (*slog.Logger, *slog.LevelVar) {
 }
 
 func (p *parts) add(name string, do func(context.Context) error) {
-	p.running = append(p.running, run.Part{Name: name, Run: do})
+	p.running = append(p.running, lifecycle.Part{Name: name, Run: do})
 }
 
 // open reads the master key and opens the database.
@@ -187,10 +187,10 @@ func (p *parts) addStore(ctx context.Context) error {
 		return atStart(err)
 	}
 	p.queue = newQueue(p.db.System(), p.replica)
-	p.queue.meter, p.queue.leases.lease = p.meter, p.lease()
+	p.queue.metrics, p.queue.leases.lease = p.instruments, p.lease()
 	p.health.Ready("database", p.db.Ping)
 	p.health.Ready("replica", p.wanted)
-	p.add("leases", func(ctx context.Context) error { return p.queue.leases.keep(ctx, p.db.System(), p.log) })
+	p.add("leases", func(ctx context.Context) error { return p.queue.leases.renew(ctx, p.db.System(), p.log) })
 	if _, err := p.db.System().Succeed(ctx, p.cfg.Replica, p.replica); err != nil {
 		return fmt.Errorf("take up the work of the life before: %w", err)
 	}
@@ -271,7 +271,7 @@ func (p *parts) addPipeline(context.Context) error {
 		networks = append(networks, prefix)
 	}
 	var err error
-	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.meter.Git}, credentials{p.db}, p.clock, p.log)
+	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
 	p.dispatch.Elsewhere(p.replicas.Wake)
 	p.dispatch.Bursts(p.queue.first)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.meter}, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
@@ -309,20 +309,20 @@ func (p *parts) addAgents(ctx context.Context) error {
 		addresses = []string{p.cfg.Listen.Link}
 	}
 	p.inviter = fleet.Inviter{Addresses: addresses, Pin: pin}
-	observed := observe.New(newObservations(p.db, p.queue, p.meter), caller, observe.Hints{
-		Changed: p.changed, Over: func() { p.queue.hint(hub.WorkOutcome) },
+	observed := observe.New(newObservations(p.db, p.queue, p.instruments), caller, observe.Notifier{
+		Changed: p.changed, Over: func() { p.queue.notify(hub.WorkOutcome) },
 		Wait: func(ctx context.Context, tenant hub.TenantID) {
 			p.queue.first.wait(ctx)
-			p.queue.come.wait(ctx, tenant)
+			p.queue.bulk.wait(ctx, tenant)
 		},
 	}, p.log)
 	p.fleet, err = fleet.New(fleet.Config{
-		Authority: p.authority, Enrolments: system, Revocations: system, Presence: presence{system, p}, Keys: linkKeys{p.db},
+		Authority: p.authority, Enrolments: system, Revocations: system, Presence: attachments{system, p}, Keys: linkKeys{p.db},
 		Log: p.log, Replica: p.replica, Heartbeat: time.Duration(p.cfg.Heartbeat), Batch: p.attachmentLease() / 3,
 		Admit: p.cfg.Limits.AgentsPerSecond, AdmitBurst: p.cfg.Limits.AgentBurst,
 		Features: []string{tunnel.FeatureProbe, tunnel.FeatureUnsupported, observe.Buckets},
-		Unary:    []grpc.UnaryServerInterceptor{p.meter.Unary, p.caughtUnary, p.tracer.ServerUnary},
-		Stream:   []tunnel.Beside{p.meter.Stream, p.tracer.ServerStream}, Caught: p.caughtStream, Enrolled: p.meter.Enrolled,
+		Unary:    []grpc.UnaryServerInterceptor{p.instruments.Unary, p.caughtUnary, p.tracer.ServerUnary},
+		Stream:   []tunnel.StreamWrapper{p.instruments.Stream, p.tracer.ServerStream}, Caught: p.caughtStream, Enrolled: p.instruments.Enrolled,
 		Revoked: func() { p.replicas.Revoked() }, // made after this
 		Control: func(r grpc.ServiceRegistrar) {
 			linkv1.RegisterDesiredServer(r, p.dispatch.Desired(caller))
@@ -382,13 +382,13 @@ func hostsOf(addresses []string) []string {
 	return out
 }
 
-// presence tells the feed when an agent comes or goes.
-type presence struct {
+// attachments tells the feed when an agent comes or goes.
+type attachments struct {
 	*store.System
 	p *parts
 }
 
-func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
+func (s attachments) Connected(ctx context.Context, a hub.Attachment) error {
 	a.Lease = s.p.attachmentLease()
 	if err := s.System.Connected(ctx, a); err != nil {
 		return fmt.Errorf("record the agent of cluster %s: %w", a.Cluster, err)
@@ -400,20 +400,20 @@ func (s presence) Connected(ctx context.Context, a hub.Attachment) error {
 
 // Quarantine is told to the other replicas at once: one of them may hold the
 // other of the two clusters.
-func (s presence) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
+func (s attachments) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
 	if fresh, err = s.System.Quarantine(ctx, tenant, cluster, q); fresh {
 		s.p.revoked()
 	}
 	return fresh, err
 }
 
-func (s presence) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
+func (s attachments) Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error {
 	err := s.System.Refused(ctx, tenant, cluster, r)
 	s.p.changed(tenant)
 	return err
 }
 
-func (s presence) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
+func (s attachments) Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error {
 	err := s.System.Disconnected(ctx, tenant, cluster, session)
 	s.p.changed(tenant)
 	return err

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capstan-cd/capstan/hub/meter"
+	"github.com/capstan-cd/capstan/hub/metrics"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
@@ -24,7 +24,7 @@ const (
 
 // observe makes what the hub tells of itself: metrics, health, traces.
 func (p *parts) observe(ctx context.Context) error {
-	p.monitor = run.NewMonitor(p.clock, func(ctx context.Context, e *run.PanicError) {
+	p.monitor = lifecycle.NewMonitor(p.clock, func(ctx context.Context, e *lifecycle.PanicError) {
 		p.log.ErrorContext(ctx, "a defect was caught", "where", e.Where, logkey.Error, e.Value, "stack", e.Stack)
 	})
 	p.health = telemetry.NewHealth()
@@ -35,7 +35,7 @@ func (p *parts) observe(ctx context.Context) error {
 		return nil
 	})
 	p.metrics = telemetry.NewRegistry(p.monitor)
-	p.meter = meter.New(p.metrics, p.cfg.Metrics.options())
+	p.instruments = metrics.New(p.metrics, p.cfg.Metrics.options())
 	var err error
 	p.tracer, err = trace.Setup(ctx, "capstan-hub", p.cfg.Replica, p.log)
 	p.add("watchdog", p.guard)

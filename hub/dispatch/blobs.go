@@ -75,23 +75,23 @@ func (s *Blobs) Fetch(req *linkv1.FetchRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *Blobs) read(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, digests []hub.Digest) ([]hub.SealedObject, error) {
-	of := wish{tenant, cluster, digests}
+	of := blobRequest{tenant, cluster, digests}
 	if len(digests) > fetchFew {
 		return s.d.reachable(ctx, of)
 	}
-	return s.d.few.Ask(ctx, string(tenant)+"/"+string(cluster), of)
+	return s.d.batches.Do(ctx, string(tenant)+"/"+string(cluster), of)
 }
 
-// A wish is what the agent of a cluster asks for.
-type wish struct {
+// A blobRequest is what the agent of a cluster asks for.
+type blobRequest struct {
 	tenant  hub.TenantID
 	cluster hub.ClusterID
 	digests []hub.Digest
 }
 
 // bodies fulfils wishes of one cluster by one look.
-func (d *Dispatcher) bodies(ctx context.Context, _ string, of []wish) ([][]hub.SealedObject, error) {
-	all := wish{tenant: of[0].tenant, cluster: of[0].cluster}
+func (d *Dispatcher) bodies(ctx context.Context, _ string, of []blobRequest) ([][]hub.SealedObject, error) {
+	all := blobRequest{tenant: of[0].tenant, cluster: of[0].cluster}
 	for _, w := range of {
 		all.digests = append(all.digests, w.digests...)
 	}
@@ -115,7 +115,7 @@ func (d *Dispatcher) bodies(ctx context.Context, _ string, of []wish) ([][]hub.S
 }
 
 // reachable reads what there is of a wish and what its cluster may have.
-func (d *Dispatcher) reachable(ctx context.Context, w wish) (out []hub.SealedObject, err error) {
+func (d *Dispatcher) reachable(ctx context.Context, w blobRequest) (out []hub.SealedObject, err error) {
 	err = d.store.ReadTenant(ctx, w.tenant, func(ctx context.Context, tx Tx) error {
 		allowed, err := tx.Reachable(ctx, w.cluster, w.digests)
 		if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // fetch asks for blobs and gives those served, those named as missing, and
@@ -60,7 +60,7 @@ func TestBlobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for digest, sealed := range got {
-			plain, err := seal.OpenBlob(keys.Object, hub.Digest([]byte(digest)), sealed)
+			plain, err := encryption.OpenBlob(keys.Object, hub.Digest([]byte(digest)), sealed)
 			if err != nil || !bytes.Contains(plain, []byte("ConfigMap")) {
 				t.Errorf("%q, %v", plain, err)
 			}

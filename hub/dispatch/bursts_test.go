@@ -9,17 +9,17 @@ import (
 
 // bursts is a change on its way out for as long as the test wants.
 type bursts struct {
-	mu   sync.Mutex
-	calm chan struct{}
-	out  int
+	mu    sync.Mutex
+	quiet chan struct{}
+	out   int
 }
 
 var _ dispatch.Bursts = (*bursts)(nil)
 
-func (b *bursts) Calm() <-chan struct{} {
+func (b *bursts) Quiet() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.calm
+	return b.quiet
 }
 
 func (b *bursts) Sent(n int) {
@@ -31,14 +31,14 @@ func (b *bursts) Sent(n int) {
 func (b *bursts) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.calm = make(chan struct{})
+	b.quiet = make(chan struct{})
 }
 
 func (b *bursts) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	close(b.calm)
-	b.calm = nil
+	close(b.quiet)
+	b.quiet = nil
 }
 
 func (b *bursts) sent() int {
@@ -54,7 +54,7 @@ func TestFollowInABurst(t *testing.T) {
 	w.d.Bursts(b)
 	conn := w.link(w.tenant, w.cluster.ID)
 	a := newAgent(t).follow(conn)
-	a.take()
+	a.readToBarrier()
 	t.Run("B24 while a change is on its way out, rows come without a barrier, and the acknowledgement is stored", func(t *testing.T) {
 		b.begin()
 		w.render("r1", "a", "b")
@@ -78,7 +78,7 @@ func TestFollowInABurst(t *testing.T) {
 	})
 	t.Run("INV-5 the barrier comes when the change has gone out, and becomes a receipt", func(t *testing.T) {
 		b.end()
-		got := a.take()
+		got := a.readToBarrier()
 		if got.Seq != 2 {
 			t.Fatalf("barrier %d", got.Seq)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // candidate decides about one rendered application.
@@ -38,7 +38,7 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	}
 	candidate := c.snaps[r.Snapshot.ID]
 	candidate.Revision, candidate.Revisions = r.Revision, r.Revisions
-	s := plan.Situation{
+	s := plan.Input{
 		Application: app, Spec: spec, Candidate: candidate,
 		AcceptedObjects: len(c.snaps[app.Status.Accepted].Objects), Windows: c.windows(app, spec), Now: c.now,
 		Changed: app.Status.PlannedProject != c.versions[app.Project], Served: c.clusters[app.Cluster].UpdatedAt,
@@ -74,9 +74,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 		}
 	}
 	m := move{app: app, spec: spec, target: d.Target, accept: d.Accept, op: d.Operation, hold: d.Hold, unpin: d.Unpin,
-		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, looked: true}
+		revision: r.Revision, revisions: r.Revisions, sourceType: candidate.SourceType, refreshed: true}
 	if app.Pin != nil && !d.Unpin {
-		m.pin = seenWhilePaused(*app.Pin, candidate, s.RendersPinned)
+		m.pin = pinWhilePaused(*app.Pin, candidate, s.RendersPinned)
 	}
 	if d.Target != candidate.ID {
 		// A pin keeps the target: the candidate's commit is not what it is.
@@ -96,9 +96,9 @@ func (c *change) candidate(ctx context.Context, r hub.Rendered) error {
 	return c.tx.EndOperation(ctx, s.Running.ID, hub.Failed, "superseded by revision "+r.Revision)
 }
 
-// seenWhilePaused is the pin of an application that stays paused while Git is
+// pinWhilePaused is the pin of an application that stays paused while Git is
 // at a candidate; nil: it says so already.
-func seenWhilePaused(p hub.Pin, candidate hub.Snapshot, same bool) *hub.Pin {
+func pinWhilePaused(p hub.Pin, candidate hub.Snapshot, same bool) *hub.Pin {
 	if p.Newest == candidate.ID && p.Revision == candidate.Revision && slices.Equal(p.Revisions, candidate.Revisions) && p.Behind == !same {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (c *change) patient(ctx context.Context, app hub.Application, candidate hub
 	if d.Operation == nil || !d.Operation.Options.Prune || app.Cluster == "" {
 		return d, nil
 	}
-	doomed, _ := c.bury(app, candidate)
+	doomed, _ := c.diffTombstones(app, candidate)
 	if len(doomed) == 0 {
 		return d, nil
 	}
@@ -133,12 +133,12 @@ func (c *change) patient(ctx context.Context, app hub.Application, candidate hub
 }
 
 // describe names what is to be deleted.
-func describe(stones []hub.Tombstone) string {
-	name := stones[0].Kind + " " + strings.TrimPrefix(stones[0].Namespace+"/"+stones[0].Name, "/")
-	if len(stones) == 1 {
+func describe(tombstones []hub.Tombstone) string {
+	name := tombstones[0].Kind + " " + strings.TrimPrefix(tombstones[0].Namespace+"/"+tombstones[0].Name, "/")
+	if len(tombstones) == 1 {
 		return name
 	}
-	return fmt.Sprintf("%s and %d more", name, len(stones)-1)
+	return fmt.Sprintf("%s and %d more", name, len(tombstones)-1)
 }
 
 func short(revision string) string { return revision[:min(len(revision), 8)] }
@@ -162,8 +162,8 @@ func (c *change) moveAway(ctx context.Context, app hub.Application) error {
 }
 
 // windows are the sync windows that concern an application.
-func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) window.Set {
-	return window.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
+func (c *change) windows(app hub.Application, spec hub.ApplicationSpec) syncwindow.Set {
+	return syncwindow.New(c.projects[app.Project].WindowsOf(app.Name, spec.Destination))
 }
 
 func hasHooks(s hub.Snapshot) bool {

@@ -53,9 +53,9 @@ func (w *world) newest() hub.Operation {
 	return op
 }
 
-// again hands in the application's own target, as a refresh does whose inputs
+// refreshTarget hands in the application's own target, as a refresh does whose inputs
 // are answered.
-func (w *world) again(revision string, snapshot hub.SnapshotID) {
+func (w *world) refreshTarget(revision string, snapshot hub.SnapshotID) {
 	w.t.Helper()
 	r := hub.Rendered{Application: w.app.ID, Generation: w.reload().Generation, Revision: revision, Revisions: []string{revision}, Reused: true, Snapshot: hub.Snapshot{ID: snapshot}}
 	if err := w.d.Rendered(w.t.Context(), w.tenant, []hub.Rendered{r}); err != nil {
@@ -75,8 +75,8 @@ func TestPinnedApplication(t *testing.T) {
 	op := w.rollback(1)
 	t.Run("ROLL-03 looking at the skipped revision leaves the rollback that waits for its agent valid", func(t *testing.T) {
 		rows := len(w.rows())
-		w.again("r2", bad)
-		w.again("r2b", bad)
+		w.refreshTarget("r2", bad)
+		w.refreshTarget("r2b", bad)
 		if w.app.Generation != op.Fence || len(w.rows()) != rows {
 			t.Errorf("generation %d, fence %d, %d rows instead of %d: the agent would refuse the operation", w.app.Generation, op.Fence, len(w.rows()), rows)
 		}
@@ -102,12 +102,12 @@ func TestPinnedApplication(t *testing.T) {
 	})
 }
 
-func TestEqualStateIsToldOnce(t *testing.T) {
+func TestEqualStateIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, automated)
 	w.render("r1", "a")
 	t.Run("AUTO-11 another commit with the same objects voids no operation", func(t *testing.T) {
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		if len(w.rows()) != 2 || w.newest().Fence != w.app.Generation || w.app.Status.Revision != "r2" {
 			t.Errorf("%d rows, fence %d, status %+v", len(w.rows()), w.newest().Fence, w.app.Status)
 		}
@@ -122,7 +122,7 @@ func TestEqualStateIsToldOnce(t *testing.T) {
 			_, err = tx.UpdateApplication(ctx, a, 0)
 			return err
 		})
-		w.again("r2", w.reload().Status.Target)
+		w.refreshTarget("r2", w.reload().Status.Target)
 		if w.state().Policy.SelfHeal || w.app.Status.PlannedGeneration != w.app.Generation {
 			t.Errorf("policy %v, status %+v", w.state().Policy, w.app.Status)
 		}
@@ -137,7 +137,7 @@ func TestFailedTargetIsLeftAlone(t *testing.T) {
 	first := w.newest()
 	t.Run("AUTO-04 looking again and again starts nothing", func(t *testing.T) {
 		for _, revision := range []string{"r1", "r2", "r3"} {
-			w.again(revision, w.app.Status.Target)
+			w.refreshTarget(revision, w.app.Status.Target)
 		}
 		if got := w.newest(); got.ID != first.ID {
 			t.Errorf("operation %+v", got)
@@ -177,7 +177,7 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 	}
 	say("") // what was enqueued before
 	t.Run("AUTO-04 nothing is tried again while the object is not free", func(t *testing.T) {
-		w.again("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.app.Status.Target)
 		if got := w.newest(); got.ID != failed.ID {
 			t.Errorf("operation %+v", got)
 		}
@@ -189,7 +189,7 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 		if n := say(failed.ID); n != 0 {
 			t.Errorf("%d refreshes are enqueued when it is said again", n)
 		}
-		w.again("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.app.Status.Target)
 		got := w.newest()
 		if got.ID == failed.ID || !got.Initiator.Automated || got.Snapshot != failed.Snapshot {
 			t.Errorf("operation %+v", got)
@@ -198,7 +198,7 @@ func TestFailedTargetIsUnblocked(t *testing.T) {
 	t.Run("AUTO-04 TRK-07 that an earlier operation is free does not concern a later one", func(t *testing.T) {
 		last := w.end(hub.Failed, "quota")
 		say(failed.ID)
-		w.again("r1", w.app.Status.Target)
+		w.refreshTarget("r1", w.app.Status.Target)
 		if got := w.newest(); got.ID != last.ID {
 			t.Errorf("operation %+v", got)
 		}

@@ -84,9 +84,9 @@ func (c *change) destroy(ctx context.Context, a hub.Application, clusters []hub.
 			op.Snapshot, op.Revision = hooks.ID, hooks.Revision
 		}
 	}
-	stones, opened := c.bury(a, hub.Snapshot{})
-	st.tombstones = stones
-	if err := c.fits(ctx, st, op, nil); err != nil {
+	tombstones, opened := c.diffTombstones(a, hub.Snapshot{})
+	st.tombstones = tombstones
+	if err := c.checkSize(ctx, st, op, nil); err != nil {
 		return err
 	}
 	c.moved = append(c.moved, moved{st, opened, op, nil})
@@ -172,10 +172,10 @@ func Abandon(ctx context.Context, tx Tx, app hub.ApplicationID) (left []hub.Obje
 
 // leftBehind lists what the application may have in its cluster.
 func (c *change) leftBehind(a hub.Application) []hub.ObjectRef {
-	known := map[stoneKey]bool{}
+	known := map[tombstoneKey]bool{}
 	var out []hub.ObjectRef
 	add := func(o hub.ObjectRef) {
-		if key := (stoneKey{o.Group, o.Kind, o.Namespace, o.Name}); !known[key] {
+		if key := (tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}); !known[key] {
 			known[key] = true
 			out = append(out, o)
 		}
@@ -187,7 +187,7 @@ func (c *change) leftBehind(a hub.Application) []hub.ObjectRef {
 			}
 		}
 	}
-	for _, t := range c.stones[a.ID] {
+	for _, t := range c.tombstones[a.ID] {
 		add(hub.ObjectRef{Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Wave: t.Wave})
 	}
 	return out

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/gather"
+	"github.com/capstan-cd/capstan/hub/batch"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -68,9 +68,9 @@ type Tx interface {
 
 type applications interface {
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
-	// LockSeen is LockApplications that gives those which have not changed
+	// LockIfUnchanged is LockApplications that gives those which have not changed
 	// since they were seen as they were.
-	LockSeen(ctx context.Context, ids []hub.ApplicationID, seen map[hub.ApplicationID]*hub.Seen) (map[hub.ApplicationID]hub.Application, error)
+	LockIfUnchanged(ctx context.Context, ids []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	// ClusterPlaces gives names, servers, annotations and times of change.
 	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
@@ -78,7 +78,7 @@ type applications interface {
 	SetTargets(ctx context.Context, changes []hub.TargetChange) error
 	SetFailures(ctx context.Context, failures []hub.RefreshFailure) error
 	Unchanged(ctx context.Context, apps []hub.Unchanged) error
-	Looked(ctx context.Context, done []hub.Looked) error
+	AcknowledgeRefresh(ctx context.Context, done []hub.RefreshAck) error
 	SetCondition(ctx context.Context, app hub.ApplicationID, kind, message string) error
 	MarkDeleting(ctx context.Context, app hub.ApplicationID, cascade bool) error
 	RemoveApplication(ctx context.Context, app hub.ApplicationID) error
@@ -121,8 +121,8 @@ type desiredLog interface {
 	AppendLogs(ctx context.Context, rows map[hub.ClusterID][]hub.LogRow) error
 	DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error)
 	Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.ClusterID, error)
-	OpenTombstones(ctx context.Context, stones []hub.Tombstone) error
-	CloseTombstones(ctx context.Context, stones []hub.Tombstone) error
+	OpenTombstones(ctx context.Context, tombstones []hub.Tombstone) error
+	CloseTombstones(ctx context.Context, tombstones []hub.Tombstone) error
 	Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error)
 	RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error)
 	SettingsRow(ctx context.Context, cluster hub.ClusterID) (row hub.LogRow, found bool, err error)
@@ -149,11 +149,11 @@ type Dispatcher struct {
 	store   Store
 	work    Work
 	log     *slog.Logger
-	wakes   *wakes
+	wakes   *subscriptions
 	heads   *heads
-	pages   *gather.Gatherer[bookmark, page]
-	acks    *gather.Gatherer[hub.LogAck, struct{}]
-	few     *gather.Gatherer[wish, []hub.SealedObject]
+	pages   *batch.Batcher[cursor, logPage]
+	acks    *batch.Batcher[hub.LogAck, struct{}]
+	batches *batch.Batcher[blobRequest, []hub.SealedObject]
 	recent  *recentBlobs
 	packed  atomic.Int64       // bytes of states that streams keep as bases
 	changed func(hub.TenantID) // hint that the tenant's feed moved; never nil
@@ -166,16 +166,16 @@ type Dispatcher struct {
 // want to see; it must not block.
 func New(store Store, work Work, changed func(hub.TenantID), log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{store: store, work: work, log: log, bursts: noBursts{}, wakes: newWakes(), heads: newHeads(), recent: newRecentBlobs(8 << 20), changed: changed}
-	d.pages, d.acks, d.few = gather.New(d.read), gather.New(d.acknowledge), gather.New(d.bodies)
+	d.pages, d.acks, d.batches = batch.New(d.read), batch.New(d.acknowledge), batch.New(d.bodies)
 	return d
 }
 
 const (
 	claimed = 64 // items of work at once
-	// breath is how long more work is waited for once some was done: what ends
+	// batchDelay is how long more work is waited for once some was done: what ends
 	// one by one, such as the operations of many agents, is cheaper taken
 	// together.
-	breath = 40 * time.Millisecond
+	batchDelay = 40 * time.Millisecond
 )
 
 // loopLimit is how long a loop may show no sign of life.
@@ -184,7 +184,7 @@ const loopLimit = 90 * time.Second
 // Run settles ended operations, starts retries and looks after logs that moved
 // without a hint, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkRetry, d.retry); return nil })
 	g.Go(func(ctx context.Context) error { d.loop(ctx, WorkOutcome, d.settle); return nil })
 	g.Go(func(ctx context.Context) error { d.watch(ctx); return nil })
@@ -192,7 +192,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 }
 
 func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.Context, hub.WorkItem) error) {
-	ctx, done := run.Watch(ctx, kind, loopLimit)
+	ctx, done := lifecycle.Watch(ctx, kind, loopLimit)
 	defer done()
 	for ctx.Err() == nil {
 		items, err := d.work.Claim(ctx, kind, claimed)
@@ -211,7 +211,7 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 			d.one(ctx, item, handle)
 		}
 		if few {
-			pause(ctx, breath)
+			pause(ctx, batchDelay)
 		}
 	}
 }
@@ -221,9 +221,9 @@ func (d *Dispatcher) loop(ctx context.Context, kind string, handle func(context.
 func (d *Dispatcher) one(ctx context.Context, item hub.WorkItem, handle func(context.Context, hub.WorkItem) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	run.Beat(ctx)
+	lifecycle.Beat(ctx)
 	own, end := trace.Start(trace.Resume(ctx, item.Trace), item.Kind, logkey.Tenant, string(item.Tenant), logkey.Operation, item.Key)
-	err := run.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
+	err := lifecycle.Safely(own, item.Kind, func(ctx context.Context) error { return handle(ctx, item) })
 	end(err)
 	failpoint.Here(failpoint.HubOutcomeAfter)
 	if err == nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// patience is how long a failure waits. No test that is well comes near it.
-const patience = 5 * time.Minute
+// retryPause is how long a failure waits. No test that is well comes near it.
+const retryPause = 5 * time.Minute
 
 type db struct{ *store.DB }
 
@@ -191,7 +191,7 @@ func (w *world) settle() { w.t.Helper(); w.drain(hub.WorkOutcome) }
 // drain runs the dispatcher until no work of a kind waits that is due.
 func (w *world) drain(kind string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), retryPause)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.d.Run(ctx) }()
@@ -238,9 +238,9 @@ func TestAutomatedRevision(t *testing.T) {
 			rows, head, err = tx.RowsAfter(ctx, w.cluster.ID, 0, 10)
 			return err
 		})
-		at := chain.First(head.Incarnation)
+		at := hashchain.First(head.Incarnation)
 		for i, r := range rows {
-			at = chain.Next(at, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+			at = hashchain.Next(at, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
 			if r.Seq != int64(i+1) || string(at) != string(r.Chain) {
 				t.Errorf("row %d has number %d or another chain", i+1, r.Seq)
 			}
@@ -302,7 +302,7 @@ func TestFailedOperationIsRetried(t *testing.T) {
 	op := w.end(hub.Failed, "one object failed")
 	t.Run("SYNC-28 the operation is tried again up to the limit", func(t *testing.T) {
 		var again hub.Operation
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), retryPause)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- w.d.Run(ctx) }()

@@ -14,10 +14,10 @@ import (
 
 // A desire is all that a dry run must leave as it is.
 type desire struct {
-	App     hub.Application
-	States  [][]byte // rows of the log that say what is desired
-	History []hub.HistoryEntry
-	Graves  []hub.Tombstone
+	App        hub.Application
+	States     [][]byte // rows of the log that say what is desired
+	History    []hub.HistoryEntry
+	Tombstones []hub.Tombstone
 }
 
 func (w *world) desired() desire {
@@ -34,8 +34,8 @@ func (w *world) desired() desire {
 		if d.History, err = tx.History(ctx, w.app.ID); err != nil {
 			return err
 		}
-		stones, err := tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})
-		d.Graves = stones[w.app.ID]
+		tombstones, err := tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})
+		d.Tombstones = tombstones[w.app.ID]
 		return err
 	})
 	return d
@@ -131,7 +131,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDryRunBesideOtherOperations(t *testing.T) {
+func TestDryRunAlongsideOtherOperations(t *testing.T) {
 	t.Parallel()
 	t.Run("SYNC-04 SYNC-28 a dry run between two attempts neither ends nor delays for good the attempts of a sync", func(t *testing.T) {
 		t.Parallel()

@@ -8,10 +8,10 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"google.golang.org/grpc"
 )
 
@@ -52,43 +52,43 @@ func (s *Desired) Follow(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1
 		return fault.New(fault.Invalid, "the first message of Follow must be a cursor")
 	}
 	f := &follower{
-		d: s.d, tenant: tenant, cluster: cluster, stream: stream, carried: carried{upTo: s.d.recent.newest()}, compares: start.GetCompares(), settings: start.GetSettings(),
+		d: s.d, tenant: tenant, cluster: cluster, stream: stream, sentBlobs: sentBlobs{upTo: s.d.recent.newest()}, compares: start.GetCompares(), settings: start.GetSettings(),
 		acks: make(chan *linkv1.Ack, 16), sums: make(chan *linkv1.Sums, 1),
 	}
 	if start.GetPacks() {
 		f.bases = &bases{used: &s.d.packed}
 		defer f.bases.forget()
 	}
-	defer f.sent(false)
+	defer f.countInBurst(false)
 	go f.receive()
 	return f.run(ctx, start)
 }
 
 // A follower is one stream: only run sends, only receive receives.
 type follower struct {
-	d        *Dispatcher
-	tenant   hub.TenantID
-	cluster  hub.ClusterID
-	stream   grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
-	acks     chan *linkv1.Ack // closed when the agent's side ends
-	sums     chan *linkv1.Sums
-	key      []byte          // of proofs
-	compares bool            // the agent can say which states it holds
-	settings bool            // the agent keeps settings
-	seq      int64           // last row sent
-	seen     int64           // last row read; what lies between is held by the agent already
-	barrier  *linkv1.Barrier // last one sent
-	owed     <-chan struct{} // closed when the next one is to be sent; nil: none is due
-	out      bool            // it counts among those that were sent rows of a burst
-	stored   int64           // last row that the agent has
-	proven   bool            // it was answered with an equal root
-	replays  int             // resets in a row that brought no equal root
-	only     map[uint16]bool // buckets that are replayed, up to row until; nil: all
-	until    int64
-	held     bool    // the agent was told that nothing may be deleted
-	carried  carried // bodies
-	bases    *bases  // nil: the agent does not unpack rows
-	head     hub.LogHead
+	d          *Dispatcher
+	tenant     hub.TenantID
+	cluster    hub.ClusterID
+	stream     grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]
+	acks       chan *linkv1.Ack // closed when the agent's side ends
+	sums       chan *linkv1.Sums
+	key        []byte          // of proofs
+	compares   bool            // the agent can say which states it holds
+	settings   bool            // the agent keeps settings
+	seq        int64           // last row sent
+	lastRead   int64           // last row read; what lies between is held by the agent already
+	barrier    *linkv1.Barrier // last one sent
+	barrierDue <-chan struct{} // closed when the next one is to be sent; nil: none is due
+	inBurst    bool            // it counts among those that were sent rows of a burst
+	stored     int64           // last row that the agent has
+	proven     bool            // it was answered with an equal root
+	replays    int             // resets in a row that brought no equal root
+	only       map[uint16]bool // buckets that are replayed, up to row until; nil: all
+	until      int64
+	held       bool      // the agent was told that nothing may be deleted
+	sentBlobs  sentBlobs // bodies
+	bases      *bases    // nil: the agent does not unpack rows
+	head       hub.LogHead
 }
 
 func (f *follower) receive() {
@@ -118,14 +118,14 @@ func (f *follower) receive() {
 }
 
 func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
-	wake, stop := f.d.wakes.listen(f.cluster)
+	wake, stop := f.d.wakes.Subscribe(f.cluster)
 	defer stop()
 	for {
-		p, err := f.judge(ctx, start)
+		p, err := f.resumeFrom(ctx, start)
 		if err != nil {
 			return err
 		}
-		if p.verdict != rewinds {
+		if p.decision != rewinds {
 			return f.serve(ctx, start, p, wake)
 		}
 		switch noted, err := f.refuse(ctx, start, p); {
@@ -139,7 +139,7 @@ func (f *follower) run(ctx context.Context, start *linkv1.Cursor) error {
 
 // serve brings an agent whose past is the hub's up to date, and follows the
 // log from there.
-func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake *listener) error {
+func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p resumeState, wake *subscription) error {
 	if p.noted {
 		err := f.d.store.InTenant(ctx, f.tenant, func(ctx context.Context, tx Tx) error { return tx.ClearRewind(ctx, f.cluster) })
 		if err != nil {
@@ -147,18 +147,18 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 		}
 		f.d.changed(f.tenant)
 	}
-	if p.verdict == confirms {
+	if p.decision == confirms {
 		if err := f.confirm(ctx, start, p); err != nil {
 			return err
 		}
 	}
-	if err := f.advance(ctx, look{reset: p.verdict != follows}); err != nil {
+	if err := f.advance(ctx, advanceOptions{reset: p.decision != follows}); err != nil {
 		return err
 	}
 	at, leave := f.d.heads.add(f.tenant, f.cluster)
 	defer leave()
 	for {
-		known := markOf(f.head)
+		known := headVersionOf(f.head)
 		at.known.Store(&known)
 		select {
 		case <-ctx.Done():
@@ -171,45 +171,45 @@ func (f *follower) serve(ctx context.Context, start *linkv1.Cursor, p past, wake
 				return err
 			}
 			continue
-		case <-wake.hint:
-		case <-f.owed:
+		case <-wake.notify:
+		case <-f.barrierDue:
 		}
 		at.known.Store(nil)
-		if err := f.advance(ctx, look{news: f.d.wakes.take(wake), calm: f.d.bursts.Calm()}); err != nil {
+		if err := f.advance(ctx, advanceOptions{pushed: f.d.wakes.pushed(wake), barrierAfter: f.d.bursts.Quiet()}); err != nil {
 			return err
 		}
 	}
 }
 
-// A look is how a stream goes on.
-type look struct {
-	reset bool            // from the beginning
-	news  *addition       // rows that are known already; nil: none
-	calm  <-chan struct{} // closed when a barrier may be sent; nil: at once
+// An advanceOptions is how a stream goes on.
+type advanceOptions struct {
+	reset        bool            // from the beginning
+	pushed       *pushedRows     // rows that are known already; nil: none
+	barrierAfter <-chan struct{} // closed when a barrier may be sent; nil: at once
 }
 
 // advance sends all rows after the last one sent, and a barrier. While a change
 // is on its way out to many, the barrier is owed: asking each cluster at once
 // whether it holds all would take the time of those that have nothing yet.
-func (f *follower) advance(ctx context.Context, l look) error {
-	f.owed = nil
-	if l.calm != nil {
-		f.sent(true)
+func (f *follower) advance(ctx context.Context, l advanceOptions) error {
+	f.barrierDue = nil
+	if l.barrierAfter != nil {
+		f.countInBurst(true)
 	}
 	if l.reset {
-		if err := f.again(ctx); err != nil {
+		if err := f.restart(ctx); err != nil {
 			return err
 		}
 	}
 	for {
-		want := bookmark{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.seen), Known: f.head}, barrier: -1, later: l.calm != nil, news: l.news}
-		l.news = nil
+		want := cursor{LogPlace: hub.LogPlace{Cluster: f.cluster, After: max(f.seq, f.lastRead), Known: f.head}, barrier: -1, leavesLater: l.barrierAfter != nil, pushed: l.pushed}
+		l.pushed = nil
 		if f.barrier != nil {
 			want.barrier = int64(f.barrier.Seq)
 		}
 		// One moment: a root over newer states than the rows would not be the
 		// agent's.
-		p, err := f.d.pages.Ask(ctx, string(f.tenant), want)
+		p, err := f.d.pages.Do(ctx, string(f.tenant), want)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (f *follower) advance(ctx context.Context, l look) error {
 		}
 		rows := p.Rows
 		f.head = p.Head
-		if err := f.hold(); err != nil {
+		if err := f.sendHold(); err != nil {
 			return err
 		}
 		if err := f.send(rows); err != nil {
@@ -230,10 +230,10 @@ func (f *follower) advance(ctx context.Context, l look) error {
 		}
 		if p.leaves == nil {
 			if p.due {
-				f.owed = l.calm
+				f.barrierDue = l.barrierAfter
 			}
 			if f.seq <= f.stored {
-				f.sent(false) // nothing was to be sent
+				f.countInBurst(false) // nothing was to be sent
 			}
 			return nil
 		}
@@ -241,28 +241,28 @@ func (f *follower) advance(ctx context.Context, l look) error {
 			return err
 		}
 		f.proven = false
-		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: chain.Root(f.known(p.leaves))}
+		f.barrier = &linkv1.Barrier{Seq: uint64(f.head.Seq), Root: hashchain.Root(f.expectedLeaves(p.leaves))}
 		return f.stream.Send(&linkv1.FollowDown{Message: &linkv1.FollowDown_Barrier{Barrier: f.barrier}})
 	}
 }
 
-// sent counts the stream among those that have not acknowledged rows of a
+// countInBurst counts the stream among those that have not acknowledged rows of a
 // burst, or no longer.
-func (f *follower) sent(out bool) {
-	if out == f.out {
+func (f *follower) countInBurst(out bool) {
+	if out == f.inBurst {
 		return
 	}
 	n := 1
 	if !out {
 		n = -1
 	}
-	f.out = out
+	f.inBurst = out
 	f.d.bursts.Sent(n)
 }
 
-// hold tells the agent whether anything may be deleted at all. What it was
+// sendHold tells the agent whether anything may be deleted at all. What it was
 // told was read in one moment with the rows that come after it.
-func (f *follower) hold() error {
+func (f *follower) sendHold() error {
 	if f.held == f.head.Held {
 		return nil
 	}
@@ -326,10 +326,10 @@ func (f *follower) send(rows []hub.LogRow) error {
 		f.seq = row.Seq
 	}
 	for _, number := range page {
-		f.carried.add(number)
+		f.sentBlobs.add(number)
 	}
 	if len(rows) > 0 {
-		f.seen = rows[len(rows)-1].Seq
+		f.lastRead = rows[len(rows)-1].Seq
 	}
 	return flush()
 }
@@ -338,10 +338,10 @@ func rowOf(row hub.LogRow) *linkv1.Row {
 	return &linkv1.Row{Seq: uint64(row.Seq), Kind: linkv1.RowKind(row.Kind), AppId: string(row.Application), Body: row.Body, Chain: row.Chain}
 }
 
-// known are those of the states in the log that the agent should hold. One
+// expectedLeaves are those of the states in the log that the agent should hold. One
 // that is too old to know of settings is not asked for them. Other streams may
 // read the same leaves, so they stay as they are.
-func (f *follower) known(leaves map[string][32]byte) map[string][32]byte {
+func (f *follower) expectedLeaves(leaves map[string][32]byte) map[string][32]byte {
 	if _, there := leaves[string(hub.SettingsRow)]; !there || f.settings {
 		return leaves
 	}
@@ -352,7 +352,7 @@ func (f *follower) known(leaves map[string][32]byte) map[string][32]byte {
 
 // equal says whether the agent was found to hold the state of a row already.
 func (f *follower) equal(row hub.LogRow) bool {
-	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckets.Of(string(row.Application))]
+	return f.only != nil && (row.Kind == hub.RowState || row.Kind == hub.RowSettings) && row.Seq <= f.until && !f.only[buckethash.Of(string(row.Application))]
 }
 
 // inline picks the bodies that go along with a state row: those stored since
@@ -369,7 +369,7 @@ func (f *follower) inline(row hub.LogRow, page map[hub.Digest]uint64) (blobs []*
 	}
 	for _, digest := range listed {
 		sealed, number, ok := f.d.recent.get(f.tenant, digest)
-		if _, went := page[digest]; !ok || went || f.carried.has(number) {
+		if _, went := page[digest]; !ok || went || f.sentBlobs.has(number) {
 			continue
 		}
 		page[digest] = number
@@ -393,7 +393,7 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 			return fault.New(fault.Conflict, "the agent's desired state differs from the hub's after %d replays", maxReplays)
 		}
 		f.d.log.ErrorContext(ctx, "agent's desired state differs at a barrier; replaying it", "cluster", f.cluster, "seq", ack.Barrier)
-		return f.advance(ctx, look{reset: true})
+		return f.advance(ctx, advanceOptions{reset: true})
 	}
 	a := hub.LogAck{Cluster: f.cluster, Seq: int64(ack.Seq)}
 	switch {
@@ -403,12 +403,12 @@ func (f *follower) acked(ctx context.Context, ack *linkv1.Ack) error {
 	case f.barrier != nil && ack.Seq <= f.barrier.Seq && !f.proven:
 		return nil // the answer to the barrier is on its way and says more
 	}
-	if _, err := f.d.acks.Ask(ctx, string(f.tenant), a); err != nil {
+	if _, err := f.d.acks.Do(ctx, string(f.tenant), a); err != nil {
 		return err
 	}
 	f.proven = f.proven || receipt
 	if f.stored = a.Seq; f.stored >= f.seq {
-		f.sent(false)
+		f.countInBurst(false)
 	}
 	return nil
 }

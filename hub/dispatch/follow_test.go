@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/dispatch"
 	"github.com/capstan-cd/capstan/hub/store"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -50,17 +50,17 @@ func (w *world) link(tenant hub.TenantID, cluster hub.ClusterID) *grpc.ClientCon
 
 // agent keeps what an agent keeps: a cursor and the states of applications.
 type agent struct {
-	t      *testing.T
-	stream grpc.BidiStreamingClient[linkv1.FollowUp, linkv1.FollowDown]
-	cursor *linkv1.Cursor
-	apps   map[string][32]byte
-	ops    []string
-	blobs  map[string][]byte
-	kinds  []linkv1.RowKind
-	resets int
-	knows  bool        // it keeps settings
-	ahead  *linkv1.Row // settings that came ahead of their turn
-	stop   context.CancelFunc
+	t             *testing.T
+	stream        grpc.BidiStreamingClient[linkv1.FollowUp, linkv1.FollowDown]
+	cursor        *linkv1.Cursor
+	apps          map[string][32]byte
+	ops           []string
+	blobs         map[string][]byte
+	kinds         []linkv1.RowKind
+	resets        int
+	keepsSettings bool        // it keeps settings
+	ahead         *linkv1.Row // settings that came ahead of their turn
+	stop          context.CancelFunc
 }
 
 func newAgent(t *testing.T) *agent {
@@ -73,7 +73,7 @@ func (a *agent) follow(conn *grpc.ClientConn) *agent {
 	if a.stop != nil {
 		a.stop()
 	}
-	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), retryPause)
 	a.stop = cancel
 	a.t.Cleanup(cancel)
 	var err error
@@ -95,8 +95,8 @@ func (a *agent) ack(barrier uint64, root []byte) {
 	a.send(&linkv1.FollowUp{Message: &linkv1.FollowUp_Ack{Ack: &linkv1.Ack{Seq: a.cursor.Seq, Barrier: barrier, Root: root}}})
 }
 
-// take reads until a barrier, and proves what an agent would prove.
-func (a *agent) take() *linkv1.Barrier {
+// readToBarrier reads until a barrier, and proves what an agent would prove.
+func (a *agent) readToBarrier() *linkv1.Barrier {
 	a.t.Helper()
 	for {
 		down, err := a.stream.Recv()
@@ -123,7 +123,7 @@ func (a *agent) batch(b *linkv1.Batch) {
 	a.t.Helper()
 	if b.Reset_ {
 		a.resets++
-		a.apps, a.cursor = map[string][32]byte{}, &linkv1.Cursor{Settings: a.knows}
+		a.apps, a.cursor = map[string][32]byte{}, &linkv1.Cursor{Settings: a.keepsSettings}
 	}
 	if b.Settings != nil {
 		a.ahead = b.Settings
@@ -137,16 +137,16 @@ func (a *agent) batch(b *linkv1.Batch) {
 			a.t.Fatalf("row %d came after row %d", r.Seq, a.cursor.Seq)
 		}
 		if r.Kind != linkv1.RowKind_ROW_KIND_UNSPECIFIED && r.Seq == a.cursor.Seq+1 && a.cursor.Seq > 0 &&
-			!bytes.Equal(r.Chain, chain.Next(a.cursor.Chain, r.Seq, int32(r.Kind), r.AppId, r.Body)) {
+			!bytes.Equal(r.Chain, hashchain.Next(a.cursor.Chain, r.Seq, int32(r.Kind), r.AppId, r.Body)) {
 			a.t.Fatalf("row %d does not follow from the one before", r.Seq)
 		}
 		switch r.Kind {
 		case linkv1.RowKind_ROW_KIND_SETTINGS:
-			if a.knows {
-				a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
+			if a.keepsSettings {
+				a.apps[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
 			}
 		case linkv1.RowKind_ROW_KIND_STATE:
-			a.apps[r.AppId] = chain.Leaf(r.AppId, r.Body)
+			a.apps[r.AppId] = hashchain.Leaf(r.AppId, r.Body)
 		case linkv1.RowKind_ROW_KIND_FORGET:
 			delete(a.apps, r.AppId)
 		case linkv1.RowKind_ROW_KIND_OPERATION:
@@ -161,7 +161,7 @@ func (a *agent) batch(b *linkv1.Batch) {
 	}
 }
 
-func (a *agent) root() []byte { return chain.Root(a.apps) }
+func (a *agent) root() []byte { return hashchain.Root(a.apps) }
 
 func (w *world) receipt() *hub.Receipt {
 	w.t.Helper()
@@ -178,7 +178,7 @@ func (w *world) receipt() *hub.Receipt {
 // eventually waits for what another goroutine is about to store.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), retryPause)
 	defer cancel()
 	for !holds() {
 		if ctx.Err() != nil {
@@ -193,13 +193,13 @@ func TestFollow(t *testing.T) {
 	conn := w.link(w.tenant, w.cluster.ID)
 	a := newAgent(t).follow(conn)
 	t.Run("an empty log is closed with the root of nothing", func(t *testing.T) {
-		if b := a.take(); b.Seq != 0 || a.resets != 1 {
+		if b := a.readToBarrier(); b.Seq != 0 || a.resets != 1 {
 			t.Errorf("barrier %d after %d resets", b.Seq, a.resets)
 		}
 	})
 	t.Run("rows come as they are written, with the bodies that they need", func(t *testing.T) {
 		w.render("r1", "a", "b")
-		b := a.take()
+		b := a.readToBarrier()
 		if b.Seq != 2 || len(a.ops) != 1 || len(a.blobs) != 2 {
 			t.Errorf("barrier %d, operations %v, %d blobs", b.Seq, a.ops, len(a.blobs))
 		}
@@ -216,28 +216,28 @@ func TestFollow(t *testing.T) {
 	w.end(hub.Succeeded, "")
 	t.Run("a resumed stream sends only what is new", func(t *testing.T) {
 		a.follow(conn)
-		if a.take(); a.resets != 1 || len(a.ops) != 1 {
+		if a.readToBarrier(); a.resets != 1 || len(a.ops) != 1 {
 			t.Errorf("%d resets, operations %v", a.resets, a.ops)
 		}
 		w.render("r2", "a")
-		if a.take(); a.resets != 1 || len(a.ops) != 2 || a.ops[1] != "r2" {
+		if a.readToBarrier(); a.resets != 1 || len(a.ops) != 2 || a.ops[1] != "r2" {
 			t.Errorf("%d resets, operations %v", a.resets, a.ops)
 		}
 	})
 	w.end(hub.Succeeded, "")
 	t.Run("INV-2 an agent that lost everything gets the newest states and no operation that is over", func(t *testing.T) {
 		lost := newAgent(t).follow(conn)
-		b := lost.take()
+		b := lost.readToBarrier()
 		if len(lost.ops) != 0 || len(lost.apps) != 1 || lost.cursor.Seq != 4 || b.Seq != 4 {
 			t.Errorf("operations %v, %d states, cursor %d, barrier %d, rows %v", lost.ops, len(lost.apps), lost.cursor.Seq, b.Seq, lost.kinds)
 		}
 		lost.follow(conn)
-		lost.take()
+		lost.readToBarrier()
 		if lost.resets != 1 {
 			t.Error("its cursor is not accepted the next time")
 		}
 		w.render("r3", "a", "c")
-		lost.take()
+		lost.readToBarrier()
 		if len(lost.ops) != 1 || lost.ops[0] != "r3" {
 			t.Errorf("operations %v", lost.ops)
 		}
@@ -254,14 +254,14 @@ func TestBodiesStoredOutOfOrder(t *testing.T) {
 		elsewhere, err = tx.CreateCluster(ctx, hub.Cluster{ID: hub.NewID[hub.ClusterID](), Meta: hub.Meta{Name: "other"}})
 		return err
 	})
-	first, cart := w.beside("first", automated, elsewhere.ID), w.beside("cart", automated, w.cluster.ID)
+	first, cart := w.addApplication("first", automated, elsewhere.ID), w.addApplication("cart", automated, w.cluster.ID)
 	a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
-	a.take()
+	a.readToBarrier()
 	w.hand(w.of(first.ID, "r1", "early")) // stored first, and not sent here
 	w.hand(w.of(w.app.ID, "r1", "late"))
-	a.take()
+	a.readToBarrier()
 	w.hand(w.of(cart.ID, "r1", "early"))
-	if a.take(); len(a.blobs) != 2 {
+	if a.readToBarrier(); len(a.blobs) != 2 {
 		t.Errorf("%d bodies went along with the rows of two applications of one object each, want both", len(a.blobs))
 	}
 }
@@ -272,7 +272,7 @@ func TestFollowRefusesAnotherPast(t *testing.T) {
 	w.render("r1", "a")
 	conn := w.link(w.tenant, w.cluster.ID)
 	good := newAgent(t).follow(conn)
-	good.take()
+	good.readToBarrier()
 	cases := map[string]struct {
 		why    string
 		change func(*linkv1.Cursor)
@@ -346,7 +346,7 @@ func TestFollowDecidedMeanwhile(t *testing.T) {
 	w.d = dispatch.New(meddled{db{w.db}, &first}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
 	conn := w.link(w.tenant, w.cluster.ID)
 	a := newAgent(t).follow(conn)
-	a.take()
+	a.readToBarrier()
 	a.cursor.Seq += 10 // rows of which the hub, restored from a backup, knows nothing
 	t.Run("FT-D9 INV-8 a decision that an admin takes between judging an agent and noting it is not undone", func(t *testing.T) {
 		decide := func() {
@@ -379,15 +379,15 @@ func TestFollowAfterAnEmptyReplay(t *testing.T) {
 	w := newWorld(t, automated)
 	conn := w.link(w.tenant, w.cluster.ID)
 	a := newAgent(t).follow(conn)
-	a.take()
+	a.readToBarrier()
 	a.ack(0, a.root())
 	t.Run("FT-L6 FT-A1 an agent that was cut off before the first row goes on, and is not told to be rewound", func(t *testing.T) {
 		if a.cursor.Incarnation == "" || a.cursor.Seq != 0 {
 			t.Fatalf("cursor %v", a.cursor)
 		}
-		for _, held := range [][]byte{nil, chain.First(a.cursor.Incarnation)} {
+		for _, held := range [][]byte{nil, hashchain.First(a.cursor.Incarnation)} {
 			a.cursor.Chain = held
-			a.follow(conn).take()
+			a.follow(conn).readToBarrier()
 		}
 	})
 }
@@ -398,11 +398,11 @@ func TestUnequalRoot(t *testing.T) {
 	w.render("r1", "a")
 	w.end(hub.Succeeded, "")
 	a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
-	b := a.take()
+	b := a.readToBarrier()
 	t.Run("INV-5 an unequal root is answered with a replay", func(t *testing.T) {
 		a.apps[string(hub.NewID[hub.ApplicationID]())] = [32]byte{1}
 		a.ack(b.Seq, a.root())
-		if b = a.take(); a.resets != 2 {
+		if b = a.readToBarrier(); a.resets != 2 {
 			t.Errorf("%d resets", a.resets)
 		}
 		a.ack(b.Seq, a.root())
@@ -411,7 +411,7 @@ func TestUnequalRoot(t *testing.T) {
 	t.Run("INV-9 an agent that stays different is not replayed to without end", func(t *testing.T) {
 		for range 3 {
 			a.ack(b.Seq, []byte("wrong"))
-			b = a.take()
+			b = a.readToBarrier()
 		}
 		a.ack(b.Seq, []byte("wrong"))
 		if down, err := a.stream.Recv(); err == nil {
@@ -424,9 +424,9 @@ func TestUnequalRoot(t *testing.T) {
 			return err
 		})
 		a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
-		b := a.take()
+		b := a.readToBarrier()
 		a.ack(b.Seq, []byte("wrong"))
-		if a.take(); a.resets != 2 || len(a.apps) != 0 {
+		if a.readToBarrier(); a.resets != 2 || len(a.apps) != 0 {
 			t.Errorf("%d resets, %d states", a.resets, len(a.apps))
 		}
 	})
@@ -468,11 +468,11 @@ func TestBarrierIsOfOneMoment(t *testing.T) {
 	w.d = dispatch.New(racer{db{w.db}, between}, work{w.db.System()}, func(hub.TenantID) {}, slog.New(slog.DiscardHandler))
 	a := newAgent(t).follow(w.link(w.tenant, w.cluster.ID))
 	t.Run("INV-5 rows written meanwhile belong to the next barrier", func(t *testing.T) {
-		if b := a.take(); b.Seq != 2 {
+		if b := a.readToBarrier(); b.Seq != 2 {
 			t.Fatalf("barrier %d", b.Seq)
 		}
 		w.d.Wake(w.cluster.ID)
-		if b := a.take(); b.Seq != 4 {
+		if b := a.readToBarrier(); b.Seq != 4 {
 			t.Fatalf("barrier %d", b.Seq)
 		}
 	})
@@ -502,7 +502,7 @@ func TestManyRows(t *testing.T) {
 	}
 	a := newAgent(t).follow(conn)
 	t.Run("a replay of several pages is complete and in order", func(t *testing.T) {
-		if b := a.take(); b.Seq != 2*apps || len(a.apps) != apps || len(a.ops) != apps {
+		if b := a.readToBarrier(); b.Seq != 2*apps || len(a.apps) != apps || len(a.ops) != apps {
 			t.Errorf("barrier %d, %d states, %d operations", b.Seq, len(a.apps), len(a.ops))
 		}
 	})

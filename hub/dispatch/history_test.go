@@ -42,7 +42,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
 		w.render("r1", "a")
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		op, err := w.sync(hub.SyncRequest{})
 		if err != nil || op.Revision != "r2" {
 			t.Errorf("operation of revision %s, %v", op.Revision, err)
@@ -54,7 +54,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, automated)
 		w.render("r1", "a")
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		w.end(hub.Succeeded, "")
 		same(t, w, "r2")
 	})
@@ -62,7 +62,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, manual)
 		w.render("r1", "a")
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		for _, revision := range []string{"", "r3"} {
 			if revision != "" {
 				w.render(revision, "a")
@@ -81,7 +81,7 @@ func TestHistoryNamesTheRevisionThatTheApplicationStandsAt(t *testing.T) {
 			t.Errorf("pin %+v", p)
 		}
 		git, _, _ := w.app.Pin.Git()
-		w.again("r4", git)
+		w.refreshTarget("r4", git)
 		if got := w.app.Status.Revision; got != "r2" {
 			t.Errorf("paused at %s after Git moved on", got)
 		}
@@ -113,7 +113,7 @@ func TestHistoryOfSeveralSources(t *testing.T) {
 }
 
 // Whoever asks for a refresh waits for its time.
-func TestLookThatFindsNothingNew(t *testing.T) {
+func TestRefreshThatFindsNothingNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, manual)
 	w.render("r1", "a")
@@ -126,7 +126,7 @@ func TestLookThatFindsNothingNew(t *testing.T) {
 		}
 		return change
 	}
-	look := func(revision string, at time.Time) (event bool) {
+	refreshAt := func(revision string, at time.Time) (event bool) {
 		t.Helper()
 		before := newest()
 		if err := w.d.Unchanged(t.Context(), w.tenant, []hub.Unchanged{{Application: w.app.ID, Revision: revision, Revisions: []string{revision}, RefreshedAt: at}}); err != nil {
@@ -139,12 +139,12 @@ func TestLookThatFindsNothingNew(t *testing.T) {
 	}
 	at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	t.Run("APP-22 moves the time of the refresh, and is no event", func(t *testing.T) {
-		if look("r1", at) {
+		if refreshAt("r1", at) {
 			t.Error("it is an event")
 		}
 	})
 	t.Run("APP-22 a new commit with the same manifests is an event", func(t *testing.T) {
-		if !look("r2", at.Add(time.Second)) {
+		if !refreshAt("r2", at.Add(time.Second)) {
 			t.Error("it is no event")
 		}
 	})

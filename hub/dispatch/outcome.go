@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // settle does what follows from an operation that is over: history, a retry,
@@ -47,7 +47,7 @@ func (d *Dispatcher) share(ctx context.Context, tenant hub.TenantID, items []hub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	var apart []hub.WorkItem
-	err := run.Safely(ctx, WorkOutcome, func(ctx context.Context) (err error) {
+	err := lifecycle.Safely(ctx, WorkOutcome, func(ctx context.Context) (err error) {
 		apart, err = d.settleAll(ctx, tenant, items)
 		return err
 	})
@@ -129,7 +129,7 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 	newest := c.newest[app.ID].ID == op.ID
 	switch {
 	case op.Kind == hub.DeleteOperation && op.Phase == hub.Succeeded:
-		c.gone = append(c.gone, app.ID)
+		c.deleted = append(c.deleted, app.ID)
 		return nil
 	case op.Kind == hub.DeleteOperation && newest:
 		if err := c.tx.SetCondition(ctx, app.ID, hub.DeletionError, op.Message); err != nil {
@@ -147,30 +147,30 @@ func (c *change) settle(ctx context.Context, app hub.Application, op hub.Operati
 // remove writes what was settled and ends the deletions among it: their objects
 // are gone, the clusters forget the applications, and so does the hub.
 func (c *change) remove(ctx context.Context) error {
-	if len(c.gone) > 0 {
-		holders, err := c.tx.Holders(ctx, c.gone)
+	if len(c.deleted) > 0 {
+		holders, err := c.tx.Holders(ctx, c.deleted)
 		if err != nil {
 			return err
 		}
-		for _, app := range c.gone {
+		for _, app := range c.deleted {
 			c.leave(app, holders[app]...)
 		}
 	}
-	if len(c.moved) > 0 || len(c.gone) > 0 {
+	if len(c.moved) > 0 || len(c.deleted) > 0 {
 		if err := c.write(ctx); err != nil {
 			return err
 		}
 	}
-	if len(c.gone) == 0 {
+	if len(c.deleted) == 0 {
 		return nil
 	}
 	failpoint.Here(failpoint.HubRemoveBefore)
 	defer failpoint.Here(failpoint.HubRemoveAfter)
-	return c.tx.RemoveApplications(ctx, c.gone)
+	return c.tx.RemoveApplications(ctx, c.deleted)
 }
 
 func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Operation, newest bool) error {
-	if whole(op.Options) {
+	if isFull(op.Options) {
 		revision, revisions := c.deployed(app, op)
 		c.history = append(c.history, historyOf(app, op, revision, revisions, c.now))
 	}
@@ -182,7 +182,7 @@ func (c *change) succeeded(ctx context.Context, app hub.Application, op hub.Oper
 			return err
 		}
 	}
-	if op.Options.Prune && app.DeletingAt == nil && crowded(c.stones[app.ID]) {
+	if op.Options.Prune && app.DeletingAt == nil && crowded(c.tombstones[app.ID]) {
 		// An agent that knows no lists has had the first of them only.
 		if err := c.restate(ctx, app); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (d *Dispatcher) retry(ctx context.Context, item hub.WorkItem) error {
 		if err := c.load(ctx, []hub.ApplicationID{op.Application}); err != nil {
 			return nil, err
 		}
-		err = c.again(ctx, op)
+		err = c.retry(ctx, op)
 		if isOversize(err) { // it would be so at every further try
 			return nil, c.giveUp(ctx, op, err)
 		}
@@ -307,7 +307,7 @@ func (c *change) giveUp(ctx context.Context, op hub.Operation, why error) error 
 	return c.tx.SetCondition(ctx, op.Application, condition, fault.Sentence(why))
 }
 
-func (c *change) again(ctx context.Context, op hub.Operation) error {
+func (c *change) retry(ctx context.Context, op hub.Operation) error {
 	app, there := c.apps[op.Application]
 	other, running := c.open[op.Application]
 	deletes := op.Kind == hub.DeleteOperation
@@ -315,7 +315,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return nil
 	}
 	if running {
-		return c.later(ctx, op, c.now.Add(dryRunPause))
+		return c.retryAt(ctx, op, c.now.Add(dryRunPause))
 	}
 	if deletes {
 		return c.deleteAgain(ctx, app, op)
@@ -324,12 +324,12 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 	if err != nil {
 		return err
 	}
-	if use, windows := window.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
+	if use, windows := syncwindow.Of(op.Initiator.Automated), c.windows(app, spec); !windows.Allows(use, c.now) {
 		// They were changed since the time was set.
 		return c.postpone(ctx, op, windows, use)
 	}
 	if c.skipped(app) != "" || c.restricted(app) != nil {
-		return c.later(ctx, op, c.now.Add(time.Minute))
+		return c.retryAt(ctx, op, c.now.Add(time.Minute))
 	}
 	if err := c.need(ctx, []hub.SnapshotID{op.Snapshot, app.Status.Target}); err != nil {
 		return err
@@ -361,7 +361,7 @@ func (c *change) again(ctx context.Context, op hub.Operation) error {
 		return c.write(ctx)
 	}
 	err = c.move(ctx, move{
-		app: app, spec: spec, target: target, accept: whole(op.Options), op: &next,
+		app: app, spec: spec, target: target, accept: isFull(op.Options), op: &next,
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})
 	if err != nil {
@@ -388,8 +388,8 @@ func (c *change) retried(app hub.Application, spec hub.ApplicationSpec, op hub.O
 // dryRunPause is how long a retry waits for a dry run that is in progress.
 const dryRunPause = 5 * time.Second
 
-// later sets when an operation is tried again.
-func (c *change) later(ctx context.Context, op hub.Operation, at time.Time) error {
+// retryAt sets when an operation is tried again.
+func (c *change) retryAt(ctx context.Context, op hub.Operation, at time.Time) error {
 	if err := c.tx.SetOperationRetry(ctx, op.ID, &at, op.Options); err != nil {
 		return err
 	}
@@ -398,10 +398,10 @@ func (c *change) later(ctx context.Context, op hub.Operation, at time.Time) erro
 
 // postpone moves the next attempt of an operation to the opening of its
 // application; without one in sight it is looked for again in a day.
-func (c *change) postpone(ctx context.Context, op hub.Operation, windows window.Set, use window.Use) error {
+func (c *change) postpone(ctx context.Context, op hub.Operation, windows syncwindow.Set, use syncwindow.Use) error {
 	at, ok := windows.Opening(use, c.now)
 	if !ok {
 		at = c.now.Add(24 * time.Hour)
 	}
-	return c.later(ctx, op, at)
+	return c.retryAt(ctx, op, at)
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -88,7 +88,7 @@ func (c *change) instead(ctx context.Context, app hub.Application, spec hub.Appl
 		return err
 	}
 	return c.move(ctx, move{
-		app: app, spec: spec, target: app.Status.Target, accept: whole(op.Options), op: op, own: &own, unpin: app.Pin != nil && whole(op.Options),
+		app: app, spec: spec, target: app.Status.Target, accept: isFull(op.Options), op: op, own: &own, unpin: app.Pin != nil && isFull(op.Options),
 		hold: app.Status.Hold, revision: app.Status.Revision, revisions: app.Status.Revisions, sourceType: app.Status.SourceType,
 	})
 }
@@ -111,7 +111,7 @@ func (c *change) tryOut(ctx context.Context, app hub.Application, spec hub.Appli
 	if target, held := c.snaps[app.Status.Target]; held {
 		st.target = &target
 	}
-	if err := c.fits(ctx, st, op, &own); err != nil {
+	if err := c.checkSize(ctx, st, op, &own); err != nil {
 		return err
 	}
 	op.Fence, op.Trace = app.Generation, trace.Parent(ctx)
@@ -133,8 +133,8 @@ func (m move) from() {
 	m.op.Options.From = m.spec.From(m.op.Options.Override, revisions)
 }
 
-// whole says whether an operation is about all objects, and changes them.
-func whole(o hub.OperationOptions) bool { return len(o.Resources) == 0 && !o.DryRun }
+// isFull says whether an operation is about all objects, and changes them.
+func isFull(o hub.OperationOptions) bool { return len(o.Resources) == 0 && !o.DryRun }
 
 // Local appends an operation that applies manifests which came with the
 // request (SYNC-05), inside the caller's transaction.
@@ -187,10 +187,10 @@ func Local(ctx context.Context, tx Tx, keys Keys, app hub.ApplicationID, req hub
 func sealBodies(keys Keys, s *hub.Snapshot, bodies [][]byte) ([]hub.SealedObject, error) {
 	var out []hub.SealedObject
 	err := nameBodies(s, bodies, func(plain []byte) (hub.Digest, error) {
-		digest := hub.Digest(seal.Digest(keys.Digest, plain))
-		body, err := seal.SealBlob(keys.Object, digest, plain)
+		digest := hub.Digest(encryption.Digest(keys.Digest, plain))
+		body, err := encryption.SealBlob(keys.Object, digest, plain)
 		if err == nil {
-			err = sealedFits(body)
+			err = checkSealedSize(body)
 		}
 		out = append(out, hub.SealedObject{Digest: digest, Sealed: body, Size: len(plain)})
 		return digest, err

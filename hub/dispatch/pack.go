@@ -5,7 +5,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/pack"
+	"github.com/capstan-cd/capstan/shared/compress"
 )
 
 // packMemory is what all streams together keep of the states that they have
@@ -23,7 +23,7 @@ type bases struct {
 
 // pack makes a row small if that is worth it.
 func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
-	packed, name, ok, err := pack.Pack(row.Body, b.bodies[row.Application])
+	packed, name, ok, err := compress.Pack(row.Body, b.bodies[row.Application])
 	if err != nil {
 		return err
 	}
@@ -32,17 +32,17 @@ func (b *bases) pack(row hub.LogRow, out *linkv1.Row) error {
 	}
 	switch row.Kind {
 	case hub.RowState:
-		b.keep(row)
+		b.add(row)
 	case hub.RowForget:
 		b.drop(row.Application)
 	}
 	return nil
 }
 
-func (b *bases) keep(row hub.LogRow) {
+func (b *bases) add(row hub.LogRow) {
 	b.drop(row.Application)
 	n := int64(len(row.Body))
-	if n < pack.Least {
+	if n < compress.Least {
 		return
 	}
 	if b.used.Add(n) > packMemory {

@@ -33,7 +33,7 @@ func (w *world) attach() {
 	if err := w.db.System().Connected(w.t.Context(), at); err != nil {
 		w.t.Fatal(err)
 	}
-	lost, err := w.db.System().Seen(w.t.Context(), []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: time.Now()}})
+	lost, err := w.db.System().RenewAttachments(w.t.Context(), []hub.Heartbeat{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: time.Now()}})
 	if err != nil || len(lost) > 0 {
 		w.t.Fatalf("the agent is not there: %v, %v", lost, err)
 	}
@@ -128,7 +128,7 @@ func TestPaused(t *testing.T) {
 			if w.app.Pin != nil || w.app.Status.Hold != "" || w.state().GetTarget().GetRevision() != "r2" || w.state().GetAccepted().GetRevision() != "r1" {
 				t.Errorf("pin %+v, hold %q, state %v", w.app.Pin, w.app.Status.Hold, w.state())
 			}
-			w.again("r2", w.app.Status.Target) // the refresh that it asks for
+			w.refreshTarget("r2", w.app.Status.Target) // the refresh that it asks for
 			deploys := w.state().GetAccepted().GetRevision() == "r2"
 			if deploys != (spec == automated) {
 				t.Errorf("the newest is deployed: %v", deploys)
@@ -152,7 +152,7 @@ func TestPaused(t *testing.T) {
 		if _, revision, _ := w.app.Pin.Git(); revision != "r3" {
 			t.Errorf("Git is at %s", revision)
 		}
-		w.again("r2", w.app.Pin.Bad)
+		w.refreshTarget("r2", w.app.Pin.Bad)
 		if w.app.Pin == nil || w.app.Status.Sync != hub.OutOfSync {
 			t.Errorf("pin %+v, sync %s: the bad revision came again", w.app.Pin, w.app.Status.Sync)
 		}

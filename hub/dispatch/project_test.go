@@ -70,7 +70,7 @@ func TestProjectIsChanged(t *testing.T) {
 		seq, generation := w.seq(), w.reload().Generation
 		w.windows(true)
 		for range 2 {
-			w.again("r1", w.app.Status.Target)
+			w.refreshTarget("r1", w.app.Status.Target)
 		}
 		if got := w.state().GetPolicy().GetWindows(); len(got) != 1 || w.seq() != seq+1 || w.app.Generation != generation+1 {
 			t.Errorf("windows %v, row %d after %d, generation %d after %d", got, w.seq(), seq, w.app.Generation, generation)
@@ -84,18 +84,18 @@ func TestProjectIsChanged(t *testing.T) {
 		w.render("r2", "a")
 		w.end(hub.Failed, "not permitted")
 		first := w.newest()
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		if w.newest().ID != first.ID {
 			t.Fatal("it was tried again without a change")
 		}
 		w.windows(false) // a write all the same
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		second := w.newest()
 		if second.ID == first.ID {
 			t.Fatal("it was not tried again")
 		}
 		w.end(hub.Failed, "not permitted")
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		if w.newest().ID != second.ID {
 			t.Error("it was tried twice for one change")
 		}
@@ -110,7 +110,7 @@ func TestProjectIsChanged(t *testing.T) {
 			_, err = tx.UpdateCluster(ctx, c, 0)
 			return err
 		})
-		w.again("r2", w.app.Status.Target)
+		w.refreshTarget("r2", w.app.Status.Target)
 		if w.newest().ID == first.ID {
 			t.Error("it was not tried again")
 		}
@@ -161,8 +161,8 @@ func TestProjectGainsWhatIsNotEnforced(t *testing.T) {
 	})
 	t.Run("PROJ-15(refused) a person's sync is refused, with project, field and fix", func(t *testing.T) {
 		_, err := w.sync(hub.SyncRequest{})
-		told, _ := fault.As(err)
-		if fault.KindOf(err) != fault.Conflict || !strings.Contains(told.Cause, `project "default"`) || !strings.Contains(told.Cause, "spec.signatureKeys") || told.Fix == "" {
+		written, _ := fault.As(err)
+		if fault.KindOf(err) != fault.Conflict || !strings.Contains(written.Cause, `project "default"`) || !strings.Contains(written.Cause, "spec.signatureKeys") || written.Fix == "" {
 			t.Errorf("error %v", err)
 		}
 	})

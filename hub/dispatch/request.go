@@ -57,12 +57,12 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	switch {
 	case op.Options.DryRun:
 		err = c.tryOut(ctx, a, spec, &op, newest)
-	case a.Pin != nil && !whole(op.Options):
+	case a.Pin != nil && !isFull(op.Options):
 		// A part of it leaves the application paused.
 		err = c.instead(ctx, a, spec, &op, newest)
 	default:
 		err = c.move(ctx, move{
-			app: a, spec: spec, target: target, accept: whole(op.Options), op: &op, unpin: a.Pin != nil,
+			app: a, spec: spec, target: target, accept: isFull(op.Options), op: &op, unpin: a.Pin != nil,
 			revision: revision, revisions: revisions, sourceType: newest.SourceType,
 		})
 	}
@@ -110,7 +110,7 @@ func Rollback(ctx context.Context, tx Tx, app hub.ApplicationID, entry int64, re
 	}
 	op := c.operation(a, hub.RollbackOperation, snapshot, by)
 	op.Revision, op.Options, op.Reason = h.Revision, options, reason
-	op.Options.From = rememberedFrom(h, spec)
+	op.Options.From = syncedFromOf(h, spec)
 	if spec.SyncPolicy != nil && len(op.Options.SyncOptions) == 0 {
 		op.Options.SyncOptions = spec.SyncPolicy.SyncOptions
 	}
@@ -206,8 +206,8 @@ func sameObjects(a, b hub.Snapshot) bool {
 	return a.ID != "" && b.ID != "" && (a.ID == b.ID || slices.Equal(a.Objects, b.Objects))
 }
 
-// rememberedFrom is what the sync of a history entry was made from.
-func rememberedFrom(h hub.HistoryEntry, spec hub.ApplicationSpec) *hub.SyncedFrom {
+// syncedFromOf is what the sync of a history entry was made from.
+func syncedFromOf(h hub.HistoryEntry, spec hub.ApplicationSpec) *hub.SyncedFrom {
 	out := spec.From(nil, h.Revisions)
 	var was hub.Source
 	var several []hub.Source

@@ -328,11 +328,11 @@ func TestDeletionHooks(t *testing.T) {
 	})
 	t.Run("HOOK-16 DEL-02 a deletion that fails says so and is tried again", func(t *testing.T) {
 		w.end(hub.Failed, "the hook failed")
-		said := false
+		gotText := false
 		for _, c := range w.reload().Status.Conditions {
-			said = said || c.Type == hub.DeletionError && strings.Contains(c.Message, "the hook failed")
+			gotText = gotText || c.Type == hub.DeletionError && strings.Contains(c.Message, "the hook failed")
 		}
-		if !said || w.newest().RetryAt == nil {
+		if !gotText || w.newest().RetryAt == nil {
 			t.Fatalf("conditions %v, operation %+v", w.app.Status.Conditions, w.newest())
 		}
 		w.retry(op)

@@ -18,7 +18,7 @@ func (w *world) tryAgain(of hub.Operation) hub.Operation {
 	w.in(func(ctx context.Context, tx *store.Tenant) error {
 		return tx.Enqueue(ctx, dispatch.WorkRetry, string(of.ID), w.app.CreatedAt, false)
 	})
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), retryPause)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- w.d.Run(ctx) }()
@@ -91,9 +91,9 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 		if s.GetTarget().GetRevision() != "r2" || w.app.Status.Revision != "r2" {
 			t.Errorf("target %v, revision %s: the application is compared with the newest all the same", s.GetTarget(), w.app.Status.Revision)
 		}
-		for _, stone := range s.GetTombstones() {
-			if stone.GetName() == "kept" || stone.GetName() == "b" {
-				t.Errorf("%s is to be deleted, which r1 has", stone.GetName())
+		for _, tombstone := range s.GetTombstones() {
+			if tombstone.GetName() == "kept" || tombstone.GetName() == "b" {
+				t.Errorf("%s is to be deleted, which r1 has", tombstone.GetName())
 			}
 		}
 		if got := names(w.order().GetSnapshot()); !slices.Equal(got, []string{"a", "b", "kept"}) {
@@ -116,8 +116,8 @@ func TestRetryOfAPersonsSync(t *testing.T) {
 			t.Errorf("next attempt %+v, accepted %v", next, w.state().GetAccepted())
 		}
 		var doomed []string
-		for _, stone := range w.state().GetTombstones() {
-			doomed = append(doomed, stone.GetName())
+		for _, tombstone := range w.state().GetTombstones() {
+			doomed = append(doomed, tombstone.GetName())
 		}
 		slices.Sort(doomed)
 		if !slices.Equal(doomed, []string{"b", "kept"}) {

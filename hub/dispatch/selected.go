@@ -46,7 +46,7 @@ func (c *change) selected(ctx context.Context, app hub.Application, spec hub.App
 // selectable are the objects that an operation could apply or prune. Hooks do
 // not run in a sync of single objects (HOOK-15).
 func (c *change) selectable(app hub.Application, own hub.Snapshot) []manifest.Key {
-	stones, _ := c.bury(app, own)
+	tombstones, _ := c.diffTombstones(app, own)
 	seen := map[manifest.Key]bool{}
 	var out []manifest.Key
 	add := func(k manifest.Key) {
@@ -60,7 +60,7 @@ func (c *change) selectable(app hub.Application, own hub.Snapshot) []manifest.Ke
 			add(keyOf(o))
 		}
 	}
-	for _, t := range stones {
+	for _, t := range tombstones {
 		add(manifest.Key{Group: t.Group, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name})
 	}
 	return out

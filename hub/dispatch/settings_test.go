@@ -31,9 +31,9 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 	w.set("one")
 	w.set("two")
 	a := newAgent(t)
-	a.knows, a.cursor.Settings = true, true
+	a.keepsSettings, a.cursor.Settings = true, true
 	t.Run("INV-5 a replay brings the newest settings before any state, and once more in their place", func(t *testing.T) {
-		b := a.follow(conn).take()
+		b := a.follow(conn).readToBarrier()
 		if string(a.ahead.GetBody()) != "two" {
 			t.Errorf("ahead came %v", a.ahead)
 		}
@@ -46,7 +46,7 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 	})
 	t.Run("a change reaches an agent that follows", func(t *testing.T) {
 		w.set("three")
-		b := a.take()
+		b := a.readToBarrier()
 		if a.kinds[len(a.kinds)-1] != settings {
 			t.Errorf("rows %v", a.kinds)
 		}
@@ -55,14 +55,14 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 	})
 	t.Run("INV-14 an agent that does not know the row is not asked for it", func(t *testing.T) {
 		old := newAgent(t)
-		b := old.follow(conn).take() // compares the roots
+		b := old.follow(conn).readToBarrier() // compares the roots
 		if !slices.Contains(old.kinds, settings) {
 			t.Error("the row was hidden: nobody would hear that it is not supported")
 		}
 		old.ack(b.Seq, old.root())
 		w.eventually("the receipt", func() bool { r := w.receipt(); return r != nil && string(r.Root) == string(old.root()) })
 		t.Run("and gets the settings once it has learned to keep them", func(t *testing.T) {
-			old.knows, old.cursor.Settings = true, true
+			old.keepsSettings, old.cursor.Settings = true, true
 			down, err := old.follow(conn).stream.Recv()
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestSettingsTravelInTheLog(t *testing.T) {
 				t.Errorf("the replay begins with %v", down)
 			}
 			old.batch(reset)
-			old.take()
+			old.readToBarrier()
 		})
 	})
 }

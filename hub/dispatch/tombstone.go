@@ -6,30 +6,30 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-type stoneKey struct{ group, kind, namespace, name string }
+type tombstoneKey struct{ group, kind, namespace, name string }
 
-// bury gives all tombstones that are open under a new target, and those among
+// diffTombstones gives all tombstones that are open under a new target, and those among
 // them that are new: objects of the former target or of what is enforced that
 // the complete new snapshot does not have.
-func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
+func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
 	var former []hub.SnapshotID // that list other objects, or in another order
 	for _, id := range []hub.SnapshotID{app.Status.Target, app.Status.Accepted} {
-		if !slices.Contains(former, id) && !slices.EqualFunc(c.snaps[id].Objects, target.Objects, sameStone) {
+		if !slices.Contains(former, id) && !slices.EqualFunc(c.snaps[id].Objects, target.Objects, sameTombstone) {
 			former = append(former, id)
 		}
 	}
-	if len(former) == 0 && len(c.stones[app.ID]) == 0 { // as after most commits
+	if len(former) == 0 && len(c.tombstones[app.ID]) == 0 { // as after most commits
 		return nil, nil
 	}
-	wanted := map[stoneKey]bool{}
+	wanted := map[tombstoneKey]bool{}
 	for _, o := range target.Objects {
 		if o.Hook == "" {
-			wanted[stoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
+			wanted[tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}] = true
 		}
 	}
-	known := map[stoneKey]bool{}
-	for _, t := range c.stones[app.ID] {
-		key := stoneKey{t.Group, t.Kind, t.Namespace, t.Name}
+	known := map[tombstoneKey]bool{}
+	for _, t := range c.tombstones[app.ID] {
+		key := tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}
 		if wanted[key] || t.Cluster != app.Cluster {
 			continue
 		}
@@ -38,7 +38,7 @@ func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []h
 	}
 	for _, id := range former {
 		for _, o := range c.snaps[id].Objects {
-			key := stoneKey{o.Group, o.Kind, o.Namespace, o.Name}
+			key := tombstoneKey{o.Group, o.Kind, o.Namespace, o.Name}
 			if o.Hook != "" || wanted[key] || known[key] {
 				continue
 			}
@@ -52,7 +52,7 @@ func (c *change) bury(app hub.Application, target hub.Snapshot) (all, opened []h
 	return append(all, opened...), opened
 }
 
-// sameStone says whether two objects of snapshots would be buried as one.
-func sameStone(a, b hub.ObjectRef) bool {
+// sameTombstone says whether two objects of snapshots would be buried as one.
+func sameTombstone(a, b hub.ObjectRef) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Group == b.Group && (a.Hook == "") == (b.Hook == "")
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // touched lists the clusters whose logs the change appends to.
@@ -48,7 +48,7 @@ func (c *change) write(ctx context.Context) error {
 				return err
 			}
 		}
-		c.tell(heads, logs)
+		c.pushRows(heads, logs)
 		if len(c.lists) > 0 {
 			if err := c.tx.PutObjects(ctx, c.lists); err != nil {
 				return err
@@ -114,10 +114,10 @@ func (c *change) putOperations(ctx context.Context) error {
 	return c.tx.PutOperations(ctx, without)
 }
 
-// tell notes what the streams may send without reading it: rows of which each
+// pushRows notes what the streams may send without reading it: rows of which each
 // matters, as a stream that reads would find them.
-func (c *change) tell(heads map[hub.ClusterID]hub.LogHead, logs map[hub.ClusterID][]hub.LogRow) {
-	c.news = make(map[hub.ClusterID]*addition, len(logs))
+func (c *change) pushRows(heads map[hub.ClusterID]hub.LogHead, logs map[hub.ClusterID][]hub.LogRow) {
+	c.pushed = make(map[hub.ClusterID]*pushedRows, len(logs))
 	for cluster, rows := range logs {
 		if len(rows) == 0 || len(rows) > fewestRows {
 			continue
@@ -135,7 +135,7 @@ func (c *change) tell(heads map[hub.ClusterID]hub.LogHead, logs map[hub.ClusterI
 			}
 		}
 		if last := rows[len(rows)-1]; all {
-			c.news[cluster] = &addition{heads[cluster], hub.LogHead{Incarnation: heads[cluster].Incarnation, Seq: last.Seq, Chain: last.Chain}, rows}
+			c.pushed[cluster] = &pushedRows{heads[cluster], hub.LogHead{Incarnation: heads[cluster].Incarnation, Seq: last.Seq, Chain: last.Chain}, rows}
 		}
 	}
 }
@@ -222,12 +222,12 @@ func (c *change) appendOperation(log *appender, m *moved) error {
 func (c *change) revived() []hub.Tombstone {
 	var out []hub.Tombstone
 	for _, m := range c.moved {
-		kept := map[stoneKey]bool{}
+		kept := map[tombstoneKey]bool{}
 		for _, t := range m.state.tombstones {
-			kept[stoneKey{t.Group, t.Kind, t.Namespace, t.Name}] = true
+			kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] = true
 		}
-		for _, t := range c.stones[m.state.app.ID] {
-			if !kept[stoneKey{t.Group, t.Kind, t.Namespace, t.Name}] && t.Cluster == m.state.app.Cluster {
+		for _, t := range c.tombstones[m.state.app.ID] {
+			if !kept[tombstoneKey{t.Group, t.Kind, t.Namespace, t.Name}] && t.Cluster == m.state.app.Cluster {
 				out = append(out, t)
 			}
 		}
@@ -248,7 +248,7 @@ func (a *appender) add(row hub.LogRow) error {
 		return oversize{fault.New(fault.Exceeded, "a row of the desired log has %d bytes, and at most %d can be sent at once", len(row.Body), maxRow)}
 	}
 	row.Seq = a.head.Seq + 1
-	row.Chain = chain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
+	row.Chain = hashchain.Next(a.head.Chain, uint64(row.Seq), int32(row.Kind), string(row.Application), row.Body)
 	a.head.Seq, a.head.Chain = row.Seq, row.Chain
 	a.rows = append(a.rows, row)
 	return nil

@@ -14,8 +14,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 // A Log is the change log of the store.
@@ -39,7 +39,7 @@ const (
 // A Feed serves the tenants of one replica. Many goroutines may use it.
 type Feed struct {
 	log   Log
-	clock run.Clock
+	clock lifecycle.Clock
 	slog  *slog.Logger
 
 	mu      sync.Mutex
@@ -48,17 +48,17 @@ type Feed struct {
 }
 
 // New makes a feed. Run must be running for its readers to hear anything.
-func New(log Log, clock run.Clock, logger *slog.Logger) *Feed {
+func New(log Log, clock lifecycle.Clock, logger *slog.Logger) *Feed {
 	return &Feed{log: log, clock: clock, slog: logger, tenants: map[hub.TenantID]*follower{}, wake: make(chan struct{}, 1)}
 }
 
-// Hint says that a tenant has something new. It never blocks.
-func (f *Feed) Hint(tenant hub.TenantID) {
+// Notify says that a tenant has something new. It never blocks.
+func (f *Feed) Notify(tenant hub.TenantID) {
 	f.mu.Lock()
 	fo := f.tenants[tenant]
 	f.mu.Unlock()
 	if fo != nil {
-		poke(fo.hint)
+		poke(fo.notify)
 	}
 }
 
@@ -94,7 +94,7 @@ func (f *Feed) unstarted() []*follower {
 // A follower reads the log of one tenant into a ring.
 type follower struct {
 	tenant  hub.TenantID
-	hint    chan struct{} // capacity 1
+	notify  chan struct{} // capacity 1
 	started bool          // under Feed.mu
 	readers int           // under Feed.mu
 
@@ -125,8 +125,8 @@ func (f *Feed) follow(ctx context.Context, fo *follower) {
 			stop()
 			return
 		case <-tick:
-		case <-fo.hint:
-			if run.Sleep(ctx, f.clock, settle) != nil {
+		case <-fo.notify:
+			if lifecycle.Sleep(ctx, f.clock, settle) != nil {
 				stop()
 				return
 			}
@@ -166,7 +166,7 @@ func (fo *follower) read(ctx context.Context, log Log) error {
 		if err != nil {
 			return err
 		}
-		fo.take(changes, next)
+		fo.append(changes, next)
 		if len(changes) < batch {
 			return nil
 		}
@@ -181,7 +181,7 @@ func (fo *follower) restart(at string) {
 	fo.moved = make(chan struct{})
 }
 
-func (fo *follower) take(changes []hub.Change, next string) {
+func (fo *follower) append(changes []hub.Change, next string) {
 	fo.mu.Lock()
 	defer fo.mu.Unlock()
 	if next == fo.next {
@@ -247,13 +247,13 @@ func (f *Feed) Read(ctx context.Context, tenant hub.TenantID, after string) (*Re
 	f.mu.Lock()
 	fo := f.tenants[tenant]
 	if fo == nil {
-		fo = &follower{tenant: tenant, hint: make(chan struct{}, 1), base: end, next: end, moved: make(chan struct{})}
+		fo = &follower{tenant: tenant, notify: make(chan struct{}, 1), base: end, next: end, moved: make(chan struct{})}
 		f.tenants[tenant] = fo
 		poke(f.wake)
 	}
 	fo.readers++
 	f.mu.Unlock()
-	poke(fo.hint)
+	poke(fo.notify)
 	return &Reader{feed: f, fo: fo, cursor: after}, nil
 }
 
@@ -292,7 +292,7 @@ func (r *Reader) Close() {
 		r.feed.mu.Lock()
 		r.fo.readers--
 		r.feed.mu.Unlock()
-		poke(r.fo.hint)
+		poke(r.fo.notify)
 	})
 }
 

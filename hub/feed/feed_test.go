@@ -13,8 +13,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 type memory struct {
 	mu      sync.Mutex
 	n       map[hub.TenantID]int
-	floor   int // cursors below are forgotten
+	oldest  int // cursors below are forgotten
 	failing bool
 	reads   int
 }
@@ -50,7 +50,7 @@ func (m *memory) Changes(_ context.Context, tenant hub.TenantID, after string, l
 		return nil, "", fault.New(fault.Invalid, "no cursor")
 	case m.failing:
 		return nil, "", errors.New("away")
-	case at < m.floor:
+	case at < m.oldest:
 		return nil, "", fault.New(fault.Missing, "too old")
 	}
 	var out []hub.Change
@@ -68,7 +68,7 @@ func (m *memory) Cursor(_ context.Context, tenant hub.TenantID) (string, error) 
 }
 
 // quick is the real clock with waits cut short.
-type quick struct{ run.System }
+type quick struct{ lifecycle.System }
 
 func (q quick) After(d time.Duration) (<-chan time.Time, func()) {
 	return q.System.After(min(d, time.Millisecond))
@@ -120,7 +120,7 @@ func TestFeed(t *testing.T) {
 		m.add("a", 5)
 		collect(t, r, 3, 5)
 		m.add("a", 5)
-		f.Hint("a")
+		f.Notify("a")
 		collect(t, r, 8, 5)
 	})
 	t.Run("a reader goes on where it left off, however long ago", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestFeed(t *testing.T) {
 		collect(t, late, 3*ring, 2*ring)
 	})
 	t.Run("a cursor that is too old, or none, is said so", func(t *testing.T) {
-		m := &memory{n: map[hub.TenantID]int{"a": 10}, floor: 5}
+		m := &memory{n: map[hub.TenantID]int{"a": 10}, oldest: 5}
 		f := start(t, m)
 		if _, err := f.Read(context.Background(), "a", "2"); fault.KindOf(err) != fault.Missing {
 			t.Errorf("an old cursor gives %v", err)
@@ -150,7 +150,7 @@ func TestFeed(t *testing.T) {
 		fast := read(t, f, "a", "")
 		m.add("a", 2*ring)
 		collect(t, fast, 1, 2*ring)
-		m.set(func(m *memory) { m.floor = ring })
+		m.set(func(m *memory) { m.oldest = ring })
 		if _, err := slow.Next(context.Background()); fault.KindOf(err) != fault.Missing {
 			t.Errorf("Next() = %v, want that the log was cut", err)
 		}
@@ -214,7 +214,7 @@ func TestFeed(t *testing.T) {
 			writers.Go(func() {
 				for range 100 {
 					m.add("a", 1)
-					f.Hint("a")
+					f.Notify("a")
 				}
 			})
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// farewell is how long a session that the hub ends may stay to hear why. An
+// drainTime is how long a session that the hub ends may stay to hear why. An
 // agent ends it as soon as it has heard.
-const farewell = 2 * time.Second
+const drainTime = 2 * time.Second
 
 // conn is one connection of an agent, on either lane.
 type conn struct {
@@ -35,9 +35,9 @@ type conn struct {
 	lag      atomic.Uint32 // ms
 	leader   atomic.Bool
 	// incomplete holds until a beat says that the hub has everything.
-	incomplete atomic.Bool
-	told       atomic.Int64 // version of the revocations that the agent was told of
-	written    time.Time    // last byte that presence was told of; the presence loop's own
+	incomplete      atomic.Bool
+	revocationsSent atomic.Int64 // version of the revocations that the agent was told of
+	written         time.Time    // last byte that presence was told of; the presence loop's own
 
 	id, epoch string   // of the attachment; set before attached
 	features  []string // that the agent knows; set before attached
@@ -76,11 +76,11 @@ func (c *conn) part(reason error) {
 	}
 	// A peer that reads nothing may block the farewell, and the close frees
 	// it; neither holds up the caller.
-	time.AfterFunc(farewell, func() { c.session.Close(reason) })
-	time.AfterFunc(0, func() { c.tell(reason) })
+	time.AfterFunc(drainTime, func() { c.session.Close(reason) })
+	time.AfterFunc(0, func() { c.sendReason(reason) })
 }
 
-func (c *conn) tell(reason error) {
+func (c *conn) sendReason(reason error) {
 	f, ok := fault.As(reason)
 	if !ok {
 		return

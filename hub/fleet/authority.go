@@ -21,7 +21,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -36,7 +36,7 @@ const (
 // with the key of the hub itself. Agents pin that key, so it is made once and
 // kept.
 type Authority struct {
-	clock   run.Clock
+	clock   lifecycle.Clock
 	names   []string
 	root    *x509.Certificate
 	rootKey *ecdsa.PrivateKey
@@ -49,7 +49,7 @@ type Authority struct {
 // OpenAuthority loads the authority, or makes it if the installation has
 // none. names are the host names and addresses that the hub's certificate
 // carries for browsers; they may be empty.
-func OpenAuthority(ctx context.Context, v Vault, clock run.Clock, names []string) (*Authority, error) {
+func OpenAuthority(ctx context.Context, v Vault, clock lifecycle.Clock, names []string) (*Authority, error) {
 	secret, err := v.Authority(ctx)
 	if fault.KindOf(err) == fault.Missing {
 		secret, err = createAuthority(ctx, v, clock)
@@ -67,7 +67,7 @@ func OpenAuthority(ctx context.Context, v Vault, clock run.Clock, names []string
 
 // createAuthority makes one and stores it, or takes that of the replica that
 // was faster.
-func createAuthority(ctx context.Context, v Vault, clock run.Clock) ([]byte, error) {
+func createAuthority(ctx context.Context, v Vault, clock lifecycle.Clock) ([]byte, error) {
 	secret, err := newAuthority(clock.Now())
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (i *identity) Enroll(ctx context.Context, req *linkv1.EnrollRequest) (*link
 	if !ok {
 		return nil, errNoSession()
 	}
-	if err := i.limit.lookup(session.Address(), i.s.cfg.Clock.Now()); err != nil {
+	if err := i.limit.takeLookup(session.Address(), i.s.cfg.Clock.Now()); err != nil {
 		return nil, err
 	}
 	secret := req.GetToken()
@@ -91,13 +91,13 @@ func (i *identity) enroll(ctx context.Context, secret, address string, req *link
 	if err != nil {
 		return nil, stageToken, err
 	}
-	if err := i.limit.known(inv, now); err != nil {
+	if err := i.limit.takeKnown(inv, now); err != nil {
 		return nil, "", err
 	}
 	if !now.Before(inv.ExpiresAt) {
 		return nil, stageExpired, fault.With(fault.New(fault.Unknown, "it expired"), "join token", "create a new one")
 	}
-	if err := checkVersion(i.s.cfg.Floor, req.GetAgentVersion()); err != nil {
+	if err := checkVersion(i.s.cfg.MinVersion, req.GetAgentVersion()); err != nil {
 		return nil, stageVersion, err
 	}
 	if req.GetProbe() {

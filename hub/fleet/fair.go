@@ -30,11 +30,11 @@ type fairLimit struct {
 
 // A party is what one of those who share has left.
 type party struct {
-	tokens float64
-	at     time.Time // when tokens was right, and when it asked last
-	active bool
-	next   time.Time // the last of the times that its members were told
-	told   int       // members that wait for such a time
+	tokens  float64
+	at      time.Time // when tokens was right, and when it asked last
+	active  bool
+	next    time.Time // the last of the times that its members were told
+	waiting int       // members that wait for such a time
 }
 
 func newFairLimit(perSecond float64, burst int) *fairLimit {
@@ -76,25 +76,25 @@ func (l *fairLimit) promise(p *party, now time.Time) time.Duration {
 		l.served(p)
 		p.next = now
 	}
-	if len(l.lines) == p.told {
+	if len(l.lines) == p.waiting {
 		l.lines = append(l.lines, 0)
 	}
-	next := p.next.Add(time.Duration(float64(l.lines[p.told]+1) / l.perSecond * float64(time.Second)))
+	next := p.next.Add(time.Duration(float64(l.lines[p.waiting]+1) / l.perSecond * float64(time.Second)))
 	if next.Sub(now) > mostAdvice {
 		return mostAdvice // whoever comes that late is told anew then
 	}
-	l.lines[p.told]++
-	p.told++
+	l.lines[p.waiting]++
+	p.waiting++
 	p.next = next
 	return max(time.Second, next.Sub(now))
 }
 
 // served ends the line of a party.
 func (l *fairLimit) served(p *party) {
-	for i := range p.told {
+	for i := range p.waiting {
 		l.lines[i]--
 	}
-	p.told = 0
+	p.waiting = 0
 }
 
 // party finds a party, or makes one with all that it may have.

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -38,7 +38,7 @@ type Config struct {
 
 	// Unary and Stream run around every call of an agent, on both lanes.
 	Unary  []grpc.UnaryServerInterceptor
-	Stream []tunnel.Beside
+	Stream []tunnel.StreamWrapper
 	// Caught makes an error of a panic in a stream of an agent; nil: it goes on.
 	Caught func(ctx context.Context, method string, value any) error
 	// Enrolled hears of each attempt to enrol and the stage that it reached;
@@ -52,15 +52,15 @@ type Config struct {
 	Replica string
 	// Features are the names of what this hub can do beyond the first release.
 	Features []string
-	// Floor is the version of the oldest agent that is let in; empty: three
+	// MinVersion is the version of the oldest agent that is let in; empty: three
 	// minor versions before this hub's.
-	Floor string
+	MinVersion string
 	// Admit is how many agents a second are let in, and AdmitBurst how many
 	// at once; zero: 100 and 600.
 	Admit      float64
 	AdmitBurst int
 	// Clock is time; nil: the real one.
-	Clock run.Clock
+	Clock lifecycle.Clock
 	// Heartbeat is how often agents shall send one; zero: 10 s.
 	Heartbeat time.Duration
 	// Silence is how long an agent may send nothing; zero: 30 s.
@@ -73,7 +73,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
-		c.Clock = run.System{}
+		c.Clock = lifecycle.System{}
 	}
 	if c.Enrolled == nil {
 		c.Enrolled = func(string) {}
@@ -94,7 +94,7 @@ func (c Config) withDefaults() Config {
 			*d.field = d.value
 		}
 	}
-	c.Floor = cmp.Or(c.Floor, floorOf(version.Number))
+	c.MinVersion = cmp.Or(c.MinVersion, minVersionOf(version.Number))
 	c.Admit, c.AdmitBurst = cmp.Or(c.Admit, admitPerSecond), cmp.Or(c.AdmitBurst, admitBurst)
 	return c
 }

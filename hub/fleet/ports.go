@@ -60,10 +60,10 @@ type Presence interface {
 	// Quarantine keeps both clusters out that use one identity, at every
 	// replica, until an admin decides. It says whether that is news.
 	Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error)
-	// Seen is called with all attachments that were alive since the last call.
+	// RenewAttachments is called with all attachments that were alive since the last call.
 	// It gives the sessions whose place another one has taken, perhaps at
 	// another replica.
-	Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error)
+	RenewAttachments(ctx context.Context, heartbeats []hub.Heartbeat) (lost []string, err error)
 	// Refused notes why an agent that has a certificate was not let in.
 	Refused(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, r hub.Refusal) error
 	Disconnected(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, session string) error

@@ -21,17 +21,17 @@ type registry struct {
 	mu       sync.Mutex
 	conns    map[*tunnel.Session]*conn
 	agents   map[string][]*conn // by agent id; "" for those that proved nothing
-	clusters map[hub.ClusterID]*place
+	clusters map[hub.ClusterID]*attachment
 }
 
-// place is where the one attachment of a cluster's agent stands.
-type place struct {
+// attachment is where the one attachment of a cluster's agent stands.
+type attachment struct {
 	current *conn
 	stale   []string // epochs of processes that a newer one has replaced
 }
 
 func newRegistry() *registry {
-	return &registry{conns: map[*tunnel.Session]*conn{}, agents: map[string][]*conn{}, clusters: map[hub.ClusterID]*place{}}
+	return &registry{conns: map[*tunnel.Session]*conn{}, agents: map[string][]*conn{}, clusters: map[hub.ClusterID]*attachment{}}
 }
 
 // add takes a connection in, unless there are too many like it.
@@ -114,7 +114,7 @@ func (r *registry) attach(c *conn) (old *conn, ok bool) {
 	}
 	p := r.clusters[c.cluster()]
 	if p == nil {
-		p = &place{}
+		p = &attachment{}
 		r.clusters[c.cluster()] = p
 	}
 	old = p.current

@@ -11,8 +11,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 func testConn(t *testing.T, p tunnel.Peer, lane tunnel.Lane, epoch string) *conn {
 	t.Helper()
 	here, there := net.Pipe()
-	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.DiscardHandler), Clock: run.System{}})
+	s, err := tunnel.NewSession(here, tunnel.SessionConfig{Lane: lane, Peer: p, Log: slog.New(slog.DiscardHandler), Clock: lifecycle.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestEnrolLimit(t *testing.T) {
 	t.Parallel()
 	// guess is an attempt with a token that nobody knows.
 	guess := func(l *enrolLimit, address string, now time.Time) error {
-		err := l.lookup(address, now)
+		err := l.takeLookup(address, now)
 		if err == nil {
 			l.unknown(address, now)
 		}
@@ -223,11 +223,11 @@ func TestEnrolLimit(t *testing.T) {
 				}
 			}
 			address := fmt.Sprintf("203.0.113.%d:1", second)
-			if err := l.lookup(address, now); err != nil {
+			if err := l.takeLookup(address, now); err != nil {
 				t.Fatalf("a newcomer after %d s: %v", second, err)
 			}
 			inv := hub.Invitation{Enrolment: hub.Enrolment{Tenant: "t", ID: hub.EnrolmentID(address)}}
-			if err := l.known(inv, now); err != nil {
+			if err := l.takeKnown(inv, now); err != nil {
 				t.Fatalf("one with a token after %d s: %v", second, err)
 			}
 			now = now.Add(time.Second)
@@ -241,17 +241,17 @@ func TestEnrolLimit(t *testing.T) {
 			return hub.Invitation{Enrolment: hub.Enrolment{Tenant: tenant, ID: hub.EnrolmentID(fmt.Sprint(tenant, n))}}
 		}
 		for n := range 1000 {
-			_ = l.known(inv("busy", n), now)
+			_ = l.takeKnown(inv("busy", n), now)
 		}
 		for n := range enrolBurst / 4 {
-			if err := l.known(inv("other", n), now); err != nil {
+			if err := l.takeKnown(inv("other", n), now); err != nil {
 				t.Fatalf("enrolment %d of another tenant: %v", n, err)
 			}
 		}
 		l = newEnrolLimit()
 		var in int
 		for range 1000 {
-			if l.known(inv("t", 1), now) == nil {
+			if l.takeKnown(inv("t", 1), now) == nil {
 				in++
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -139,10 +139,10 @@ func (s *Server) Recheck() {
 // revocations looks for new ones at each interval, and when it is told to.
 func (s *Server) revocations(ctx context.Context) error {
 	failed := s.warn(ctx, "revocations are not known anew")
-	ctx, done := run.Watch(ctx, "revocations", time.Minute)
+	ctx, done := lifecycle.Watch(ctx, "revocations", time.Minute)
 	defer done()
 	for ctx.Err() == nil {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		if err := s.revoke(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
@@ -189,8 +189,8 @@ func (c *conn) move(within time.Duration) {
 	})
 }
 
-// restless says whether an agent should attach anew, and how soon.
-func (s *Server) restless(c *conn, now time.Time) (within time.Duration, yes bool) {
+// shouldReattach says whether an agent should attach anew, and how soon.
+func (s *Server) shouldReattach(c *conn, now time.Time) (within time.Duration, yes bool) {
 	if s.draining.Load() {
 		return time.Second, c.attached.Load()
 	}
@@ -202,4 +202,4 @@ func (c *conn) expired(now time.Time) bool {
 	return c.attached.Load() && now.Sub(c.opened) > c.life
 }
 
-func lifeOf() time.Duration { return run.Spread(sessionLife, sessionShare, mathrand.Float64()) }
+func lifeOf() time.Duration { return lifecycle.Spread(sessionLife, sessionShare, mathrand.Float64()) }

@@ -107,18 +107,18 @@ func errQuarantined() error {
 		"", "an admin must say which one keeps it: capstan cluster keep")
 }
 
-// mostTold bounds the revocations that an agent is told of, newest last.
-const mostTold = 256
+// maxRevocationsSent bounds the revocations that an agent is told of, newest last.
+const maxRevocationsSent = 256
 
-// toTell gives the revocations of a tenant, signed, that an agent shall keep
+// pendingRevocations gives the revocations of a tenant, signed, that an agent shall keep
 // for a hub that forgets them, and the version that they are of.
-func (s *Server) toTell(tenant hub.TenantID) ([]*linkv1.Revoked, int64) {
+func (s *Server) pendingRevocations(tenant hub.TenantID) ([]*linkv1.Revoked, int64) {
 	set := s.revoked.set.Load()
 	if set == nil {
 		return nil, 0
 	}
 	of := set.tenants[tenant]
-	of = of[max(0, len(of)-mostTold):]
+	of = of[max(0, len(of)-maxRevocationsSent):]
 	out := make([]*linkv1.Revoked, len(of))
 	for i, r := range of {
 		out[i] = &linkv1.Revoked{AgentId: r.AgentID, UntilUnix: r.Until.Unix(), Proof: s.cfg.Authority.sign(tenant, r.AgentID, r.Until.Unix())}
@@ -126,17 +126,17 @@ func (s *Server) toTell(tenant hub.TenantID) ([]*linkv1.Revoked, int64) {
 	return out, set.version
 }
 
-// remember takes back the revocations that an agent was told of and this hub
+// restoreRevocations takes back the revocations that an agent was told of and this hub
 // has no more. What this hub did not sign counts for nothing: an agent cannot
 // shut another one out.
-func (s *Server) remember(ctx context.Context, tenant hub.TenantID, said []*linkv1.Revoked) error {
+func (s *Server) restoreRevocations(ctx context.Context, tenant hub.TenantID, listed []*linkv1.Revoked) error {
 	set := s.revoked.set.Load()
-	if set == nil || len(said) == 0 {
+	if set == nil || len(listed) == 0 {
 		return nil
 	}
 	var lost []hub.Revocation
 	now := s.cfg.Clock.Now()
-	for _, r := range said[max(0, len(said)-mostTold):] {
+	for _, r := range listed[max(0, len(listed)-maxRevocationsSent):] {
 		until := time.Unix(r.GetUntilUnix(), 0)
 		if set.agents[r.GetAgentId()] || !until.After(now) || !hmac.Equal(r.GetProof(), s.cfg.Authority.sign(tenant, r.GetAgentId(), r.GetUntilUnix())) {
 			continue

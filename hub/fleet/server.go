@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -36,7 +36,7 @@ type Server struct {
 	cfg     Config
 	agents  *registry
 	revoked *revoked
-	traffic traffic
+	bytes   byteCounters
 	recheck chan struct{} // capacity 1
 	session *session
 	control *tunnel.Server
@@ -82,16 +82,16 @@ func (s *Server) lane(l tunnel.Lane) *tunnel.Server {
 // *tls.Conn with the handshake done, as tunnel.Splitter gives them. It runs
 // until ctx ends, then ends all sessions and returns nil.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(s.control.Serve)
 	g.Go(s.bulk.Serve)
 	g.Go(func(ctx context.Context) error { return s.accept(ctx, ln) })
 	g.Go(s.revocations)
 	g.Go(func(ctx context.Context) error {
-		return run.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.seen)
+		return lifecycle.Every(ctx, s.cfg.Clock, s.cfg.Batch, 0, s.warn(ctx, "presence was not written"), s.renewAttachments)
 	})
 	g.Go(func(ctx context.Context) error {
-		return run.Every(ctx, s.cfg.Clock, sweep, 0, nil, s.sweep)
+		return lifecycle.Every(ctx, s.cfg.Clock, sweep, 0, nil, s.sweep)
 	})
 	return g.Wait()
 }
@@ -159,7 +159,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener) error {
 
 // meet takes a connection in, and lets it be served.
 func (s *Server) meet(ctx context.Context, raw net.Conn, live *sync.WaitGroup) {
-	_ = run.Safely(ctx, connection, func(ctx context.Context) error {
+	_ = lifecycle.Safely(ctx, connection, func(ctx context.Context) error {
 		if c := s.welcome(ctx, raw); c != nil {
 			live.Add(1)
 			s.serve(ctx, c, live.Done)
@@ -190,11 +190,11 @@ func (s *Server) serve(ctx context.Context, c *conn, done func()) {
 	if c.session.Lane().Protocol == tunnel.BulkProtocol {
 		server = s.bulk
 	}
-	server.Take(ctx, c.session, func(err error) {
+	server.Adopt(ctx, c.session, func(err error) {
 		defer done()
-		_ = run.Safely(ctx, connection, func(ctx context.Context) error {
+		_ = lifecycle.Safely(ctx, connection, func(ctx context.Context) error {
 			c.session.Close(err)
-			s.closed(ctx, c, err)
+			s.onDisconnect(ctx, c, err)
 			return nil
 		})
 	})
@@ -225,9 +225,9 @@ func (s *Server) open(raw net.Conn) (*conn, error) {
 	return &conn{session: session, peer: peer, until: until, opened: s.cfg.Clock.Now(), life: lifeOf()}, nil
 }
 
-// closed does the books of a connection that has ended.
-func (s *Server) closed(ctx context.Context, c *conn, why error) {
-	s.traffic.add(c.session)
+// onDisconnect does the books of a connection that has ended.
+func (s *Server) onDisconnect(ctx context.Context, c *conn, why error) {
+	s.bytes.add(c.session)
 	wait := bookkeeping
 	if ctx.Err() != nil {
 		wait, why = leaving, errStopping()

@@ -97,7 +97,7 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	if c.attached.Load() {
 		return nil, errHelloTwice()
 	}
-	if err := v.s.remember(ctx, c.tenant(), req.GetRevoked()); err != nil {
+	if err := v.s.restoreRevocations(ctx, c.tenant(), req.GetRevoked()); err != nil {
 		return nil, err
 	}
 	if err := v.s.revoked.check(c.peer); err != nil {
@@ -135,8 +135,8 @@ func (v *session) greet(ctx context.Context, c *conn, req *linkv1.HelloRequest) 
 	if err := v.replace(ctx, c); err != nil {
 		return nil, err
 	}
-	revoked, told := v.s.toTell(c.tenant())
-	c.told.Store(told)
+	revoked, sent := v.s.pendingRevocations(c.tenant())
+	c.revocationsSent.Store(sent)
 	v.s.cfg.Log.InfoContext(ctx, "agent connected", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID,
 		logkey.Session, c.id, logkey.Address, c.session.Address(), logkey.Version, req.GetAgentVersion())
 	return &linkv1.HelloResponse{
@@ -171,7 +171,7 @@ func (v *session) replace(ctx context.Context, c *conn) error {
 
 // admit decides whether the agent that the certificate names may attach.
 func (v *session) admit(ctx context.Context, c *conn, req *linkv1.HelloRequest) (hub.Member, error) {
-	if err := checkVersion(v.s.cfg.Floor, req.GetAgentVersion()); err != nil {
+	if err := checkVersion(v.s.cfg.MinVersion, req.GetAgentVersion()); err != nil {
 		return hub.Member{}, refused{err, stageVersion}
 	}
 	m, err := v.s.cfg.Presence.Member(ctx, c.tenant(), c.cluster())
@@ -295,7 +295,7 @@ func (v *session) Heartbeat(stream grpc.BidiStreamingServer[linkv1.Beat, linkv1.
 		c.leader.Store(beat.GetLeader())
 		c.incomplete.Store(beat.GetIncomplete())
 		reply := &linkv1.BeatReply{Number: beat.GetNumber(), NowUnixNano: v.s.cfg.Clock.Now().UnixNano()}
-		if revoked, version := v.s.toTell(c.tenant()); c.told.Swap(version) != version {
+		if revoked, version := v.s.pendingRevocations(c.tenant()); c.revocationsSent.Swap(version) != version {
 			reply.Revoked = revoked
 		}
 		err = c.send(reply)

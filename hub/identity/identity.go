@@ -119,7 +119,7 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 		return "", hub.Caller{}, time.Time{}, err
 	}
 	// From here on everything costs the same, whatever is right or wrong.
-	known, closed, err := s.standing(ctx, c, tenant, user, from.Address, now)
+	known, closed, err := s.accountState(ctx, c, tenant, user, from.Address, now)
 	if err != nil {
 		return "", hub.Caller{}, time.Time{}, err
 	}
@@ -194,7 +194,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	if c, ok := s.known(hash, now); ok {
 		return c, nil
 	}
-	caller, err := s.look(ctx, kind, hash, secret, now)
+	caller, err := s.authenticate(ctx, kind, hash, secret, now)
 	if err != nil {
 		if fault.KindOf(err) == fault.Missing {
 			err = errProof()
@@ -205,8 +205,8 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (hub.Caller, 
 	return caller, nil
 }
 
-// look checks a secret against directory and account.
-func (s *Service) look(ctx context.Context, kind Kind, hash [32]byte, secret string, now time.Time) (hub.Caller, error) {
+// authenticate checks a secret against directory and account.
+func (s *Service) authenticate(ctx context.Context, kind Kind, hash [32]byte, secret string, now time.Time) (hub.Caller, error) {
 	tenantID, userID, id, via := hub.TenantID(""), hub.UserID(""), Shown(secret), "session"
 	if kind == SessionSecret {
 		session, err := s.session(ctx, hash, now)

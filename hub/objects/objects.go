@@ -21,9 +21,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
 	"github.com/capstan-cd/capstan/shared/manifest"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -59,12 +59,12 @@ type Server struct {
 	catalog Catalog
 	feed    Feed
 	caller  Caller
-	clock   run.Clock
+	clock   lifecycle.Clock
 	log     *slog.Logger
 }
 
 // New makes the service.
-func New(catalog Catalog, feed Feed, caller Caller, clock run.Clock, log *slog.Logger) *Server {
+func New(catalog Catalog, feed Feed, caller Caller, clock lifecycle.Clock, log *slog.Logger) *Server {
 	return &Server{catalog: catalog, feed: feed, caller: caller, clock: clock, log: log}
 }
 
@@ -152,9 +152,9 @@ func (s *Server) Follow(stream grpc.BidiStreamingServer[linkv1.HubWants, linkv1.
 	f := &follower{s: s, tenant: tenant, cluster: cluster, stream: stream, moved: make(chan struct{}, 1), wants: make(chan *linkv1.HubWants), ended: make(chan error, 1)}
 	// It ends with the stream, which ends when this method returns.
 	go func() { f.ended <- f.receive(ctx) }()
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(f.changes)
-	g.Go(f.tell)
+	g.Go(f.sendAll)
 	err = g.Wait()
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -172,9 +172,9 @@ type follower struct {
 	wants   chan *linkv1.HubWants
 	ended   chan error // holds the end of the agent's side
 
-	serial uint64
-	refs   []hub.RenderedRef
-	told   map[hub.RenderedRef][32]byte // hash of what was sent last
+	serial   uint64
+	refs     []hub.RenderedRef
+	lastSent map[hub.RenderedRef][32]byte // hash of what was sent last
 }
 
 func (f *follower) receive(ctx context.Context) error {
@@ -203,7 +203,7 @@ func (f *follower) changes(ctx context.Context) error {
 		if fault.KindOf(err) != fault.Missing { // else it was cut off: everything is looked at again
 			return err
 		}
-		f.hint()
+		f.notify()
 	}
 }
 
@@ -214,32 +214,32 @@ func (f *follower) read(ctx context.Context, reader Reader) error {
 			return err
 		}
 		if slices.ContainsFunc(changes, func(c hub.Change) bool { return c.Kind == "application" || c.Kind == "project" }) {
-			f.hint()
+			f.notify()
 		}
 	}
 }
 
-func (f *follower) hint() {
+func (f *follower) notify() {
 	select {
 	case f.moved <- struct{}{}:
 	default:
 	}
 }
 
-// tell sends everything after new wants, and what differs after a change.
-func (f *follower) tell(ctx context.Context) error {
+// sendAll sends everything after new wants, and what differs after a change.
+func (f *follower) sendAll(ctx context.Context) error {
 	for {
 		tick, stop := f.s.clock.After(slow)
 		var err error
 		select {
 		case w := <-f.wants:
-			err = f.take(ctx, w)
+			err = f.setFollowed(ctx, w)
 		case <-f.moved:
-			if err = f.look(ctx, false); err == nil {
-				err = run.Sleep(ctx, f.s.clock, pace)
+			if err = f.sendChanges(ctx, false); err == nil {
+				err = lifecycle.Sleep(ctx, f.s.clock, pace)
 			}
 		case <-tick:
-			err = f.look(ctx, false)
+			err = f.sendChanges(ctx, false)
 		case err = <-f.ended:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -251,11 +251,11 @@ func (f *follower) tell(ctx context.Context) error {
 	}
 }
 
-func (f *follower) take(ctx context.Context, w *linkv1.HubWants) error {
+func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 	if len(w.GetRefs()) > maxRefs {
 		return fault.New(fault.Exceeded, "%d objects of the hub were asked for, at most %d are told", len(w.GetRefs()), maxRefs)
 	}
-	f.serial, f.refs, f.told = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
+	f.serial, f.refs, f.lastSent = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
 	for _, r := range w.GetRefs() {
 		ref, err := refOf(r)
 		if err != nil {
@@ -263,13 +263,13 @@ func (f *follower) take(ctx context.Context, w *linkv1.HubWants) error {
 		}
 		f.refs = append(f.refs, ref)
 	}
-	return f.look(ctx, true)
+	return f.sendChanges(ctx, true)
 }
 
-// look reads what is followed and sends what was not told yet.
-func (f *follower) look(ctx context.Context, complete bool) error {
+// sendChanges reads what is followed and sends what was not told yet.
+func (f *follower) sendChanges(ctx context.Context, complete bool) error {
 	there := map[hub.RenderedRef]bool{}
-	news := &linkv1.HubNews{Serial: f.serial}
+	update := &linkv1.HubNews{Serial: f.serial}
 	size := 0
 	for part := range slices.Chunk(f.refs, page) {
 		found, err := f.s.catalog.Rendered(ctx, f.tenant, f.cluster, part)
@@ -280,29 +280,29 @@ func (f *follower) look(ctx context.Context, complete bool) error {
 		for _, o := range found {
 			there[o.RenderedRef] = true
 			sum := sha256.Sum256(o.Object)
-			if was, told := f.told[o.RenderedRef]; told && was == sum {
+			if was, sent := f.lastSent[o.RenderedRef]; sent && was == sum {
 				continue
 			}
 			if size > 0 && size+len(o.Object) > replySize {
-				if err := f.stream.Send(news); err != nil {
+				if err := f.stream.Send(update); err != nil {
 					return err
 				}
-				news, size = &linkv1.HubNews{Serial: f.serial}, 0
+				update, size = &linkv1.HubNews{Serial: f.serial}, 0
 			}
-			news.Objects = append(news.Objects, linkObject(o))
-			f.told[o.RenderedRef] = sum
+			update.Objects = append(update.Objects, linkObject(o))
+			f.lastSent[o.RenderedRef] = sum
 			size += len(o.Object)
 		}
 	}
-	for ref := range f.told {
+	for ref := range f.lastSent {
 		if !there[ref] {
-			news.Gone = append(news.Gone, linkRef(ref))
-			delete(f.told, ref)
+			update.Gone = append(update.Gone, linkRef(ref))
+			delete(f.lastSent, ref)
 		}
 	}
-	news.Complete = complete
-	if !complete && len(news.Objects)+len(news.Gone) == 0 {
+	update.Complete = complete
+	if !complete && len(update.Objects)+len(update.Gone) == 0 {
 		return nil
 	}
-	return f.stream.Send(news)
+	return f.stream.Send(update)
 }

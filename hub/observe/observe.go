@@ -31,9 +31,9 @@ type Store interface {
 // Caller tells which cluster a stream speaks for, from its certificate.
 type Caller func(ctx context.Context) (hub.TenantID, hub.ClusterID, error)
 
-// Hints are given after a report has been stored. They must not block, but for
+// Notifier are given after a report has been stored. They must not block, but for
 // Wait.
-type Hints struct {
+type Notifier struct {
 	Changed func(hub.TenantID)                  // the tenant's feed moved
 	Over    func()                              // operations wait to be settled
 	Wait    func(context.Context, hub.TenantID) // returns when there is time for reports of the tenant; nil: always
@@ -44,13 +44,13 @@ type Service struct {
 	linkv1.UnimplementedObservedServer
 	store  Store
 	caller Caller
-	hints  Hints
+	notify Notifier
 	log    *slog.Logger
 }
 
 // New makes the service.
-func New(store Store, caller Caller, hints Hints, log *slog.Logger) *Service {
-	return &Service{store: store, caller: caller, hints: hints, log: log}
+func New(store Store, caller Caller, notify Notifier, log *slog.Logger) *Service {
+	return &Service{store: store, caller: caller, notify: notify, log: log}
 }
 
 // Report stores each message and acknowledges it. A message that cannot be
@@ -67,8 +67,8 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 		return err
 	}
 	for {
-		if s.hints.Wait != nil {
-			s.hints.Wait(ctx, tenant)
+		if s.notify.Wait != nil {
+			s.notify.Wait(ctx, tenant)
 		}
 		up, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -78,7 +78,7 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 			return err
 		}
 		begun := time.Now()
-		seen, err := s.take(ctx, tenant, cluster, up)
+		seen, err := s.storeReport(ctx, tenant, cluster, up)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Service) Report(stream grpc.BidiStreamingServer[linkv1.ReportUp, linkv1
 	}
 }
 
-func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observed, error) {
+func (s *Service) storeReport(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, up *linkv1.ReportUp) (hub.Observed, error) {
 	o, err := observation(cluster, up)
 	if err != nil {
 		s.log.WarnContext(ctx, "report of an agent is not valid", "cluster", cluster, "error", err)
@@ -104,10 +104,10 @@ func (s *Service) take(ctx context.Context, tenant hub.TenantID, cluster hub.Clu
 	}
 	failpoint.Here(failpoint.HubReportAfter)
 	if len(seen.Over) > 0 {
-		s.hints.Over()
+		s.notify.Over()
 	}
 	if !seen.Repeated {
-		s.hints.Changed(tenant)
+		s.notify.Changed(tenant)
 	}
 	return seen, nil
 }

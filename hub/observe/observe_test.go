@@ -69,7 +69,7 @@ func (w *world) report(t *testing.T, in ...*linkv1.ReportUp) error {
 	t.Helper()
 	w.ctx, w.in = t.Context(), in
 	s := observe.New(w, func(context.Context) (hub.TenantID, hub.ClusterID, error) { return "acme", "prod", w.denied },
-		observe.Hints{Changed: func(hub.TenantID) { w.changed++ }, Over: func() { w.over++ }}, slog.New(slog.DiscardHandler))
+		observe.Notifier{Changed: func(hub.TenantID) { w.changed++ }, Over: func() { w.over++ }}, slog.New(slog.DiscardHandler))
 	return s.Report(w)
 }
 

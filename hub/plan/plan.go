@@ -12,15 +12,15 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // DefaultDeadline is how long an operation may take unless its options say
 // otherwise.
 const DefaultDeadline = 30 * time.Minute
 
-// A Situation is all that a decision about one application depends on.
-type Situation struct {
+// An Input is all that a decision about one application depends on.
+type Input struct {
 	Application hub.Application
 	Spec        hub.ApplicationSpec
 	// Candidate is the newest snapshot that a complete, error-free render
@@ -42,7 +42,7 @@ type Situation struct {
 	// Served is when what the cluster serves was changed last.
 	Served time.Time
 	// Windows are the sync windows that concern the application.
-	Windows window.Set
+	Windows syncwindow.Set
 	Now     time.Time
 }
 
@@ -58,7 +58,7 @@ type Decision struct {
 }
 
 // Next decides about a new candidate under the automation policy.
-func Next(s Situation) Decision {
+func Next(s Input) Decision {
 	app, st := s.Application, s.Application.Status
 	d := Decision{Target: s.Candidate.ID, Hold: ""}
 	if app.DeletingAt != nil {
@@ -76,9 +76,9 @@ func Next(s Situation) Decision {
 	if st.Accepted == s.Candidate.ID && !retriable(s) {
 		return d
 	}
-	if why := s.Windows.Why(window.Automated, s.Now); why != "" {
+	if why := s.Windows.Why(syncwindow.Automated, s.Now); why != "" {
 		d.Hold = fmt.Sprintf("revision %s waits: %s", short(s.Candidate.Revision), why)
-		if at, ok := s.Windows.Opening(window.Automated, s.Now); ok {
+		if at, ok := s.Windows.Opening(syncwindow.Automated, s.Now); ok {
 			d.Again = &at
 		}
 		return d
@@ -113,7 +113,7 @@ func Next(s Situation) Decision {
 // not tried again (AUTO-04), however often the sources are looked at. That the
 // objects which it was refused are free is known for certain: no planned retry
 // is waited for then, nor does it matter who asked for the operation.
-func retriable(s Situation) bool {
+func retriable(s Input) bool {
 	if s.Failed == nil || s.Running != nil || s.Failed.Snapshot != s.Candidate.ID {
 		return false
 	}
@@ -127,7 +127,7 @@ func retriable(s Situation) bool {
 	return st.PlannedGeneration != s.Application.Generation || st.Hold != "" || s.Changed || s.Served.After(s.Failed.CreatedAt)
 }
 
-func automatic(s Situation) *hub.Operation {
+func automatic(s Input) *hub.Operation {
 	op := &hub.Operation{
 		ID:          hub.NewID[hub.OperationID](),
 		Application: s.Application.ID,
@@ -184,7 +184,7 @@ func RetryOf(spec hub.ApplicationSpec, automated bool) *hub.Retry {
 // RetryAt says when a failed operation is tried again, which is not before the
 // windows let it, unless it deletes the application; ok is false when it is
 // not: no tries are left, or it was terminated by a person.
-func RetryAt(op hub.Operation, windows window.Set, now time.Time) (at time.Time, ok bool) {
+func RetryAt(op hub.Operation, windows syncwindow.Set, now time.Time) (at time.Time, ok bool) {
 	r := op.Options.Retry
 	if r == nil || op.Phase != hub.Failed && op.Phase != hub.Errored {
 		return time.Time{}, false
@@ -193,9 +193,9 @@ func RetryAt(op hub.Operation, windows window.Set, now time.Time) (at time.Time,
 		return time.Time{}, false
 	}
 	if op.Kind == hub.DeleteOperation {
-		windows = window.Set{}
+		windows = syncwindow.Set{}
 	}
-	return windows.Opening(window.Of(op.Initiator.Automated), now.Add(delay(r.Backoff, op.Attempt)))
+	return windows.Opening(syncwindow.Of(op.Initiator.Automated), now.Add(delay(r.Backoff, op.Attempt)))
 }
 
 // delay is duration × factor^attempt, at most maxDuration (SYNC-28: 5 s, 2, 3 m).
@@ -238,7 +238,7 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 // Check says whether a person may start an operation now (SYNC-07, WIN-09).
-func Check(app hub.Application, running *hub.Operation, windows window.Set, now time.Time) error {
+func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, now time.Time) error {
 	object := "application " + app.Name
 	if app.DeletingAt != nil {
 		return fault.With(fault.New(fault.Conflict, "the application is being deleted"), object, "wait for the deletion to end")
@@ -250,7 +250,7 @@ func Check(app hub.Application, running *hub.Operation, windows window.Set, now 
 		return fault.With(fault.New(fault.Conflict, "operation %s is in progress", running.ID), object,
 			"wait for it, or end it with `capstan app terminate "+app.Name+"`")
 	}
-	if why := windows.Why(window.Manual, now); why != "" {
+	if why := windows.Why(syncwindow.Manual, now); why != "" {
 		return fault.With(fault.New(fault.Conflict, "sync is %s", why), object,
 			"wait for the opening, or have the windows of project "+app.Project+" changed; `capstan project windows list "+app.Project+"` shows them")
 	}
@@ -260,7 +260,7 @@ func Check(app hub.Application, running *hub.Operation, windows window.Set, now 
 // paused says whether the candidate leaves the application where a rollback
 // has put it: it is what was rolled back from, or renders no other objects than
 // that or the pin.
-func (s Situation) paused(pin hub.Pin) bool {
+func (s Input) paused(pin hub.Pin) bool {
 	skipped := s.Candidate.Revision == pin.Skipped
 	if len(pin.SkippedRevisions) > 1 {
 		skipped = slices.Equal(s.Candidate.Revisions, pin.SkippedRevisions)

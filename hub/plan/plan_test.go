@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 const (
@@ -28,9 +28,9 @@ func auto(change func(*hub.ApplicationSpec)) hub.ApplicationSpec {
 	return s
 }
 
-// situation is an automated application that enforces old and got fresh.
-func situation(change func(*plan.Situation)) plan.Situation {
-	s := plan.Situation{
+// input is an automated application that enforces old and got fresh.
+func input(change func(*plan.Input)) plan.Input {
+	s := plan.Input{
 		Application: hub.Application{
 			ID: "app", Cluster: "prod", Generation: 7,
 			Status: hub.ApplicationStatus{Target: old, Accepted: old, PlannedGeneration: 7},
@@ -52,7 +52,7 @@ func TestNext(t *testing.T) {
 	pin := &hub.Pin{Snapshot: old, Bad: "bad", Skipped: "r-bad", By: "jane", Reason: "broken"}
 	cases := map[string]struct {
 		why       string
-		in        plan.Situation
+		in        plan.Input
 		target    hub.SnapshotID
 		accept    bool
 		operation bool
@@ -61,25 +61,25 @@ func TestNext(t *testing.T) {
 		hold      bool
 	}{
 		"AUTO-01 a new snapshot is enforced": {
-			why: "automation is on and nothing is in the way", in: situation(nil),
+			why: "automation is on and nothing is in the way", in: input(nil),
 			target: fresh, accept: true, operation: true,
 		},
 		"AUTO-01 without a policy it is compared only": {
-			why: "a person decides", in: situation(func(s *plan.Situation) { s.Spec = hub.ApplicationSpec{} }), target: fresh,
+			why: "a person decides", in: input(func(s *plan.Input) { s.Spec = hub.ApplicationSpec{} }), target: fresh,
 		},
 		"AUTO-01 enabled false keeps the settings and does nothing": {
 			why:    "the switch wins over its settings",
-			in:     situation(func(s *plan.Situation) { s.Spec.SyncPolicy.Automated.Enabled = &off }),
+			in:     input(func(s *plan.Input) { s.Spec.SyncPolicy.Automated.Enabled = &off }),
 			target: fresh,
 		},
 		"AUTO-04 what is enforced is not tried again": {
 			why:    "the same objects at another commit ask for nothing",
-			in:     situation(func(s *plan.Situation) { s.Candidate.ID = old }),
+			in:     input(func(s *plan.Input) { s.Candidate.ID = old }),
 			target: old,
 		},
 		"AUTO-04 a failed target is not tried again by looking again": {
 			why: "the retry block was used up; looking at the sources changes nothing",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Candidate.ID = old
 				s.Failed = &hub.Operation{Snapshot: old, Fence: 3, Phase: hub.Failed}
 			}),
@@ -87,7 +87,7 @@ func TestNext(t *testing.T) {
 		},
 		"AUTO-04 a failed target is tried again after a change of the specification": {
 			why: "the change may have mended the cause",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Candidate.ID, s.Application.Generation = old, 8
 				s.Failed = &hub.Operation{Snapshot: old, Fence: 7, Phase: hub.Failed}
 			}),
@@ -95,7 +95,7 @@ func TestNext(t *testing.T) {
 		},
 		"SYNC-28 a failed target whose retry is due waits for that": {
 			why: "two tries at once would race",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				at := moment()
 				s.Candidate.ID, s.Application.Generation = old, 8
 				s.Failed = &hub.Operation{Snapshot: old, Fence: 7, Phase: hub.Failed, RetryAt: &at}
@@ -104,79 +104,79 @@ func TestNext(t *testing.T) {
 		},
 		"AUTO-09 a snapshot without objects is held": {
 			why:    "a wrong path would remove everything",
-			in:     situation(func(s *plan.Situation) { s.Candidate.Objects = nil }),
+			in:     input(func(s *plan.Input) { s.Candidate.Objects = nil }),
 			target: fresh, hold: true,
 		},
 		"AUTO-09 allowEmpty lets it through": {
 			why: "the person said so",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Candidate.Objects, s.Spec.SyncPolicy.Automated.AllowEmpty = nil, true
 			}),
 			target: fresh, accept: true, operation: true,
 		},
 		"AUTO-09 an application that never had objects may be empty": {
 			why:    "nothing would be removed",
-			in:     situation(func(s *plan.Situation) { s.Candidate.Objects, s.AcceptedObjects = nil, 0 }),
+			in:     input(func(s *plan.Input) { s.Candidate.Objects, s.AcceptedObjects = nil, 0 }),
 			target: fresh, accept: true, operation: true,
 		},
 		"INV-4 a newer revision ends the older operation": {
 			why:    "the newest wins, one runs",
-			in:     situation(func(s *plan.Situation) { s.Running = &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Running} }),
+			in:     input(func(s *plan.Input) { s.Running = &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Running} }),
 			target: fresh, accept: true, operation: true, supersede: true,
 		},
 		"INV-4 an operation for the same snapshot goes on": {
 			why: "another commit with the same objects is no news",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Running = &hub.Operation{ID: "op", Kind: hub.SyncOperation, Snapshot: fresh, Phase: hub.Running}
 			}),
 			target: fresh,
 		},
 		"HOOK running hooks are not cut off": {
 			why: "a migration that is half done must end",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Running, s.RunningHasHooks = &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Running}, true
 			}),
 			target: fresh, hold: true,
 		},
 		"HOOK hooks that no agent has begun are superseded": {
 			why: "nothing has run yet",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Running, s.RunningHasHooks = &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Pending}, true
 			}),
 			target: fresh, accept: true, operation: true, supersede: true,
 		},
 		"ROLL-03 the revision that was rolled back from is skipped": {
 			why: "automation would undo the rollback",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Application.Pin, s.Candidate.Revision = pin, "r-bad"
 			}),
 			target: old, hold: true,
 		},
 		"ROLL-03 so is a newer one that renders the same": {
 			why:    "it is as broken",
-			in:     situation(func(s *plan.Situation) { s.Application.Pin, s.Candidate.ID = pin, "bad" }),
+			in:     input(func(s *plan.Input) { s.Application.Pin, s.Candidate.ID = pin, "bad" }),
 			target: old, hold: true,
 		},
 		"ROLL-03 one that renders the pinned objects keeps the pin": {
 			why:    "nothing would change, and the bad one may come again",
-			in:     situation(func(s *plan.Situation) { s.Application.Pin, s.Candidate.ID = pin, old }),
+			in:     input(func(s *plan.Input) { s.Application.Pin, s.Candidate.ID = pin, old }),
 			target: old, hold: true,
 		},
 		"ROLL-03 a revision that renders something else ends the pin": {
 			why:    "it is the repair",
-			in:     situation(func(s *plan.Situation) { s.Application.Pin = pin }),
+			in:     input(func(s *plan.Input) { s.Application.Pin = pin }),
 			target: fresh, accept: true, operation: true, unpin: true,
 		},
 		"ROLL-03 without automation the pin ends too": {
 			why: "the target moves, a person syncs",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				s.Application.Pin, s.Spec = pin, hub.ApplicationSpec{}
 			}),
 			target: fresh, unpin: true,
 		},
 		"DEL-01 an application that is being deleted gets nothing new": {
 			why: "its objects would come back",
-			in: situation(func(s *plan.Situation) {
+			in: input(func(s *plan.Input) {
 				at := moment()
 				s.Application.DeletingAt = &at
 			}),
@@ -198,7 +198,7 @@ func TestNext(t *testing.T) {
 
 func TestAutomaticOperation(t *testing.T) {
 	t.Parallel()
-	s := situation(func(s *plan.Situation) { s.Spec.SyncPolicy.SyncOptions = []string{"CreateNamespace=true"} })
+	s := input(func(s *plan.Input) { s.Spec.SyncPolicy.SyncOptions = []string{"CreateNamespace=true"} })
 	op := plan.Next(s).Operation
 	if op == nil || op.ID == "" {
 		t.Fatalf("operation %+v", op)
@@ -221,7 +221,7 @@ func TestNextProperties(t *testing.T) {
 	ids := []hub.SnapshotID{old, fresh, "bad"}
 	rapid.Check(t, func(rt *rapid.T) {
 		flag := func(name string) bool { return rapid.Bool().Draw(rt, name) }
-		s := situation(func(s *plan.Situation) {
+		s := input(func(s *plan.Input) {
 			s.Candidate.ID = rapid.SampledFrom(ids).Draw(rt, "candidate")
 			s.Application.Status.Accepted = rapid.SampledFrom(ids).Draw(rt, "accepted")
 			s.Application.Status.PlannedGeneration = rapid.Int64Range(6, 7).Draw(rt, "planned")
@@ -293,7 +293,7 @@ func TestRetryAt(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at, again := plan.RetryAt(c.op, window.Set{}, moment())
+			at, again := plan.RetryAt(c.op, syncwindow.Set{}, moment())
 			if again != (c.wait > 0) || again && at.Sub(moment()) != c.wait {
 				t.Errorf("%s: again %v after %v, want %v", c.why, again, at.Sub(moment()), c.wait)
 			}
@@ -302,7 +302,7 @@ func TestRetryAt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := &hub.Backoff{Factor: factor(rapid.Int64().Draw(rt, "factor")), Duration: rapid.String().Draw(rt, "duration")}
 		op := failed(rapid.IntRange(0, 10_000).Draw(rt, "attempt"), &hub.Retry{Limit: -1, Backoff: b})
-		if at, again := plan.RetryAt(op, window.Set{}, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
+		if at, again := plan.RetryAt(op, syncwindow.Set{}, moment()); !again || !at.After(moment()) || at.Sub(moment()) > 3*time.Minute {
 			rt.Fatalf("again %v at %v", again, at)
 		}
 	})
@@ -329,7 +329,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := plan.Check(c.app, c.running, window.Set{}, now)
+			err := plan.Check(c.app, c.running, syncwindow.Set{}, now)
 			if (fault.KindOf(err) == fault.Conflict) != c.refused || !c.refused && err != nil {
 				t.Errorf("%s: %v", c.why, err)
 			}

@@ -8,16 +8,16 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/plan"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/window"
+	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
 // lunch is closed from 11:30 to 13:00; moment is 12:00.
-func lunch(change func(*window.Window)) window.Set {
-	w := window.Window{Kind: window.Deny, Schedule: "30 11 * * *", Duration: "90m", Applications: []string{"*"}}
+func lunch(change func(*syncwindow.Window)) syncwindow.Set {
+	w := syncwindow.Window{Kind: syncwindow.Deny, Schedule: "30 11 * * *", Duration: "90m", Applications: []string{"*"}}
 	if change != nil {
 		change(&w)
 	}
-	return window.New([]window.Window{w})
+	return syncwindow.New([]syncwindow.Window{w})
 }
 
 func TestWindows(t *testing.T) {
@@ -25,7 +25,7 @@ func TestWindows(t *testing.T) {
 	opening := time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC)
 	t.Run("WIN-09 a new revision waits for the opening, and says so", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows = lunch(nil) }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows = lunch(nil) }))
 		if d.Target != fresh || d.Accept || d.Operation != nil || d.Again == nil || !d.Again.Equal(opening) {
 			t.Errorf("%+v", d)
 		}
@@ -35,15 +35,15 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("AUTO-02 at the opening it is applied", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows, s.Now = lunch(nil), opening }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows, s.Now = lunch(nil), opening }))
 		if !d.Accept || d.Operation == nil || d.Hold != "" || d.Again != nil {
 			t.Errorf("%+v", d)
 		}
 	})
 	t.Run("WIN-06 manualSync is for people alone", func(t *testing.T) {
 		t.Parallel()
-		byHand := lunch(func(w *window.Window) { w.ManualSync = true })
-		if d := plan.Next(situation(func(s *plan.Situation) { s.Windows = byHand })); d.Operation != nil {
+		byHand := lunch(func(w *syncwindow.Window) { w.ManualSync = true })
+		if d := plan.Next(input(func(s *plan.Input) { s.Windows = byHand })); d.Operation != nil {
 			t.Errorf("%+v", d)
 		}
 		if err := plan.Check(hub.Application{Cluster: "prod"}, nil, byHand, moment()); err != nil {
@@ -52,7 +52,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 what runs is not superseded while closed", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) {
+		d := plan.Next(input(func(s *plan.Input) {
 			s.Windows, s.Running = lunch(nil), &hub.Operation{ID: "op", Snapshot: old, Phase: hub.Running}
 		}))
 		if d.Supersede || d.Operation != nil || d.Again == nil {
@@ -61,14 +61,14 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 nothing waits where nothing is new", func(t *testing.T) {
 		t.Parallel()
-		d := plan.Next(situation(func(s *plan.Situation) { s.Windows, s.Candidate.ID = lunch(nil), old }))
+		d := plan.Next(input(func(s *plan.Input) { s.Windows, s.Candidate.ID = lunch(nil), old }))
 		if d.Hold != "" || d.Again != nil {
 			t.Errorf("%+v", d)
 		}
 	})
 	t.Run("AUTO-04 a failed target whose cause has changed is tried at the opening", func(t *testing.T) {
 		t.Parallel()
-		s := situation(func(s *plan.Situation) {
+		s := input(func(s *plan.Input) {
 			s.Windows, s.Candidate.ID, s.Changed = lunch(nil), old, true
 			s.Failed = &hub.Operation{Snapshot: old, Phase: hub.Failed}
 		})
@@ -93,7 +93,7 @@ func TestWindows(t *testing.T) {
 		t.Parallel()
 		op := failed(0, &hub.Retry{Limit: 5})
 		op.Initiator.Automated = true
-		byHand := lunch(func(w *window.Window) { w.ManualSync = true })
+		byHand := lunch(func(w *syncwindow.Window) { w.ManualSync = true })
 		if at, again := plan.RetryAt(op, byHand, moment()); !again || !at.Equal(opening) {
 			t.Errorf("%v %v", at, again)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/plan"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -108,7 +108,7 @@ func (r *Relay) recall(ctx context.Context, cluster hub.Cluster, request *linkv1
 				return nil, err
 			}
 		}
-		if err := run.Sleep(ctx, run.System{}, backAgain); err != nil {
+		if err := lifecycle.Sleep(ctx, lifecycle.System{}, backAgain); err != nil {
 			return nil, unknown(cluster, err, "the connection to its agent was lost while the action ran, and the agent did not come back in time; whether it was carried out is not known")
 		}
 	}

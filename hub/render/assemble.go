@@ -32,7 +32,7 @@ func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, [
 		}
 		files[r.Object] = r.File
 	}
-	objects, warnings := once(rendered, namespace)
+	objects, warnings := dropDuplicates(rendered, namespace)
 	manifest.Order(objects)
 	out := make([]Object, 0, len(objects))
 	var total int64
@@ -57,8 +57,8 @@ func Assemble(rendered []Rendered, namespace string, limits Limits) ([]Object, [
 	return out, warnings, nil
 }
 
-// once drops all but the last of objects with the same key.
-func once(rendered []Rendered, namespace string) ([]*manifest.Object, []string) {
+// dropDuplicates drops all but the last of objects with the same key.
+func dropDuplicates(rendered []Rendered, namespace string) ([]*manifest.Object, []string) {
 	count := make(map[manifest.Key]int, len(rendered))
 	last := make(map[manifest.Key]int, len(rendered))
 	keys := make([]manifest.Key, len(rendered))

@@ -49,7 +49,7 @@ func (f Files) Of(source int) Files { return Files{f.Access, source} }
 
 // Stat says what stands at each name.
 func (f Files) Stat(ctx context.Context, names ...string) ([]Stat, error) {
-	a, err := f.ask(ctx, Question{Op: OpStat, Names: names})
+	a, err := f.request(ctx, Question{Op: OpStat, Names: names})
 	return a.Stats, err
 }
 
@@ -66,7 +66,7 @@ func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 // is what stands at dir itself, and there are entries only for a directory.
 func (f Files) List(ctx context.Context, dir string, q Question) (hub.InputKind, []Entry, error) {
 	q.Op, q.Names = OpList, []string{dir}
-	a, err := f.ask(ctx, q)
+	a, err := f.request(ctx, q)
 	if err != nil {
 		return "", nil, err
 	}
@@ -78,13 +78,13 @@ func (f Files) Read(ctx context.Context, names ...string) ([]File, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	a, err := f.ask(ctx, Question{Op: OpRead, Names: names})
+	a, err := f.request(ctx, Question{Op: OpRead, Names: names})
 	return a.Files, err
 }
 
 // Real resolves the links of a name.
 func (f Files) Real(ctx context.Context, name string) (string, hub.InputKind, error) {
-	a, err := f.ask(ctx, Question{Op: OpReal, Names: []string{name}})
+	a, err := f.request(ctx, Question{Op: OpReal, Names: []string{name}})
 	if err != nil {
 		return "", "", err
 	}
@@ -93,7 +93,7 @@ func (f Files) Real(ctx context.Context, name string) (string, hub.InputKind, er
 
 // Fact gives the answer to a question about cluster or application.
 func (f Files) Fact(ctx context.Context, name string) (string, error) {
-	a, err := f.ask(ctx, Question{Op: OpFact, Names: []string{name}})
+	a, err := f.request(ctx, Question{Op: OpFact, Names: []string{name}})
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +102,7 @@ func (f Files) Fact(ctx context.Context, name string) (string, error) {
 
 // Remote gives the contents of an address that the source's spec names.
 func (f Files) Remote(ctx context.Context, written string) (File, error) {
-	a, err := f.ask(ctx, Question{Op: OpRemote, Names: []string{written}})
+	a, err := f.request(ctx, Question{Op: OpRemote, Names: []string{written}})
 	if err != nil {
 		return File{}, err
 	}
@@ -115,7 +115,7 @@ func (f Files) Setting(ctx context.Context, key string) (string, error) {
 	return f.Fact(ctx, FactSetting+key)
 }
 
-func (f Files) ask(ctx context.Context, q Question) (Answer, error) {
+func (f Files) request(ctx context.Context, q Question) (Answer, error) {
 	q.Source = f.Source
 	return f.Access.Ask(ctx, q)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
-	loop "github.com/capstan-cd/capstan/shared/run"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Pool renders in worker processes. A worker serves one tenant for its
@@ -19,29 +19,29 @@ import (
 type Pool struct {
 	cfg Config
 
-	mu      sync.Mutex
-	waiting map[hub.TenantID][]*ticket
-	turns   []hub.TenantID // tenants that wait, next first
-	busy    map[hub.TenantID]int
-	running map[*stint]struct{}
-	working int        // stints that are not long: at most Workers
-	long    int        // stints that are long: what Processes leaves
-	idle    []*process // longest idle first
-	slow    map[hub.TenantID]time.Time
-	heavy   map[rendered]time.Time // applications whose render passed a limit lately, and until when that counts
-	used    map[hub.TenantID]usage
-	forgot  time.Time // when old use was last dropped
-	closed  bool
-	quit    chan struct{}
-	caged   string // what the last worker said about its sandbox
-	ended   int64  // workers that were lost or had to be ended in a render
+	mu           sync.Mutex
+	waiting      map[hub.TenantID][]*ticket
+	turns        []hub.TenantID // tenants that wait, next first
+	busy         map[hub.TenantID]int
+	running      map[*slotLease]struct{}
+	shortRunning int        // stints that are not long: at most Workers
+	long         int        // stints that are long: what Processes leaves
+	idle         []*process // longest idle first
+	slow         map[hub.TenantID]time.Time
+	heavy        map[rendered]time.Time // applications whose render passed a limit lately, and until when that counts
+	used         map[hub.TenantID]usage
+	forgot       time.Time // when old use was last dropped
+	closed       bool
+	quit         chan struct{}
+	caged        string // what the last worker said about its sandbox
+	ended        int64  // workers that were lost or had to be ended in a render
 }
 
 // A ticket is one render that waits for its turn.
 type ticket struct {
-	tenant hub.TenantID
-	app    string     // empty: not known
-	turn   chan grant // capacity 1: a grant never waits for its taker
+	tenant  hub.TenantID
+	app     string     // empty: not known
+	granted chan grant // capacity 1: a grant never waits for its taker
 }
 
 // A rendered is an application as the pool knows it.
@@ -52,7 +52,7 @@ type rendered struct {
 
 // A grant is the right to one worker.
 type grant struct {
-	*stint
+	*slotLease
 	use   *process   // an idle worker of the tenant; nil: start one
 	evict []*process // idle workers that have to make room
 }
@@ -65,7 +65,7 @@ func NewPool(cfg Config) (*Pool, error) {
 	}
 	return &Pool{
 		cfg: cfg.withDefaults(), waiting: map[hub.TenantID][]*ticket{}, busy: map[hub.TenantID]int{},
-		running: map[*stint]struct{}{}, slow: map[hub.TenantID]time.Time{}, heavy: map[rendered]time.Time{}, used: map[hub.TenantID]usage{}, quit: make(chan struct{}),
+		running: map[*slotLease]struct{}{}, slow: map[hub.TenantID]time.Time{}, heavy: map[rendered]time.Time{}, used: map[hub.TenantID]usage{}, quit: make(chan struct{}),
 	}, nil
 }
 
@@ -143,12 +143,12 @@ func (p *Pool) Status(ctx context.Context) (string, error) {
 func (p *Pool) Workers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.working + p.long + len(p.idle)
+	return p.shortRunning + p.long + len(p.idle)
 }
 
-// Figures are the renders that run, those that wait for a worker, and the
+// Stats are the renders that run, those that wait for a worker, and the
 // workers that were lost or had to be ended in a render since the start.
-func (p *Pool) Figures() (running, waiting int, ended int64) {
+func (p *Pool) Stats() (running, waiting int, ended int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, queue := range p.waiting {
@@ -200,7 +200,7 @@ func (p *Pool) run(ctx context.Context, g grant, req Request) (Result, *process,
 			p.caged = w.hello.Sandbox
 			p.mu.Unlock()
 		}
-		p.hand(g.stint, w)
+		p.hand(g.slotLease, w)
 		loop.Expect(ctx, p.cfg.Limits.Timeout)
 		res, keep, err := w.render(ctx, req, p.cfg.Limits)
 		if keep {

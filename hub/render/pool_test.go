@@ -22,7 +22,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 	var tickets []*ticket
 	p.mu.Lock()
 	for _, tenant := range order {
-		tk := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+		tk := &ticket{tenant: tenant, granted: make(chan grant, 1)}
 		if len(p.waiting[tenant]) == 0 {
 			p.turns = append(p.turns, tenant)
 		}
@@ -35,7 +35,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 	for range order {
 		var granted *ticket
 		for i, tk := range tickets {
-			if tk != nil && len(tk.turn) == 1 {
+			if tk != nil && len(tk.granted) == 1 {
 				if granted != nil {
 					t.Fatal("two tickets are granted at once")
 				}
@@ -46,7 +46,7 @@ func turnsOf(t *testing.T, p *Pool, order []hub.TenantID, results map[hub.Tenant
 			t.Fatalf("nobody's turn after %v", got)
 		}
 		got = append(got, granted.tenant)
-		p.release(<-granted.turn, nil, results[granted.tenant])
+		p.release(<-granted.granted, nil, results[granted.tenant])
 	}
 	return got
 }
@@ -92,7 +92,7 @@ func TestATenantThatPassesLimitsGetsOnePlace(t *testing.T) {
 	if !p.mayStart("good", now) {
 		t.Error("another tenant gets no place")
 	}
-	if !p.mayStart("bad", now.Add(2*penance)) {
+	if !p.mayStart("bad", now.Add(2*penaltyTime)) {
 		t.Error("it is never forgiven")
 	}
 }
@@ -104,14 +104,14 @@ func TestATicketThatIsGivenBackBlocksNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tk := &ticket{tenant: "b", turn: make(chan grant, 1)}
+	tk := &ticket{tenant: "b", granted: make(chan grant, 1)}
 	p.mu.Lock()
 	p.waiting["b"], p.turns = []*ticket{tk}, []hub.TenantID{"b"}
 	p.mu.Unlock()
 	p.release(first, nil, nil) // grants b, who is about to leave
 	p.leave(tk)
-	if p.working != 0 || len(p.turns) != 0 || len(p.waiting) != 0 || len(p.busy) != 0 {
-		t.Errorf("working %d, turns %v, waiting %v, busy %v; want nothing", p.working, p.turns, p.waiting, p.busy)
+	if p.shortRunning != 0 || len(p.turns) != 0 || len(p.waiting) != 0 || len(p.busy) != 0 {
+		t.Errorf("working %d, turns %v, waiting %v, busy %v; want nothing", p.shortRunning, p.turns, p.waiting, p.busy)
 	}
 }
 
@@ -199,7 +199,7 @@ func began(p *Pool, g grant, ago time.Duration) {
 func asks(p *Pool, tenant hub.TenantID) *ticket {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	tk := &ticket{tenant: tenant, turn: make(chan grant, 1)}
+	tk := &ticket{tenant: tenant, granted: make(chan grant, 1)}
 	if len(p.waiting[tenant]) == 0 {
 		p.turns = append(p.turns, tenant)
 	}
@@ -214,7 +214,7 @@ func TestPlacesAreShared(t *testing.T) {
 		t.Helper()
 		tk := asks(p, tenant)
 		select {
-		case g := <-tk.turn:
+		case g := <-tk.granted:
 			return g
 		default:
 			t.Fatalf("tenant %s gets no place", tenant)
@@ -224,7 +224,7 @@ func TestPlacesAreShared(t *testing.T) {
 	waits := func(t *testing.T, p *Pool, tenant hub.TenantID) *ticket {
 		t.Helper()
 		tk := asks(p, tenant)
-		if len(tk.turn) != 0 {
+		if len(tk.granted) != 0 {
 			t.Fatalf("tenant %s gets a place", tenant)
 		}
 		return tk
@@ -247,7 +247,7 @@ func TestPlacesAreShared(t *testing.T) {
 		g := take(t, p, "a")
 		tk := waits(t, p, "b")
 		p.release(g, nil, nil)
-		if len(tk.turn) != 1 {
+		if len(tk.granted) != 1 {
 			t.Error("the place was not handed on")
 		}
 	})
@@ -261,7 +261,7 @@ func TestPlacesAreShared(t *testing.T) {
 		var granted int
 		for range 10 {
 			for _, tenant := range bad {
-				granted += len(asks(p, tenant).turn)
+				granted += len(asks(p, tenant).granted)
 			}
 		}
 		if granted != 1 {
@@ -276,7 +276,7 @@ func TestPlacesAreShared(t *testing.T) {
 		asksFor := func(app string) *ticket {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			tk := &ticket{tenant: "bad", app: app, turn: make(chan grant, 1)}
+			tk := &ticket{tenant: "bad", app: app, granted: make(chan grant, 1)}
 			if len(p.waiting["bad"]) == 0 {
 				p.turns = append(p.turns, "bad")
 			}
@@ -284,37 +284,37 @@ func TestPlacesAreShared(t *testing.T) {
 			p.schedule(time.Now())
 			return tk
 		}
-		p.release(<-asksFor("bomb").turn, nil, slow)
-		p.release(<-asksFor("bomb2").turn, nil, slow)
+		p.release(<-asksFor("bomb").granted, nil, slow)
+		p.release(<-asksFor("bomb2").granted, nil, slow)
 		bomb := asksFor("bomb")
-		if len(bomb.turn) != 1 {
+		if len(bomb.granted) != 1 {
 			t.Fatal("the long render gets no place")
 		}
 		again := asksFor("bomb2")
 		short := asksFor("web")
 		next := asksFor("api")
-		if len(again.turn) != 0 || len(short.turn) != 1 || len(next.turn) != 0 {
-			t.Fatalf("places: another long one %d, a short one %d, the next %d; want the short one alone", len(again.turn), len(short.turn), len(next.turn))
+		if len(again.granted) != 0 || len(short.granted) != 1 || len(next.granted) != 0 {
+			t.Fatalf("places: another long one %d, a short one %d, the next %d; want the short one alone", len(again.granted), len(short.granted), len(next.granted))
 		}
 		good := take(t, p, "good")
-		p.release(<-short.turn, nil, nil)
-		if len(next.turn) != 0 {
+		p.release(<-short.granted, nil, nil)
+		if len(next.granted) != 0 {
 			t.Error("a second one passes although no place would stay free")
 		}
 		p.release(good, nil, nil)
-		if len(next.turn) != 1 || len(again.turn) != 0 {
+		if len(next.granted) != 1 || len(again.granted) != 0 {
 			t.Error("the next short render does not pass")
 		}
-		p.release(<-next.turn, nil, nil)
-		p.release(<-bomb.turn, nil, slow)
-		if len(again.turn) != 1 {
+		p.release(<-next.granted, nil, nil)
+		p.release(<-bomb.granted, nil, slow)
+		if len(again.granted) != 1 {
 			t.Error("the other long render is not begun when the first has ended")
 		}
-		p.release(<-again.turn, nil, nil)
+		p.release(<-again.granted, nil, nil)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.long != 0 || p.working != 0 || len(p.running) != 0 || len(p.waiting) != 0 || len(p.heavy) != 1 {
-			t.Errorf("INV-9 long %d, working %d, running %d, waiting %d, heavy %d", p.long, p.working, len(p.running), len(p.waiting), len(p.heavy))
+		if p.long != 0 || p.shortRunning != 0 || len(p.running) != 0 || len(p.waiting) != 0 || len(p.heavy) != 1 {
+			t.Errorf("INV-9 long %d, working %d, running %d, waiting %d, heavy %d", p.long, p.shortRunning, len(p.running), len(p.waiting), len(p.heavy))
 		}
 	})
 	t.Run("INV-7 nothing passes while another tenant waits", func(t *testing.T) {
@@ -326,11 +326,11 @@ func TestPlacesAreShared(t *testing.T) {
 		take(t, p, "bad")
 		waits(t, p, "bad2")
 		p.mu.Lock()
-		tk := &ticket{tenant: "bad", app: "web", turn: make(chan grant, 1)}
+		tk := &ticket{tenant: "bad", app: "web", granted: make(chan grant, 1)}
 		p.waiting["bad"], p.turns = []*ticket{tk}, append(p.turns, "bad")
 		p.schedule(time.Now())
 		p.mu.Unlock()
-		if len(tk.turn) != 0 {
+		if len(tk.granted) != 0 {
 			t.Error("it passes while another tenant waits")
 		}
 	})
@@ -345,7 +345,7 @@ func TestPlacesAreShared(t *testing.T) {
 		p.long = p.longPlaces() // nothing can become long
 		p.mu.Unlock()
 		p.release(running, nil, nil)
-		if len(modest.turn) != 1 || len(again.turn) != 0 {
+		if len(modest.granted) != 1 || len(again.granted) != 0 {
 			t.Error("the tenant that had half a minute comes before the one that had nothing")
 		}
 	})
@@ -372,8 +372,8 @@ func TestPlacesAreShared(t *testing.T) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.long != 0 || p.working != 1 || len(p.running) != 1 || len(p.waiting) != 0 {
-			t.Errorf("long %d, working %d, running %d, waiting %d", p.long, p.working, len(p.running), len(p.waiting))
+		if p.long != 0 || p.shortRunning != 1 || len(p.running) != 1 || len(p.waiting) != 0 {
+			t.Errorf("long %d, working %d, running %d, waiting %d", p.long, p.shortRunning, len(p.running), len(p.waiting))
 		}
 	})
 }

@@ -32,19 +32,19 @@ const (
 // A process is one worker and the hub's end of its wire. One goroutine at a
 // time uses it.
 type process struct {
-	tenant  hub.TenantID
-	cmd     *exec.Cmd
-	wire    *Wire
-	stderr  *tail
-	quit    <-chan struct{} // closed when the pool is
-	hello   Hello
-	idle    time.Time // since when
-	renders int
-	spent   time.Duration // processor time when it became idle
-	calm    bool          // it stepped back, and cannot come forward again
-	reap    sync.Once
-	state   string // how it ended
-	killed  bool   // it was ended by SIGKILL
+	tenant        hub.TenantID
+	cmd           *exec.Cmd
+	wire          *Wire
+	stderr        *tail
+	quit          <-chan struct{} // closed when the pool is
+	hello         Hello
+	idle          time.Time // since when
+	renders       int
+	spent         time.Duration // processor time when it became idle
+	deprioritized bool          // it stepped back, and cannot come forward again
+	reap          sync.Once
+	state         string // how it ended
+	killed        bool   // it was ended by SIGKILL
 }
 
 // start makes a worker and waits until it says that it is caged.
@@ -105,7 +105,7 @@ func (p *process) greet(ctx context.Context) error {
 	}
 	frame, err := p.wire.Receive(maxQuestion)
 	if err != nil {
-		alone := broke(err) && gone(p.cmd.Process.Pid, dying)
+		alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
 		p.kill()
 		if alone && p.killed {
 			return whenKilled(err)
@@ -146,9 +146,9 @@ func (p *process) stopped(ctx context.Context) error {
 // stepBack lets everything else have the processor first. A worker cannot
 // come forward again, so it ends when its render is over.
 func (p *process) stepBack() {
-	if !p.calm {
-		p.calm = true
-		calm(p.cmd.Process.Pid)
+	if !p.deprioritized {
+		p.deprioritized = true
+		deprioritize(p.cmd.Process.Pid)
 	}
 }
 
@@ -159,7 +159,7 @@ func (p *process) stirs(limit int64) bool {
 	if p.spent == 0 {
 		p.spent = spent
 	}
-	return spent-p.spent > restless || anonymous(p.cmd.Process.Pid) > limit
+	return spent-p.spent > idleCPULimit || anonymous(p.cmd.Process.Pid) > limit
 }
 
 // kill ends the worker and waits until it is gone.
@@ -191,11 +191,11 @@ var errLost = errors.New("the renderer was gone")
 func (p *process) render(ctx context.Context, req Request, limits Limits) (res Result, keep bool, err error) {
 	p.renders++
 	run := &run{process: p, limits: limits, recorder: NewRecorder(req, limits), began: time.Now()}
-	run.looked = run.began
+	run.checkedAt = run.began
 	p.wire.tick = func() error { return run.tick(ctx) }
 	defer func() {
 		if !keep {
-			alone := broke(err) && gone(p.cmd.Process.Pid, dying)
+			alone := broke(err) && waitForExit(p.cmd.Process.Pid, dying)
 			p.kill()
 			err = run.explain(err, alone && p.killed)
 		}
@@ -216,14 +216,14 @@ func (p *process) render(ctx context.Context, req Request, limits Limits) (res R
 // A run is one render as the hub sees it.
 type run struct {
 	*process
-	limits   Limits
-	recorder *Recorder
-	began    time.Time
-	before   time.Duration // processor time of the worker at the first look
-	looked   time.Time     // at the worker's memory and processor time
-	asked    bool
-	objects  []Object
-	bytes    int64
+	limits    Limits
+	recorder  *Recorder
+	began     time.Time
+	before    time.Duration // processor time of the worker at the first look
+	checkedAt time.Time     // at the worker's memory and processor time
+	asked     bool
+	objects   []Object
+	bytes     int64
 }
 
 // tick is called while the worker is busy.
@@ -235,8 +235,8 @@ func (r *run) tick(ctx context.Context) error {
 	if now.Sub(r.began) > r.limits.Timeout {
 		return r.tooLong()
 	}
-	if now.Sub(r.looked) >= step {
-		r.looked = now
+	if now.Sub(r.checkedAt) >= step {
+		r.checkedAt = now
 		if used := anonymous(r.cmd.Process.Pid); used > r.limits.Memory {
 			return r.tooLarge()
 		}
@@ -271,11 +271,11 @@ func (r *run) serve(ctx context.Context) (Result, bool, error) {
 		switch frame.Kind {
 		case FrameQuery:
 			r.asked = true
-			if err := r.answer(ctx, frame); err != nil {
+			if err := r.respond(ctx, frame); err != nil {
 				return Result{}, false, err
 			}
 		case FrameMade:
-			if err := r.take(frame); err != nil {
+			if err := r.acceptObject(frame); err != nil {
 				return Result{}, false, err
 			}
 		case FrameFailed:
@@ -294,7 +294,7 @@ func (r *run) serve(ctx context.Context) (Result, bool, error) {
 	}
 }
 
-func (r *run) answer(ctx context.Context, frame Frame) error {
+func (r *run) respond(ctx context.Context, frame Frame) error {
 	q, err := Decode[Question](frame, FrameQuery)
 	if err != nil {
 		return err

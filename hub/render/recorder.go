@@ -36,15 +36,15 @@ const (
 // notes everything that was looked at. It lives in the hub, never in a
 // worker: one that lied about its reads would poison the reuse of snapshots.
 type Recorder struct {
-	req     Request
-	limits  Limits
-	inputs  map[hub.Input]struct{}
-	seen    map[readKey]struct{}
-	read    int64
-	names   int   // bytes of the names in inputs
-	looks   int64 // names that were asked for and entries that were listed
-	remotes int   // files that were read by their address
-	trouble error // first failure that is not the renderer's fault
+	req      Request
+	limits   Limits
+	inputs   map[hub.Input]struct{}
+	recorded map[readKey]struct{}
+	read     int64
+	names    int   // bytes of the names in inputs
+	lookups  int64 // names that were asked for and entries that were listed
+	remotes  int   // files that were read by their address
+	trouble  error // first failure that is not the renderer's fault
 }
 
 type readKey struct {
@@ -56,7 +56,7 @@ type readKey struct {
 // NewRecorder serves one render. The trees of the request belong to it until
 // the render is over.
 func NewRecorder(req Request, limits Limits) *Recorder {
-	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, seen: map[readKey]struct{}{}}
+	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, recorded: map[readKey]struct{}{}}
 }
 
 // Inputs gives all that was looked at, each once, in a stable order.
@@ -80,7 +80,7 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, fmt.Errorf("render: %w", err)
 	}
-	if err := r.work(1 + len(q.Names)); err != nil {
+	if err := r.countLookups(1 + len(q.Names)); err != nil {
 		return Answer{}, err
 	}
 	if q.Op == OpFact {
@@ -115,9 +115,9 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))
 }
 
-// work counts what a question costs the hub.
-func (r *Recorder) work(looks int) error {
-	if r.looks += int64(looks); r.looks > maxRepeats*int64(r.limits.Inputs) {
+// countLookups counts what a question costs the hub.
+func (r *Recorder) countLookups(lookups int) error {
+	if r.lookups += int64(lookups); r.lookups > maxRepeats*int64(r.limits.Inputs) {
 		return fault.With(fault.New(fault.Exceeded, "the render asks for files and facts more than %d times", maxRepeats*r.limits.Inputs),
 			"", "look for a loop in the templates")
 	}
@@ -162,7 +162,7 @@ func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer,
 		if ctx.Err() != nil {
 			return Answer{}, fmt.Errorf("render: %w", ctx.Err())
 		}
-		s, err := r.look(tree, q.Source, name)
+		s, err := r.resolveName(tree, q.Source, name)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -171,8 +171,8 @@ func (r *Recorder) stat(ctx context.Context, tree hub.Tree, q Question) (Answer,
 	return a, nil
 }
 
-// look finds out what stands at a name, through links, and records it.
-func (r *Recorder) look(tree hub.Tree, source int, name string) (Stat, error) {
+// resolveName finds out what stands at a name, through links, and records it.
+func (r *Recorder) resolveName(tree hub.Tree, source int, name string) (Stat, error) {
 	fi, err := tree.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -182,11 +182,11 @@ func (r *Recorder) look(tree hub.Tree, source int, name string) (Stat, error) {
 	case fi.IsDir():
 		return Stat{hub.InputDir}, r.add(hub.Input{Source: source, Kind: hub.InputDir, Path: name})
 	}
-	return Stat{hub.InputFile}, r.note(tree, source, hub.InputFile, name)
+	return Stat{hub.InputFile}, r.recordState(tree, source, hub.InputFile, name)
 }
 
 func (r *Recorder) list(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
-	top, err := r.look(tree, q.Source, q.Names[0])
+	top, err := r.resolveName(tree, q.Source, q.Names[0])
 	if err != nil {
 		return Answer{}, err
 	}
@@ -204,7 +204,7 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 	if depth > maxWalk {
 		return fault.With(fault.New(fault.Exceeded, "directories are nested more than %d deep", maxWalk), dir, "")
 	}
-	if err := r.note(tree, q.Source, hub.InputList, dir); err != nil {
+	if err := r.recordState(tree, q.Source, hub.InputList, dir); err != nil {
 		return err
 	}
 	entries, err := tree.ReadDir(dir)
@@ -221,7 +221,7 @@ func (r *Recorder) walk(ctx context.Context, tree hub.Tree, q Question, below st
 		}
 		e.Path = path.Join(below, d.Name())
 		*out = append(*out, e)
-		if err := r.work(1); err != nil {
+		if err := r.countLookups(1); err != nil {
 			return err
 		}
 		if len(*out) > r.limits.Inputs {
@@ -249,7 +249,7 @@ func (r *Recorder) entry(tree hub.Tree, source int, dir string, d fs.DirEntry) (
 		return Entry{Kind: hub.InputFile}, nil
 	}
 	name := path.Join(dir, d.Name())
-	if err := r.note(tree, source, hub.InputLink, name); err != nil {
+	if err := r.recordState(tree, source, hub.InputLink, name); err != nil {
 		return Entry{}, err
 	}
 	fi, err := tree.Stat(name)
@@ -267,7 +267,7 @@ func (r *Recorder) entry(tree hub.Tree, source int, dir string, d fs.DirEntry) (
 	case fi.IsDir():
 		return Entry{Kind: hub.InputDir, Link: true}, r.add(hub.Input{Source: source, Kind: hub.InputDir, Path: name})
 	}
-	return Entry{Kind: hub.InputFile, Link: true}, r.note(tree, source, hub.InputFile, name)
+	return Entry{Kind: hub.InputFile, Link: true}, r.recordState(tree, source, hub.InputFile, name)
 }
 
 func (r *Recorder) readFiles(ctx context.Context, tree hub.Tree, q Question) (Answer, error) {
@@ -304,7 +304,7 @@ func (r *Recorder) readFile(tree hub.Tree, source int, name string) (File, error
 		return File{}, r.wrong(name, err)
 	}
 	r.read += int64(len(data))
-	return File{Found: true, Size: int64(len(data)), Data: data}, r.note(tree, source, hub.InputFile, name)
+	return File{Found: true, Size: int64(len(data)), Data: data}, r.recordState(tree, source, hub.InputFile, name)
 }
 
 // real resolves every link of a name, one element at a time.
@@ -342,12 +342,12 @@ func (r *Recorder) real(tree hub.Tree, q Question) (Answer, error) {
 		rest = append(elements(target), rest...)
 		at = path.Dir(at)
 	}
-	s, err := r.look(tree, q.Source, at)
+	s, err := r.resolveName(tree, q.Source, at)
 	return Answer{Real: at, Stats: []Stat{s}}, err
 }
 
 func (r *Recorder) follow(tree hub.Tree, source int, name string) (string, error) {
-	if err := r.note(tree, source, hub.InputLink, name); err != nil {
+	if err := r.recordState(tree, source, hub.InputLink, name); err != nil {
 		return "", err
 	}
 	target, err := tree.ReadLink(name)
@@ -365,17 +365,17 @@ func elements(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
-// note records what stands at a name now.
-func (r *Recorder) note(tree hub.Tree, source int, kind hub.InputKind, name string) error {
+// recordState records what stands at a name now.
+func (r *Recorder) recordState(tree hub.Tree, source int, kind hub.InputKind, name string) error {
 	key := readKey{source, kind, name}
-	if _, known := r.seen[key]; known {
+	if _, known := r.recorded[key]; known {
 		return nil
 	}
 	in, err := tree.Input(kind, name)
 	if err != nil {
 		return r.wrong(name, err)
 	}
-	r.seen[key] = struct{}{}
+	r.recorded[key] = struct{}{}
 	in.Source, in.Path = source, name
 	return r.add(in)
 }

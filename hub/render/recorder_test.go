@@ -41,7 +41,7 @@ func request() render.Request {
 	}
 }
 
-func TestEveryLookIsRecorded(t *testing.T) {
+func TestEveryLookupIsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		q      render.Question

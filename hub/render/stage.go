@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
 	"github.com/capstan-cd/capstan/shared/fault"
-	loop "github.com/capstan-cd/capstan/shared/run"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Work is where the stage finds applications to look at anew.
@@ -44,8 +44,8 @@ type Sink interface {
 	Failed(ctx context.Context, tenant hub.TenantID, failures []hub.RefreshFailure) error
 	// Skipped says that applications are to be left as they are.
 	Skipped(ctx context.Context, tenant hub.TenantID, apps []hub.ApplicationID) error
-	// Looked says that looks which were asked for are done.
-	Looked(ctx context.Context, tenant hub.TenantID, done []hub.Looked) error
+	// AcknowledgeRefresh says that looks which were asked for are done.
+	AcknowledgeRefresh(ctx context.Context, tenant hub.TenantID, done []hub.RefreshAck) error
 }
 
 // Renderer is the pool, as the stage needs it.
@@ -74,19 +74,19 @@ const (
 // loopLimit is how long the stage may show no sign of life.
 const loopLimit = 90 * time.Second
 
-// looking is how many tenants' applications are loaded and compared with what
+// maxTenantsAtOnce is how many tenants' applications are loaded and compared with what
 // is recorded at one time: that costs memory and the database. Renders wait in
 // the pool instead.
-const looking = 2
+const maxTenantsAtOnce = 2
 
 // batches of one tenant are worked on beside each other, so that what is quick
 // to look at does not wait for slow renders of the same tenant.
 const batches = 4
 
-// breath is how long the next work waits while some is being done: what comes
+// batchDelay is how long the next work waits while some is being done: what comes
 // one by one, such as applications that are being created, is cheaper taken
 // together.
-const breath = 40 * time.Millisecond
+const batchDelay = 40 * time.Millisecond
 
 // A Stage turns applications whose sources may have moved into snapshots. It
 // looks up recorded inputs first and renders only what they do not answer.
@@ -103,11 +103,11 @@ type Stage struct {
 	counters Counters
 	remote   Downloads
 
-	looks  chan struct{} // a token for each tenant that is being looked at
-	freed  chan struct{} // capacity 1: a tenant is no longer busy
-	mu     sync.Mutex
-	busy   map[hub.TenantID]int     // batches in work
-	shares map[hub.TenantID]*shared // of those
+	tenantSlots chan struct{} // a token for each tenant that is being looked at
+	freed       chan struct{} // capacity 1: a tenant is no longer busy
+	mu          sync.Mutex
+	busy        map[hub.TenantID]int     // batches in work
+	shares      map[hub.TenantID]*shared // of those
 }
 
 // NewStage makes a stage; Run starts it.
@@ -123,7 +123,7 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 	}
 	return &Stage{
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
-		looks: make(chan struct{}, looking), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{}, shares: map[hub.TenantID]*shared{},
+		tenantSlots: make(chan struct{}, maxTenantsAtOnce), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{}, shares: map[hub.TenantID]*shared{},
 	}
 }
 
@@ -179,7 +179,7 @@ func (s *Stage) Run(ctx context.Context) error {
 			})
 		}
 		if len(items) < s.cfg.Batch { // else there is more
-			s.breathe(ctx)
+			s.pauseForBatch(ctx)
 		}
 	}
 	return nil
@@ -234,7 +234,7 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 		Stage: s, tenant: tenant, leases: map[hub.ApplicationID]int64{}, passing: map[hub.ApplicationID]bool{},
 		commits: map[resolveKey]resolved{}, now: time.Now(), shared: s.sharing(tenant),
 	}
-	jobs, err := r.lookAll(ctx, items)
+	jobs, err := r.resolveApplications(ctx, items)
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +248,8 @@ func (s *Stage) refresh(ctx context.Context, tenant hub.TenantID, items []hub.Wo
 	if err == nil {
 		err = aside
 	}
-	if err == nil && len(r.looked) > 0 {
-		err = r.sink.Looked(ctx, tenant, r.looked)
+	if err == nil && len(r.refreshed) > 0 {
+		err = r.sink.AcknowledgeRefresh(ctx, tenant, r.refreshed)
 	}
 	return r.passing, err
 }
@@ -286,7 +286,7 @@ type round struct {
 	unchanged []hub.Unchanged
 	failures  []hub.RefreshFailure
 	skipped   []hub.ApplicationID
-	looked    []hub.Looked               // by request
+	refreshed []hub.RefreshAck           // by request
 	passing   map[hub.ApplicationID]bool // failed for a cause that may pass by itself
 }
 
@@ -311,16 +311,16 @@ type job struct {
 	trace   string        // that it continues; empty: none
 }
 
-// look resolves one application and answers it from recorded inputs if it
+// resolveApplication resolves one application and answers it from recorded inputs if it
 // can. Nil means that nothing has to be rendered.
-func (r *round) look(ctx context.Context, f hub.Refresh) *job {
+func (r *round) resolveApplication(ctx context.Context, f hub.Refresh) *job {
 	j := &job{refresh: f}
 	if skipped(f) {
 		r.skipped = append(r.skipped, f.Application.ID)
 		return nil
 	}
-	if looksNow(f) {
-		r.looked = append(r.looked, hub.Looked{Application: f.Application.ID, Version: f.Application.Version})
+	if isRequestedRefresh(f) {
+		r.refreshed = append(r.refreshed, hub.RefreshAck{Application: f.Application.ID, Version: f.Application.Version})
 	}
 	var err error
 	if j.spec, err = hub.DecodeSpec(f.Application.Spec); err == nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func TestStageDefects(t *testing.T) {
@@ -25,7 +25,7 @@ func TestStageDefects(t *testing.T) {
 			}
 			return nil
 		}
-		m := run.NewMonitor(run.System{}, nil)
+		m := lifecycle.NewMonitor(lifecycle.System{}, nil)
 		w.run(m.With(t.Context()), false)
 		if len(w.rendered) != 2 || len(w.failed) != 1 || w.failed[0].Application != "b" || strings.Contains(w.failed[0].Message, "secret text") {
 			t.Errorf("%d rendered, failed %+v", len(w.rendered), w.failed)
@@ -37,7 +37,7 @@ func TestStageDefects(t *testing.T) {
 	t.Run("FT-H8 a defect in looking at one application fails that one alone", func(t *testing.T) {
 		t.Parallel()
 		w := newStageWorld(files, "a", "b", "c")
-		m := run.NewMonitor(run.System{}, nil)
+		m := lifecycle.NewMonitor(lifecycle.System{}, nil)
 		w.runWith(m.With(t.Context()), func(r hub.Refresh, _ hub.ApplicationSpec) error {
 			if r.Application.Name == "a" {
 				panic("x")
@@ -51,7 +51,7 @@ func TestStageDefects(t *testing.T) {
 	t.Run("FT-H7 an application that never comes back is found within two minutes", func(t *testing.T) {
 		t.Parallel()
 		clock := runtest.NewClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
-		m := run.NewMonitor(clock, nil)
+		m := lifecycle.NewMonitor(clock, nil)
 		found := make(chan string, 8)
 		ctx, cancel := context.WithCancel(m.With(t.Context()))
 		defer cancel()

@@ -80,7 +80,7 @@ func (w *fairWorld) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 	return w.stageWorld.Tree(ctx, tenant, repo, commit)
 }
 
-func TestStageServesTenantsBesideEachOther(t *testing.T) {
+func TestStageServesTenantsInParallel(t *testing.T) {
 	t.Parallel()
 	apps := []string{"a", "b", "c", "d"}
 	files := map[string]string{"g/x": "0"}

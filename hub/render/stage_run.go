@@ -9,8 +9,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/failpoint"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	loop "github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -78,9 +78,9 @@ func (s *Stage) end(tenant hub.TenantID) {
 	}
 }
 
-// breathe waits a moment, or until the first batch has ended.
-func (s *Stage) breathe(ctx context.Context) {
-	t := time.NewTimer(breath)
+// pauseForBatch waits a moment, or until the first batch has ended.
+func (s *Stage) pauseForBatch(ctx context.Context) {
+	t := time.NewTimer(batchDelay)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -89,13 +89,13 @@ func (s *Stage) breathe(ctx context.Context) {
 	}
 }
 
-// lookAll finds out which of the applications have to be rendered. Those that
+// resolveApplications finds out which of the applications have to be rendered. Those that
 // fail already come last: they may well be slow to fail again.
-func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
+func (r *round) resolveApplications(ctx context.Context, items []hub.WorkItem) ([]*job, error) {
 	loop.Rest(ctx) // others look, and are watched themselves
 	select {
-	case r.looks <- struct{}{}:
-		defer func() { <-r.looks }()
+	case r.tenantSlots <- struct{}{}:
+		defer func() { <-r.tenantSlots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -115,7 +115,7 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	var jobs, last []*job
 	for _, f := range found {
 		f.Forced = f.Forced || forced[f.Application.ID]
-		j := r.lookSafely(ctx, f, traces[f.Application.ID])
+		j := r.resolveApplicationSafely(ctx, f, traces[f.Application.ID])
 		switch {
 		case j == nil:
 			continue
@@ -129,12 +129,12 @@ func (r *round) lookAll(ctx context.Context, items []hub.WorkItem) ([]*job, erro
 	return append(jobs, last...), ctx.Err()
 }
 
-// lookSafely looks at one application in its own trace. A defect is the failure
+// resolveApplicationSafely looks at one application in its own trace. A defect is the failure
 // of that application, which is looked at again later.
-func (r *round) lookSafely(ctx context.Context, f hub.Refresh, parent string) (j *job) {
+func (r *round) resolveApplicationSafely(ctx context.Context, f hub.Refresh, parent string) (j *job) {
 	loop.Beat(ctx)
 	err := loop.Safely(trace.Resume(ctx, parent), "render", func(ctx context.Context) error {
-		j = r.look(ctx, f)
+		j = r.resolveApplication(ctx, f)
 		return nil
 	})
 	if err != nil {
@@ -290,7 +290,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 		Lease: r.leases[app.ID],
 	}
 	if j.asked == "" {
-		out.Seen = &hub.Seen{Application: app, Mark: j.refresh.Mark, Spec: j.spec}
+		out.Read = &hub.ReadVersion{Application: app, Version: j.refresh.Version, Spec: j.spec}
 	}
 	if j.old != nil {
 		r.count(func(c *Counters) { c.Reused++ })
@@ -326,7 +326,7 @@ func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (R
 	req := r.fetching(ctx, j.request(r.tenant, opened))
 	key := keyOf(req, j.commits)
 	if !j.refresh.Forced {
-		if end := r.shared.turn(ctx, key); end != nil {
+		if end := r.shared.begin(ctx, key); end != nil {
 			defer end()
 		} else if res, ok := r.shared.get(key, req); ok {
 			r.count(func(c *Counters) { c.Reused++ })

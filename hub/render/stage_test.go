@@ -40,7 +40,7 @@ type stageWorld struct {
 	unchanged []hub.Unchanged
 	failed    []hub.RefreshFailure
 	skipped   []hub.ApplicationID
-	looked    []hub.Looked
+	refreshed []hub.RefreshAck
 	renders   int
 	permits   error
 	resolves  error
@@ -215,10 +215,10 @@ func (w *stageWorld) Skipped(_ context.Context, _ hub.TenantID, apps []hub.Appli
 	return w.storeErr
 }
 
-func (w *stageWorld) Looked(_ context.Context, _ hub.TenantID, done []hub.Looked) error {
+func (w *stageWorld) AcknowledgeRefresh(_ context.Context, _ hub.TenantID, done []hub.RefreshAck) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looked = append(w.looked, done...)
+	w.refreshed = append(w.refreshed, done...)
 	return w.storeErr
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	replicav1 "github.com/capstan-cd/capstan/proto/replica/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// A Hint is what one replica tells another.
-type Hint struct {
+// A Notice is what one replica tells another.
+type Notice struct {
 	Clusters []hub.ClusterID // their desired logs have grown
 	Tenants  []hub.TenantID  // their feeds have grown
 	Work     []string        // kinds of work that are due
@@ -23,9 +23,9 @@ type Hint struct {
 }
 
 const (
-	settle   = 5 * time.Millisecond // so that a burst goes as one
-	hintTime = 2 * time.Second
-	mostKept = 10_000 // of each sort in a hint; what is over is lost
+	settle        = 5 * time.Millisecond // so that a burst goes as one
+	notifyTimeout = 2 * time.Second
+	mostKept      = 10_000 // of each sort in a hint; what is over is lost
 )
 
 // Wake tells the replica that holds a cluster's agent, or all if none is
@@ -34,40 +34,40 @@ func (r *Replicas) Wake(cluster hub.ClusterID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.others[r.places[cluster].Replica]; o != nil {
-		o.tell(func(b *outbox) { note(&b.clusters, cluster) })
+		o.enqueue(func(b *outbox) { note(&b.clusters, cluster) })
 		return
 	}
-	r.tell(func(b *outbox) { note(&b.clusters, cluster) })
+	r.broadcast(func(b *outbox) { note(&b.clusters, cluster) })
 }
 
 // Changed tells all replicas that a tenant's feed has grown.
 func (r *Replicas) Changed(tenant hub.TenantID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tell(func(b *outbox) { note(&b.tenants, tenant) })
+	r.broadcast(func(b *outbox) { note(&b.tenants, tenant) })
 }
 
 // Due tells all replicas that work of a kind is due.
 func (r *Replicas) Due(kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tell(func(b *outbox) { note(&b.work, kind) })
+	r.broadcast(func(b *outbox) { note(&b.work, kind) })
 }
 
 // Revoked tells all replicas that the revocations have changed.
 func (r *Replicas) Revoked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tell(func(b *outbox) { b.revoked = true })
+	r.broadcast(func(b *outbox) { b.revoked = true })
 }
 
-func (r *Replicas) tell(put func(*outbox)) {
+func (r *Replicas) broadcast(put func(*outbox)) {
 	for _, o := range r.others {
-		o.tell(put)
+		o.enqueue(put)
 	}
 }
 
-func (o *other) tell(put func(*outbox)) {
+func (o *other) enqueue(put func(*outbox)) {
 	if o.box == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func note[K comparable](set *map[K]bool, key K) {
 }
 
 // run sends until ctx ends. What cannot be sent is dropped.
-func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInterface) {
+func (b *outbox) run(ctx context.Context, clock lifecycle.Clock, to grpc.ClientConnInterface) {
 	defer close(b.ended)
 	client := replicav1.NewReplicaClient(to)
 	for {
@@ -115,24 +115,24 @@ func (b *outbox) run(ctx context.Context, clock run.Clock, to grpc.ClientConnInt
 			return
 		case <-b.ready:
 		}
-		if run.Sleep(ctx, clock, settle) != nil {
+		if lifecycle.Sleep(ctx, clock, settle) != nil {
 			return
 		}
-		req, some := b.take()
+		req, some := b.drain()
 		if !some {
 			continue
 		}
-		limit, cancel := context.WithTimeout(ctx, hintTime)
+		limit, cancel := context.WithTimeout(ctx, notifyTimeout)
 		_, err := client.Hint(limit, req)
 		cancel()
-		if err != nil && run.Sleep(ctx, clock, time.Second) != nil {
+		if err != nil && lifecycle.Sleep(ctx, clock, time.Second) != nil {
 			return
 		}
 	}
 }
 
-// take gives what has gathered, if anything has.
-func (b *outbox) take() (req *replicav1.HintRequest, some bool) {
+// drain gives what has gathered, if anything has.
+func (b *outbox) drain() (req *replicav1.HintRequest, some bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	req = &replicav1.HintRequest{

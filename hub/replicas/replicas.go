@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -36,9 +36,9 @@ type Store interface {
 	Leave(ctx context.Context, id string) error
 	// Attachment says where the agent of a cluster is attached. The error is
 	// fault.Offline if it is nowhere.
-	Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Placement, error)
+	Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.AgentHome, error)
 	// Attachments gives what changed after a fence, in order.
-	Attachments(ctx context.Context, after int64) ([]hub.Placement, error)
+	Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error)
 }
 
 // Agents are those that are attached to this replica.
@@ -54,7 +54,7 @@ type Config struct {
 	Store  Store
 	Agents Agents
 	// Heard is called with the hints of other replicas. It must not block.
-	Heard func(Hint)
+	Heard func(Notice)
 	// Server and Client prove replicas to each other; nil: this one has no
 	// internal port and reaches no other.
 	Server, Client *tls.Config
@@ -62,7 +62,7 @@ type Config struct {
 	// default 15 s.
 	Lease time.Duration
 	Log   *slog.Logger
-	Clock run.Clock
+	Clock lifecycle.Clock
 }
 
 // A Replicas is what one process knows of the others. Many goroutines may use
@@ -75,7 +75,7 @@ type Replicas struct {
 	draining bool
 	beaten   time.Time         // when the database last said who is there
 	others   map[string]*other // replicas but this one, by id
-	places   map[hub.ClusterID]hub.Placement
+	places   map[hub.ClusterID]hub.AgentHome
 	fence    int64     // newest of the places
 	whole    time.Time // when all places were read
 }
@@ -99,21 +99,21 @@ func New(cfg Config) *Replicas {
 		cfg.Lease = 15 * time.Second
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = run.System{}
+		cfg.Clock = lifecycle.System{}
 	}
-	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.Placement{}}
+	return &Replicas{cfg: cfg, poke: make(chan struct{}, 1), others: map[string]*other{}, places: map[hub.ClusterID]hub.AgentHome{}}
 }
 
 // Run keeps the view current until ctx ends; then it takes leave and returns
 // nil.
 func (r *Replicas) Run(ctx context.Context) error {
-	g := run.NewGroup(ctx)
-	g.Go(func(ctx context.Context) error { return r.beats(ctx) })
+	g := lifecycle.NewGroup(ctx)
+	g.Go(func(ctx context.Context) error { return r.sendHeartbeats(ctx) })
 	g.Go(func(ctx context.Context) error {
 		failed := func(err error) {
 			r.cfg.Log.WarnContext(ctx, "where agents are attached is not known anew", logkey.Error, err)
 		}
-		return run.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
+		return lifecycle.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
 	})
 	err := g.Wait()
 	r.forgetAll()
@@ -125,12 +125,12 @@ func (r *Replicas) Run(ctx context.Context) error {
 	return err
 }
 
-// beats says again and again that this replica lives.
-func (r *Replicas) beats(ctx context.Context) error {
-	ctx, done := run.Watch(ctx, "sign of life", time.Minute+r.cfg.Lease)
+// sendHeartbeats says again and again that this replica lives.
+func (r *Replicas) sendHeartbeats(ctx context.Context) error {
+	ctx, done := lifecycle.Watch(ctx, "sign of life", time.Minute+r.cfg.Lease)
 	defer done()
 	for {
-		run.Beat(ctx)
+		lifecycle.Beat(ctx)
 		if err := r.beat(ctx, ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "this replica could not say that it lives", logkey.Error, err)
 		}
@@ -142,7 +142,7 @@ func (r *Replicas) beats(ctx context.Context) error {
 		case <-tick:
 		case <-r.poke:
 			// Waiting calls may ask often.
-			if run.Sleep(ctx, r.cfg.Clock, min(r.cfg.Lease/20, 200*time.Millisecond)) != nil {
+			if lifecycle.Sleep(ctx, r.cfg.Clock, min(r.cfg.Lease/20, 200*time.Millisecond)) != nil {
 				stop()
 				return nil
 			}
@@ -298,17 +298,17 @@ func (r *Replicas) follow(ctx context.Context) error {
 	if all {
 		r.whole = now
 		// What a call has learnt since is not among those that were read.
-		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.Placement) bool { return p.Fence <= newest })
+		maps.DeleteFunc(r.places, func(_ hub.ClusterID, p hub.AgentHome) bool { return p.Fence <= newest })
 	}
 	for _, p := range places {
-		r.remember(p)
+		r.storeHome(p)
 		r.fence = max(r.fence, p.Fence)
 	}
 	return nil
 }
 
-// remember takes in a placement unless a newer one is known. The lock is held.
-func (r *Replicas) remember(p hub.Placement) {
+// storeHome takes in a placement unless a newer one is known. The lock is held.
+func (r *Replicas) storeHome(p hub.AgentHome) {
 	if known, ok := r.places[p.Cluster]; ok && known.Fence > p.Fence {
 		return
 	}

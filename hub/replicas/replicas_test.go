@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/replicas"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -32,12 +32,12 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 type table struct {
 	mu     sync.Mutex
 	alive  map[string]hub.Replica
-	places map[hub.ClusterID]hub.Placement
+	places map[hub.ClusterID]hub.AgentHome
 	fence  int64
 }
 
 func newTable() *table {
-	return &table{alive: map[string]hub.Replica{}, places: map[hub.ClusterID]hub.Placement{}}
+	return &table{alive: map[string]hub.Replica{}, places: map[hub.ClusterID]hub.AgentHome{}}
 }
 
 func (s *table) Beat(_ context.Context, r hub.Replica, _ time.Duration) ([]hub.Replica, error) {
@@ -58,19 +58,19 @@ func (s *table) Leave(_ context.Context, id string) error {
 	return nil
 }
 
-func (s *table) Attachment(_ context.Context, tenant hub.TenantID, c hub.ClusterID) (hub.Placement, error) {
+func (s *table) Attachment(_ context.Context, tenant hub.TenantID, c hub.ClusterID) (hub.AgentHome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, ok := s.places[c]; ok && p.Tenant == tenant && p.Session != "" {
 		return p, nil
 	}
-	return hub.Placement{}, fault.New(fault.Offline, "nowhere")
+	return hub.AgentHome{}, fault.New(fault.Offline, "nowhere")
 }
 
-func (s *table) Attachments(_ context.Context, after int64) ([]hub.Placement, error) {
+func (s *table) Attachments(_ context.Context, after int64) ([]hub.AgentHome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []hub.Placement
+	var out []hub.AgentHome
 	for _, p := range s.places {
 		if p.Fence > after {
 			out = append(out, p)
@@ -83,7 +83,7 @@ func (s *table) put(c hub.ClusterID, replica, session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fence++
-	s.places[c] = hub.Placement{Tenant: tenant, Cluster: c, Replica: replica, Session: session, Fence: s.fence}
+	s.places[c] = hub.AgentHome{Tenant: tenant, Cluster: c, Replica: replica, Session: session, Fence: s.fence}
 }
 
 const (
@@ -147,7 +147,7 @@ type one struct {
 	*replicas.Replicas
 	t     *testing.T
 	id    string
-	hints chan replicas.Hint
+	notes chan replicas.Notice
 	asked chan string
 	broke func()
 
@@ -198,7 +198,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	auth, err := fleet.OpenAuthority(t.Context(), &vault{}, run.System{}, nil)
+	auth, err := fleet.OpenAuthority(t.Context(), &vault{}, lifecycle.System{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func newWorld(t *testing.T) *world {
 // start starts a replica; what it gives ends it at once, as a crash would.
 func (w *world) start(id string) (*one, context.CancelFunc) {
 	w.t.Helper()
-	o := &one{t: w.t, id: id, hints: make(chan replicas.Hint, 100), asked: make(chan string, 10), held: map[hub.ClusterID]grpc.ClientConnInterface{}, names: map[hub.ClusterID]string{}}
+	o := &one{t: w.t, id: id, notes: make(chan replicas.Notice, 100), asked: make(chan string, 10), held: map[hub.ClusterID]grpc.ClientConnInterface{}, names: map[hub.ClusterID]string{}}
 	certificate, err := w.auth.Replica(replicas.URI(id))
 	if err != nil {
 		w.t.Fatal(err)
@@ -223,7 +223,7 @@ func (w *world) start(id string) (*one, context.CancelFunc) {
 	}
 	server, client := replicas.TLS(w.root, certificate)
 	o.Replicas = replicas.New(replicas.Config{
-		Self: hub.Replica{ID: id, Address: ln.Addr().String()}, Store: w.store, Agents: o, Heard: func(h replicas.Hint) { o.hints <- h },
+		Self: hub.Replica{ID: id, Address: ln.Addr().String()}, Store: w.store, Agents: o, Heard: func(h replicas.Notice) { o.notes <- h },
 		Server: server, Client: client, Lease: time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -256,12 +256,12 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
-// hear waits for a hint. One that does not come in time may be lost, and is
+// receive waits for a hint. One that does not come in time may be lost, and is
 // given again.
-func (o *one) hear(again func()) replicas.Hint {
+func (o *one) receive(again func()) replicas.Notice {
 	for {
 		select {
-		case h := <-o.hints:
+		case h := <-o.notes:
 			return h
 		case <-time.After(10 * time.Second):
 			again()
@@ -460,7 +460,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-func TestHints(t *testing.T) {
+func TestNotifications(t *testing.T) {
 	w := newWorld(t)
 	a, _ := w.start("a")
 	b, _ := w.start("b")
@@ -470,16 +470,16 @@ func TestHints(t *testing.T) {
 		for range 50 {
 			a.Changed(tenant)
 		}
-		tell := func() {
+		sendOne := func() {
 			a.Changed(tenant)
 			a.Due(hub.WorkFetch)
 			a.Revoked()
 		}
-		tell()
+		sendOne()
 		for _, o := range []*one{b, c} {
 			var tenants, work int
 			for revoked := false; !revoked || tenants == 0 || work == 0; {
-				h := o.hear(tell)
+				h := o.receive(sendOne)
 				tenants, work, revoked = tenants+len(h.Tenants), work+len(h.Work), revoked || h.Revoked
 			}
 			if tenants > 5 {
@@ -493,17 +493,17 @@ func TestHints(t *testing.T) {
 		if _, err := get(t.Context(), a, recent(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		tell := func() { a.Wake(cluster) }
-		tell()
-		h := c.hear(tell)
+		sendOne := func() { a.Wake(cluster) }
+		sendOne()
+		h := c.receive(sendOne)
 		for len(h.Clusters) == 0 { // what the others were told before
-			h = c.hear(tell)
+			h = c.receive(sendOne)
 		}
 		if !slices.Equal(h.Clusters, []hub.ClusterID{cluster}) {
 			t.Errorf("%+v", h)
 		}
 		select {
-		case h := <-b.hints:
+		case h := <-b.notes:
 			if len(h.Clusters) > 0 {
 				t.Errorf("the other one was told too: %+v", h)
 			}

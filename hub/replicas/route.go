@@ -9,7 +9,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -17,7 +17,7 @@ const (
 	tenantKey  = "capstan-tenant"
 	clusterKey = "capstan-cluster"
 
-	lookEvery = 200 * time.Millisecond // while a call waits for its agent
+	checkEvery = 200 * time.Millisecond // while a call waits for its agent
 	// appear is how long a call waits for an agent, if its caller does not
 	// give up earlier: one whose replica has gone comes back within it.
 	appear = 5 * time.Second
@@ -62,10 +62,10 @@ type target struct {
 // find waits until the agent is somewhere.
 func (t *route) find(ctx context.Context) (target, error) {
 	for first := true; ; first = false {
-		if to, ok := t.look(ctx, !first); ok {
+		if to, ok := t.resolve(ctx, !first); ok {
 			return to, nil
 		}
-		if t.over() || run.Sleep(ctx, t.r.cfg.Clock, lookEvery) != nil {
+		if t.over() || lifecycle.Sleep(ctx, t.r.cfg.Clock, checkEvery) != nil {
 			return target{}, away()
 		}
 	}
@@ -73,18 +73,18 @@ func (t *route) find(ctx context.Context) (target, error) {
 
 func (t *route) over() bool { return !t.r.cfg.Clock.Now().Before(t.until) }
 
-// look says where the agent is at this moment. sure asks the database even
+// resolve says where the agent is at this moment. sure asks the database even
 // if the memory has an answer.
-func (t *route) look(ctx context.Context, sure bool) (target, bool) {
+func (t *route) resolve(ctx context.Context, sure bool) (target, bool) {
 	conn, tenant, session, here := t.r.cfg.Agents.Holds(t.cluster)
 	here = here && tenant == t.tenant
-	known, ok := t.r.place(t.cluster)
+	known, ok := t.r.homeOf(t.cluster)
 	if here && (!ok || known.Session == session || known.Replica == t.r.cfg.Self.ID) {
 		return target{conn: conn}, true
 	}
 	if !ok || sure || here || t.tried[known.Replica] {
 		var err error
-		if known, err = t.ask(ctx); err != nil {
+		if known, err = t.readHome(ctx); err != nil {
 			return target{conn: conn}, here // what is at hand is better than nothing
 		}
 	}
@@ -98,8 +98,8 @@ func (t *route) look(ctx context.Context, sure bool) (target, bool) {
 	return target{conn: hop{to, t.tenant, t.cluster}, remote: known.Replica}, true
 }
 
-// ask looks into the database and remembers the answer.
-func (t *route) ask(ctx context.Context) (hub.Placement, error) {
+// readHome looks into the database and remembers the answer.
+func (t *route) readHome(ctx context.Context) (hub.AgentHome, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	p, err := t.r.cfg.Store.Attachment(ctx, t.tenant, t.cluster)
@@ -108,11 +108,11 @@ func (t *route) ask(ctx context.Context) (hub.Placement, error) {
 	}
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
-	t.r.remember(p)
+	t.r.storeHome(p)
 	return p, nil
 }
 
-func (r *Replicas) place(cluster hub.ClusterID) (hub.Placement, bool) {
+func (r *Replicas) homeOf(cluster hub.ClusterID) (hub.AgentHome, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ok := r.places[cluster]
@@ -136,8 +136,8 @@ func (r *Replicas) reach(id string) (grpc.ClientConnInterface, bool) {
 	return nil, false
 }
 
-// again says whether a call should go another way, and pauses before it does.
-func (t *route) again(ctx context.Context, to target, method string, err error) bool {
+// retry says whether a call should go another way, and pauses before it does.
+func (t *route) retry(ctx context.Context, to target, method string, err error) bool {
 	if to.remote == "" || err == nil || ctx.Err() != nil {
 		return false
 	}
@@ -145,7 +145,7 @@ func (t *route) again(ctx context.Context, to target, method string, err error) 
 		return false
 	}
 	t.tried[to.remote] = true
-	return !t.over() && run.Sleep(ctx, t.r.cfg.Clock, lookEvery/4) == nil
+	return !t.over() && lifecycle.Sleep(ctx, t.r.cfg.Clock, checkEvery/4) == nil
 }
 
 // Invoke makes a call. Those of agents may be repeated: they read, or ask for
@@ -158,7 +158,7 @@ func (t *route) Invoke(ctx context.Context, method string, args, reply any, opts
 			return err
 		}
 		err = to.conn.Invoke(ctx, method, args, reply, opts...)
-		if !t.again(ctx, to, method, err) {
+		if !t.retry(ctx, to, method, err) {
 			return tunnel.Fault(err)
 		}
 	}
@@ -179,7 +179,7 @@ func (t *route) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 		if err == nil {
 			return s, nil
 		}
-		if !t.again(ctx, to, method, err) {
+		if !t.retry(ctx, to, method, err) {
 			return nil, tunnel.Fault(err)
 		}
 	}

@@ -41,7 +41,7 @@ type server struct {
 
 // Hint takes a hint.
 func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1.HintResponse, error) {
-	h := Hint{Work: req.GetWork(), Revoked: req.GetRevoked()}
+	h := Notice{Work: req.GetWork(), Revoked: req.GetRevoked()}
 	for _, c := range req.GetClusters() {
 		h.Clusters = append(h.Clusters, hub.ClusterID(c))
 	}

@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 const (
@@ -36,7 +36,7 @@ type keyID [idSize]byte
 // by many goroutines.
 type Master struct {
 	current keyID
-	keys    map[keyID]seal.Key
+	keys    map[keyID]encryption.Key
 }
 
 // Format hides the keys from every verb of package fmt.
@@ -94,7 +94,7 @@ func parse(text []byte) (*Master, error) {
 	if len(text) > maxFile {
 		return nil, fault.New(fault.Invalid, "it is longer than %d bytes", maxFile)
 	}
-	m := &Master{keys: map[keyID]seal.Key{}}
+	m := &Master{keys: map[keyID]encryption.Key{}}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
@@ -102,13 +102,13 @@ func parse(text []byte) (*Master, error) {
 			continue
 		}
 		raw, err := base64.StdEncoding.DecodeString(line)
-		if err != nil || len(raw) != seal.KeySize {
-			return nil, fault.New(fault.Invalid, "line %d is not %d bytes in base64", n, seal.KeySize)
+		if err != nil || len(raw) != encryption.KeySize {
+			return nil, fault.New(fault.Invalid, "line %d is not %d bytes in base64", n, encryption.KeySize)
 		}
-		if bytes.Equal(raw, make([]byte, seal.KeySize)) {
+		if bytes.Equal(raw, make([]byte, encryption.KeySize)) {
 			return nil, fault.New(fault.Invalid, "line %d is a key of zeros", n)
 		}
-		if err := m.add(seal.Key(raw)); err != nil {
+		if err := m.add(encryption.Key(raw)); err != nil {
 			return nil, fault.New(fault.Invalid, "line %d: %w", n, err)
 		}
 	}
@@ -121,7 +121,7 @@ func parse(text []byte) (*Master, error) {
 	return m, nil
 }
 
-func (m *Master) add(key seal.Key) error {
+func (m *Master) add(key encryption.Key) error {
 	id := idOf(key)
 	if _, twice := m.keys[id]; twice {
 		return errors.New("the key is there twice")
@@ -137,8 +137,8 @@ func (m *Master) add(key seal.Key) error {
 }
 
 // idOf names a key without telling anything of it.
-func idOf(key seal.Key) keyID {
-	derived := seal.Derive(key, "capstan master key id v1")
+func idOf(key encryption.Key) keyID {
+	derived := encryption.Derive(key, "capstan master key id v1")
 	sum := sha256.Sum256(derived[:])
 	return keyID(sum[:idSize])
 }
@@ -147,7 +147,7 @@ func idOf(key seal.Key) keyID {
 // can read. A file that is there already is never touched: fault.Conflict.
 func Create(path string) (*Master, error) {
 	object := fmt.Sprintf("master key file %q", path)
-	key, err := seal.NewKey()
+	key, err := encryption.NewKey()
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func Create(path string) (*Master, error) {
 	if err != nil {
 		return nil, errors.Join(fault.With(fault.Wrap(fault.Internal, err, "it cannot be written"), object, ""), os.Remove(path))
 	}
-	m := &Master{keys: map[keyID]seal.Key{}}
+	m := &Master{keys: map[keyID]encryption.Key{}}
 	return m, m.add(key)
 }
 
@@ -194,7 +194,7 @@ func LoadOrCreate(path string) (*Master, error) {
 // Wrap seals plain under the current key. The result names the key by its id.
 func (m *Master) Wrap(plain []byte) ([]byte, error) {
 	head := append([]byte{format}, m.current[:]...)
-	sealed, err := seal.Seal(m.keys[m.current], head, plain)
+	sealed, err := encryption.Seal(m.keys[m.current], head, plain)
 	if err != nil {
 		return nil, fmt.Errorf("wrap: %w", err)
 	}
@@ -214,7 +214,7 @@ func (m *Master) Unwrap(wrapped []byte) ([]byte, error) {
 		return nil, fault.With(fault.New(fault.Missing, "it was wrapped with the master key %x, which the key file does not have", head[1:]),
 			"", "put the former key behind the current one in the key file")
 	}
-	return seal.Open(key, head, wrapped[1+idSize:])
+	return encryption.Open(key, head, wrapped[1+idSize:])
 }
 
 // Current says whether something was wrapped with the key in use now; what

@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/integration/machine"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// TestReadersBesideFetches reads old and new commits while packs come, are
+// TestReadersDuringFetches reads old and new commits while packs come, are
 // merged and closed. It is worth most with the race detector.
-func TestReadersBesideFetches(t *testing.T) {
+func TestReadersDuringFetches(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)
 	m := newMirrors(t, source.Config{MaxPacks: 3})
@@ -108,7 +108,7 @@ func TestTenantsHaveMirrorsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := newGitServer(t)
 	asked := &askedCredentials{}
-	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, asked, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, asked, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (f failure) garbage() error {
 	if u, err := url.Parse(f.repo.URL); err == nil && u.Host != "" {
 		host += " " + u.Host
 	}
-	return f.say(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
+	return f.errorf(fault.Offline, "it is tried again by itself; check the Git server and the proxies before it", "%s sent an answer that cannot be understood", host)
 }
 
 // inner takes off the wrappers of go-git that hide what they wrap.
@@ -97,14 +97,14 @@ func inner(err error) error {
 	}
 }
 
-func (f failure) say(kind fault.Kind, fix, format string, args ...any) error {
+func (f failure) errorf(kind fault.Kind, fix, format string, args ...any) error {
 	return fault.With(fault.Wrap(kind, f.err, format, args...), "", fix)
 }
 
 func (f failure) byLimit() error {
 	var limit limitError
 	if errors.As(f.err, &limit) {
-		return f.say(fault.Exceeded, "make the repository smaller, or ask the operator of the hub for a higher limit", "%s (the limit is %d)", limit.what, limit.limit)
+		return f.errorf(fault.Exceeded, "make the repository smaller, or ask the operator of the hub for a higher limit", "%s (the limit is %d)", limit.what, limit.limit)
 	}
 	return nil
 }
@@ -114,17 +114,17 @@ func (f failure) byNetwork() error {
 	var blocked blockedError
 	switch {
 	case errors.As(f.err, &blocked):
-		return f.say(fault.Invalid, "use a public address, or ask the operator of the hub to allow this network", "its host is at a loopback, link-local or private address, which the hub does not connect to")
+		return f.errorf(fault.Invalid, "use a public address, or ask the operator of the hub to allow this network", "its host is at a loopback, link-local or private address, which the hub does not connect to")
 	case errors.As(f.err, &dns) && dns.IsNotFound:
-		return f.say(fault.Offline, "check the host name in the repository URL", "its host name cannot be found")
+		return f.errorf(fault.Offline, "check the host name in the repository URL", "its host name cannot be found")
 	case errors.As(f.err, &dns):
-		return f.say(fault.Offline, "it is tried again by itself", "its host name cannot be looked up at the moment")
+		return f.errorf(fault.Offline, "it is tried again by itself", "its host name cannot be looked up at the moment")
 	case errors.Is(f.err, syscall.ECONNREFUSED):
-		return f.say(fault.Offline, "check host and port in the repository URL, and that the Git server runs", "its host refuses the connection")
+		return f.errorf(fault.Offline, "check host and port in the repository URL, and that the Git server runs", "its host refuses the connection")
 	case errors.Is(f.err, syscall.EHOSTUNREACH), errors.Is(f.err, syscall.ENETUNREACH):
-		return f.say(fault.Offline, "check the network between the hub and the Git server", "its host cannot be reached")
+		return f.errorf(fault.Offline, "check the network between the hub and the Git server", "its host cannot be reached")
 	case timedOut(f.err):
-		return f.say(fault.Offline, "it is tried again by itself; check that the Git server answers in time", "it did not answer within %s", f.timeout)
+		return f.errorf(fault.Offline, "it is tried again by itself; check that the Git server answers in time", "it did not answer within %s", f.timeout)
 	}
 	return nil
 }
@@ -137,17 +137,17 @@ func (f failure) byTLS() error {
 	var alert tls.AlertError
 	switch {
 	case errors.As(f.err, &authority):
-		return f.say(fault.Invalid, "add the authority to the hub's trusted certificates, or mark the repository as insecure", "its TLS certificate is signed by an authority that the hub does not know")
+		return f.errorf(fault.Invalid, "add the authority to the hub's trusted certificates, or mark the repository as insecure", "its TLS certificate is signed by an authority that the hub does not know")
 	case errors.As(f.err, &host):
-		return f.say(fault.Invalid, "use the host name that the certificate was made for", "its TLS certificate is for another host name")
+		return f.errorf(fault.Invalid, "use the host name that the certificate was made for", "its TLS certificate is for another host name")
 	case errors.As(f.err, &invalid) && invalid.Reason == x509.Expired:
-		return f.say(fault.Invalid, "renew the certificate of the Git server", "its TLS certificate has expired or is not valid yet")
+		return f.errorf(fault.Invalid, "renew the certificate of the Git server", "its TLS certificate has expired or is not valid yet")
 	case errors.As(f.err, &invalid):
-		return f.say(fault.Invalid, "check the certificate of the Git server", "its TLS certificate is not valid")
+		return f.errorf(fault.Invalid, "check the certificate of the Git server", "its TLS certificate is not valid")
 	case errors.As(f.err, &record), strings.Contains(f.err.Error(), "server gave HTTP response to HTTPS client"):
-		return f.say(fault.Invalid, "use http:// in the repository URL, or the port that speaks TLS", "its server does not speak TLS at this port")
+		return f.errorf(fault.Invalid, "use http:// in the repository URL, or the port that speaks TLS", "its server does not speak TLS at this port")
 	case errors.As(f.err, &alert):
-		return f.say(fault.Invalid, "check the TLS settings of the Git server", "the TLS handshake with its server failed")
+		return f.errorf(fault.Invalid, "check the TLS settings of the Git server", "the TLS handshake with its server failed")
 	}
 	return nil
 }
@@ -156,21 +156,21 @@ func (f failure) byStatus() error {
 	known := f.cred != hub.Credential{}
 	switch {
 	case f.status == 401 && known, errors.Is(f.err, transport.ErrAuthenticationRequired) && known:
-		return f.say(fault.Invalid, "correct the user name and the password or token of the repository", "the Git server does not accept the credentials")
+		return f.errorf(fault.Invalid, "correct the user name and the password or token of the repository", "the Git server does not accept the credentials")
 	case f.status == 401, errors.Is(f.err, transport.ErrAuthenticationRequired):
-		return f.say(fault.Invalid, "add a user name and a password or token to the repository, and check its URL", "the Git server asks for credentials and none are stored")
+		return f.errorf(fault.Invalid, "add a user name and a password or token to the repository, and check its URL", "the Git server asks for credentials and none are stored")
 	case f.status == 403:
-		return f.say(fault.Invalid, "give the account or token the right to read the repository", "the Git server forbids access with these credentials")
+		return f.errorf(fault.Invalid, "give the account or token the right to read the repository", "the Git server forbids access with these credentials")
 	case f.status == 404:
-		return f.say(fault.Missing, "check the path in the repository URL, and that the credentials may see the repository", "the Git server knows no such repository")
+		return f.errorf(fault.Missing, "check the path in the repository URL, and that the credentials may see the repository", "the Git server knows no such repository")
 	case f.status == 429:
-		return f.say(fault.Offline, "it is tried again by itself, less often", "the Git server asks the hub to slow down")
+		return f.errorf(fault.Offline, "it is tried again by itself, less often", "the Git server asks the hub to slow down")
 	case f.status >= 300 && f.status < 400:
-		return f.say(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
+		return f.errorf(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
 	case f.status >= 500:
-		return f.say(fault.Offline, "it is tried again by itself; check the Git server", "the Git server answers with the error %d", f.status)
+		return f.errorf(fault.Offline, "it is tried again by itself; check the Git server", "the Git server answers with the error %d", f.status)
 	case f.status >= 400:
-		return f.say(fault.Invalid, "check the repository URL", "the Git server refuses the request with the status %d", f.status)
+		return f.errorf(fault.Invalid, "check the repository URL", "the Git server refuses the request with the status %d", f.status)
 	}
 	return nil
 }
@@ -181,19 +181,19 @@ func (f failure) byContent() error {
 	text := f.err.Error()
 	switch {
 	case errors.Is(f.err, errNotGit):
-		return f.say(fault.Invalid, "check the repository URL: it should be the one that git clone takes", "its address answers, but not as a Git server")
+		return f.errorf(fault.Invalid, "check the repository URL: it should be the one that git clone takes", "its address answers, but not as a Git server")
 	case errors.Is(f.err, transport.ErrEmptyRemoteRepository), errors.Is(f.err, packp.ErrEmptyAdvRefs):
 		return errEmpty(f.err)
 	case errors.Is(f.err, errIncomplete):
-		return f.say(fault.Offline, "it is tried again by itself; run git fsck on the Git server if this stays", "the Git server did not send everything that it lists")
+		return f.errorf(fault.Offline, "it is tried again by itself; run git fsck on the Git server if this stays", "the Git server did not send everything that it lists")
 	case strings.Contains(text, "http redirect"):
-		return f.say(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
+		return f.errorf(fault.Invalid, "use the address that it redirects to as the repository URL", "the Git server redirects in a way that the hub does not follow")
 	case strings.Contains(text, "object-format=sha256"):
-		return f.say(fault.Invalid, "use a repository with SHA-1 object names", "repositories with SHA-256 object names are not supported")
+		return f.errorf(fault.Invalid, "use a repository with SHA-1 object names", "repositories with SHA-256 object names are not supported")
 	case errors.As(f.err, &data), errors.Is(f.err, packfile.ErrMalformedPackFile), errors.Is(f.err, errDamaged), errors.Is(f.err, errProtocol):
 		return f.garbage()
 	case errors.As(f.err, &op), errors.Is(f.err, io.ErrUnexpectedEOF), errors.Is(f.err, io.EOF), errors.Is(f.err, syscall.ECONNRESET):
-		return f.say(fault.Offline, "it is tried again by itself", "the connection to the Git server broke off")
+		return f.errorf(fault.Offline, "it is tried again by itself", "the connection to the Git server broke off")
 	}
 	return nil
 }
@@ -201,9 +201,9 @@ func (f failure) byContent() error {
 func (f failure) byDisk() error {
 	switch {
 	case errors.Is(f.err, syscall.ENOSPC), errors.Is(f.err, syscall.EDQUOT):
-		return f.say(fault.Offline, "ask the operator of the hub for more room in its state directory", "the hub has no room left for the copy of the repository")
+		return f.errorf(fault.Offline, "ask the operator of the hub for more room in its state directory", "the hub has no room left for the copy of the repository")
 	case errors.Is(f.err, syscall.EROFS), errors.Is(f.err, syscall.EACCES):
-		return f.say(fault.Offline, "ask the operator of the hub to check its state directory", "the hub cannot write its copy of the repository")
+		return f.errorf(fault.Offline, "ask the operator of the hub to check its state directory", "the hub cannot write its copy of the repository")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 const secret = "c4n4ry-s3cret"
@@ -109,9 +109,9 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 			if !strings.Contains(sentence, c.want) {
 				t.Errorf("sentence %q lacks %q", sentence, c.want)
 			}
-			told, _ := fault.As(err)
-			if told.Fix == "" || !strings.HasPrefix(told.Object, "repository ") {
-				t.Errorf("object %q, fix %q", told.Object, told.Fix)
+			message, _ := fault.As(err)
+			if message.Fix == "" || !strings.HasPrefix(message.Object, "repository ") {
+				t.Errorf("object %q, fix %q", message.Object, message.Fix)
 			}
 			if strings.Contains(sentence+err.Error(), secret) {
 				t.Errorf("SEC-C3 the error holds the credential: %v", err)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -89,8 +89,8 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 
 // isDamage says whether the mirror's own files are at fault.
 func isDamage(err error) bool {
-	_, told := fault.As(err)
-	return !told && (errors.Is(err, errDamaged) || errors.Is(err, errNoObject))
+	_, message := fault.As(err)
+	return !message && (errors.Is(err, errDamaged) || errors.Is(err, errNoObject))
 }
 
 // visit lists the refs of the repository.
@@ -176,7 +176,7 @@ func (v *visit) list(ctx context.Context, spelling string) (status int, err erro
 	v.close()
 	began := time.Now()
 	defer func() { v.cfg.Observe("ls-remote", v.repo.URL, err, time.Since(began)) }()
-	run.Expect(ctx, v.cfg.ListTimeout)
+	lifecycle.Expect(ctx, v.cfg.ListTimeout)
 	limit, cancel := context.WithTimeout(ctx, v.cfg.ListTimeout)
 	defer cancel()
 	limit, x := begin(limit, v.cfg.MaxListBytes)
@@ -334,7 +334,7 @@ func (v *visit) transfer(ctx context.Context, wants, haves []plumbing.Hash) (err
 	began := time.Now()
 	defer func() { v.cfg.Observe("fetch", v.repo.URL, err, time.Since(began)) }()
 	timeout := v.cfg.FetchTimeout << min(v.timeouts, 3)
-	run.Expect(ctx, timeout)
+	lifecycle.Expect(ctx, timeout)
 	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	limit, x := begin(limit, v.cfg.MaxBytes+v.cfg.MaxBytes/64+1<<16) // with the frames around the pack
@@ -376,7 +376,7 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 		return fmt.Errorf("read the end of the pack: %w", err)
 	}
 	limits := packLimits{objects: v.cfg.MaxObjects, object: v.cfg.MaxObject, inflated: 16 * v.cfg.MaxBytes}
-	p, err := v.lib.take(ctx, s, v.odb.dir, limits)
+	p, err := v.lib.ingest(ctx, s, v.odb.dir, limits)
 	if err != nil {
 		return fmt.Errorf("take in the pack: %w", err)
 	}

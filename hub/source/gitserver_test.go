@@ -22,8 +22,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m) }
@@ -234,9 +234,9 @@ func newMirrors(tb testing.TB, cfg source.Config) *source.Mirrors {
 		cfg.AllowedNetworks = loopback()
 	}
 	if cfg.ListTimeout == 0 {
-		cfg.ListTimeout = patience
+		cfg.ListTimeout = answerTimeout
 	}
-	m, err := source.New(cfg, noCredentials{}, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(cfg, noCredentials{}, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -253,9 +253,9 @@ func closeMirrors(tb testing.TB, m *source.Mirrors) {
 	}
 }
 
-// patience is how long a repository may take to answer, unless a test is about
+// answerTimeout is how long a repository may take to answer, unless a test is about
 // that: a busy machine takes long to start a program of git or an SSH session.
-const patience = 2 * time.Minute
+const answerTimeout = 2 * time.Minute
 
 func testContext(tb testing.TB) context.Context {
 	tb.Helper()

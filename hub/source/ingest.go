@@ -86,9 +86,9 @@ func (s *spool) reader() randomReader {
 	return bytes.NewReader(s.mem)
 }
 
-// keep puts the pack at its final name and gives it open for reading. Without
+// finish puts the pack at its final name and gives it open for reading. Without
 // an index beside it, nobody looks at it yet.
-func (s *spool) keep(name string) (*os.File, error) {
+func (s *spool) finish(name string) (*os.File, error) {
 	if s.file != nil {
 		if err := rename(s.file.Name(), name); err != nil {
 			return nil, err
@@ -138,9 +138,9 @@ type packLimits struct {
 	inflated int64 // bytes of all stored data once inflated
 }
 
-// take checks a received pack object by object, puts it and its index in the
+// ingest checks a received pack object by object, puts it and its index in the
 // folder, and opens it. Nothing of a pack with an error stays behind.
-func (l *library) take(ctx context.Context, s *spool, dir string, limits packLimits) (*pack, error) {
+func (l *library) ingest(ctx context.Context, s *spool, dir string, limits packLimits) (*pack, error) {
 	ix := &indexer{ctx: ctx, src: s.reader(), size: s.size, limits: limits, inflaters: &l.inflaters, waiting: map[plumbing.Hash][]int32{}}
 	sum, err := ix.run()
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *library) take(ctx context.Context, s *spool, dir string, limits packLim
 		entries[i] = idxEntry{o.hash, o.offset, o.crc}
 	}
 	p := &pack{id: l.ids.Add(1), name: filepath.Join(dir, "pack-"+hex.EncodeToString(sum[:])), size: s.size}
-	if p.file, err = s.keep(p.name + ".pack"); err != nil {
+	if p.file, err = s.finish(p.name + ".pack"); err != nil {
 		return nil, err
 	}
 	if p.idx, err = writeIndex(p.name+".idx", entries, sum); err != nil {
@@ -342,7 +342,7 @@ func (x *indexer) descend(top int32) error {
 		child := at.next
 		at.next = x.objects[child].sibling
 		if at.data == nil {
-			if at.data, err = x.again(way); err != nil {
+			if at.data, err = x.rebuild(way); err != nil {
 				return err
 			}
 			held += int64(len(at.data))
@@ -377,8 +377,8 @@ func letGo(way []level) (bytes int64) {
 	return bytes
 }
 
-// again puts the data of the last level together anew.
-func (x *indexer) again(way []level) ([]byte, error) {
+// rebuild puts the data of the last level together anew.
+func (x *indexer) rebuild(way []level) ([]byte, error) {
 	data, _, err := x.whole(way[0].object)
 	for _, l := range way[1:] {
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
@@ -62,7 +62,7 @@ type Loop struct {
 	cfg     LoopConfig
 	work    Work
 	mirrors *Mirrors
-	clock   run.Clock
+	clock   lifecycle.Clock
 	log     *slog.Logger
 	queue   *queue
 
@@ -71,7 +71,7 @@ type Loop struct {
 }
 
 // NewLoop makes a loop; Run starts it.
-func NewLoop(cfg LoopConfig, work Work, mirrors *Mirrors, clock run.Clock, log *slog.Logger) *Loop {
+func NewLoop(cfg LoopConfig, work Work, mirrors *Mirrors, clock lifecycle.Clock, log *slog.Logger) *Loop {
 	cfg = cfg.withDefaults()
 	return &Loop{cfg: cfg, work: work, mirrors: mirrors, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
 }
@@ -82,7 +82,7 @@ const loopLimit = 90 * time.Second
 // Run fetches until ctx ends, then returns nil. A repository that cannot be
 // fetched is recorded as such and never stops the loop.
 func (l *Loop) Run(ctx context.Context) error {
-	g := run.NewGroup(ctx)
+	g := lifecycle.NewGroup(ctx)
 	g.Go(l.claim)
 	for range l.cfg.Parallel {
 		g.Go(l.worker)
@@ -114,8 +114,8 @@ func (l *Loop) claim(ctx context.Context) error {
 	failed := func(err error, wait time.Duration) {
 		l.log.ErrorContext(ctx, "fetch work cannot be claimed", logkey.Error, err, logkey.Wait, wait)
 	}
-	return run.Loop(ctx, l.clock, run.Backoff{}, failed, func(ctx context.Context) error {
-		room, err := l.queue.room(ctx)
+	return lifecycle.Loop(ctx, l.clock, lifecycle.Backoff{}, failed, func(ctx context.Context) error {
+		room, err := l.queue.freeWorkers(ctx)
 		if err != nil {
 			return err
 		}
@@ -141,24 +141,24 @@ func (l *Loop) handBack(ctx context.Context, over []hub.WorkItem, claimed int) e
 		}
 	}
 	if len(over) > 0 && len(over) == claimed {
-		return run.Sleep(ctx, l.clock, overShare/2)
+		return lifecycle.Sleep(ctx, l.clock, overShare/2)
 	}
 	return nil
 }
 
 // worker takes repositories out of the queue.
 func (l *Loop) worker(ctx context.Context) error {
-	ctx, done := run.Watch(ctx, "fetch", loopLimit)
+	ctx, done := lifecycle.Watch(ctx, "fetch", loopLimit)
 	defer done()
 	for {
-		run.Rest(ctx) // until there is something to fetch
+		lifecycle.Rest(ctx) // until there is something to fetch
 		item, err := l.queue.next(ctx)
 		if err != nil {
 			return nil
 		}
-		run.Beat(ctx)
-		err = run.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, item) })
-		if defect := (*run.PanicError)(nil); errors.As(err, &defect) {
+		lifecycle.Beat(ctx)
+		err = lifecycle.Safely(ctx, "fetch", func(ctx context.Context) error { return l.one(ctx, item) })
+		if defect := (*lifecycle.PanicError)(nil); errors.As(err, &defect) {
 			err = errors.Join(err, l.failed(ctx, l.queue.newest(item), defect))
 		}
 		l.queue.done(item)
@@ -172,7 +172,7 @@ func (l *Loop) worker(ctx context.Context) error {
 func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 	repo, cred, err := l.work.Load(ctx, item)
 	if fault.KindOf(err) == fault.Missing {
-		return l.gone(ctx, item)
+		return l.repositoryDeleted(ctx, item)
 	}
 	if ctx.Err() != nil {
 		return l.leave(ctx, item, l.clock.Now())
@@ -194,7 +194,7 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 		return l.failed(ctx, item, err)
 	}
 	l.count(repo.ID, false)
-	next := listed.Add(run.Spread(l.cfg.Interval, 0.2, rand.Float64()))
+	next := listed.Add(lifecycle.Spread(l.cfg.Interval, 0.2, rand.Float64()))
 	if err := l.work.Fetched(ctx, item, refs, next); err != nil {
 		return fmt.Errorf("store refs: %w", err)
 	}
@@ -212,7 +212,7 @@ func (l *Loop) fetch(ctx context.Context, item hub.WorkItem, repo hub.Repository
 	return refs, l.clock.Now(), err
 }
 
-func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {
+func (l *Loop) repositoryDeleted(ctx context.Context, item hub.WorkItem) error {
 	l.count(hub.RepositoryID(item.Key), false)
 	if err := l.mirrors.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
 		l.log.WarnContext(ctx, "mirror not removed", logkey.Repository, item.Key, logkey.Error, err)
@@ -224,7 +224,7 @@ func (l *Loop) gone(ctx context.Context, item hub.WorkItem) error {
 func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	n := l.count(hub.RepositoryID(item.Key), true)
 	wait := min(l.cfg.First<<min(n-1, 20), l.cfg.Most)
-	wait = run.Spread(wait, 0.2, rand.Float64())
+	wait = lifecycle.Spread(wait, 0.2, rand.Float64())
 	level := slog.LevelInfo
 	switch {
 	case fault.KindOf(err) == fault.Internal:

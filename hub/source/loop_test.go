@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // fakeWork is a work queue in memory. Every outcome is sent to results.
@@ -105,7 +105,7 @@ func (w *fakeWork) Done(_ context.Context, item hub.WorkItem) error {
 }
 
 // startLoop runs a loop until the test ends, or until stop is called.
-func startLoop(t *testing.T, cfg source.LoopConfig, w *fakeWork, m *source.Mirrors, clock run.Clock) (stop func()) {
+func startLoop(t *testing.T, cfg source.LoopConfig, w *fakeWork, m *source.Mirrors, clock lifecycle.Clock) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -199,7 +199,7 @@ func TestLoopIsFair(t *testing.T) {
 		return true
 	})
 	w := newFakeWork()
-	startLoop(t, source.LoopConfig{Parallel: 4}, w, newMirrors(t, source.Config{}), run.System{})
+	startLoop(t, source.LoopConfig{Parallel: 4}, w, newMirrors(t, source.Config{}), lifecycle.System{})
 	t.Cleanup(func() { close(release) })
 	for range 8 {
 		repo := origin.hub()
@@ -240,7 +240,7 @@ func TestLoopGoesOnUnderANewLease(t *testing.T) {
 		return false
 	})
 	w := newFakeWork()
-	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), run.System{})
+	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), lifecycle.System{})
 	repo := origin.hub()
 	w.add(tenant, repo, hub.Credential{})
 	<-entered
@@ -270,7 +270,7 @@ func TestLoopStopsAndOutlivesErrors(t *testing.T) {
 	})
 	w := newFakeWork()
 	w.fail = errors.New("the database is away")
-	stop := startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), run.System{})
+	stop := startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), lifecycle.System{})
 	w.add(tenant, s.repo("app").hub(), hub.Credential{})
 	<-entered
 	stop()

@@ -30,7 +30,7 @@ type mirror struct {
 	tenant hub.TenantID
 	dir    string
 	odb    *odb
-	turn   chan struct{} // capacity 1: holds a token while somebody changes the mirror
+	writer chan struct{} // capacity 1: holds a token while somebody changes the mirror
 	used   atomic.Int64  // when it was last asked for, Unix nanoseconds
 
 	// damaged says that the packs cannot be trusted; the next fetch starts anew.
@@ -63,7 +63,7 @@ type refusal struct {
 
 func newMirror(m *Mirrors, tenant hub.TenantID, dir string) *mirror {
 	return &mirror{
-		Mirrors: m, id: m.lib.ids.Add(1), tenant: tenant, dir: dir, turn: make(chan struct{}, 1), refused: map[string]refusal{},
+		Mirrors: m, id: m.lib.ids.Add(1), tenant: tenant, dir: dir, writer: make(chan struct{}, 1), refused: map[string]refusal{},
 		odb: &odb{library: m.lib, dir: filepath.Join(dir, "objects", "pack")},
 	}
 }
@@ -71,14 +71,14 @@ func newMirror(m *Mirrors, tenant hub.TenantID, dir string) *mirror {
 // enter waits for the right to change the mirror.
 func (m *mirror) enter(ctx context.Context) error {
 	select {
-	case m.turn <- struct{}{}:
+	case m.writer <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the repository: %w", context.Cause(ctx))
 	}
 }
 
-func (m *mirror) leave() { <-m.turn }
+func (m *mirror) leave() { <-m.writer }
 
 // prepare makes the folders of a bare repository, which git itself can read.
 func (m *mirror) prepare() error {
@@ -118,7 +118,7 @@ func (m *mirror) wipe() error {
 // being changed.
 func (m *mirror) rest() {
 	select {
-	case m.turn <- struct{}{}:
+	case m.writer <- struct{}{}:
 		if m.remote != nil {
 			m.remote.http.CloseIdleConnections()
 		}

@@ -106,7 +106,7 @@ func takeBytes(t testing.TB, ctx context.Context, dir string, data []byte, l pac
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := lib.take(ctx, s, dir, l)
+	p, err := lib.ingest(ctx, s, dir, l)
 	if closeErr := s.close(); closeErr != nil {
 		t.Error(closeErr)
 	}

@@ -19,8 +19,8 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 )
 
 const (
@@ -115,7 +115,7 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 	if ok, err := m.odb.has(want); ok || err != nil {
 		return false, err // an old event, or a branch that was set to an older commit
 	}
-	if err := v.learn(ctx); err != nil || !m.protocol.v2 {
+	if err := v.readCapabilities(ctx); err != nil || !m.protocol.v2 {
 		return false, err
 	}
 	haves, err := v.havesOf(tips, pushed.Ref)
@@ -125,7 +125,7 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 	var stands plumbing.Hash
 	var s *spool
 	if m.protocol.named {
-		stands, s, err = v.ask(ctx, "want-ref "+pushed.Ref, pushed.Ref, haves)
+		stands, s, err = v.fetchCommit(ctx, "want-ref "+pushed.Ref, pushed.Ref, haves)
 	} else {
 		stands, s, err = v.askBoth(ctx, want, pushed.Ref, haves)
 	}
@@ -142,7 +142,7 @@ func (m *mirror) follow(ctx context.Context, repo hub.Repository, cred hub.Crede
 		return false, err
 	}
 	limits := packLimits{objects: v.cfg.MaxObjects, object: v.cfg.MaxObject, inflated: 16 * v.cfg.MaxBytes}
-	p, err := v.lib.take(ctx, s, v.odb.dir, limits)
+	p, err := v.lib.ingest(ctx, s, v.odb.dir, limits)
 	if err != nil {
 		return false, fmt.Errorf("take in the pack: %w", err)
 	}
@@ -188,9 +188,9 @@ func (v *visit) havesOf(tips []tip, ref string) ([]plumbing.Hash, error) {
 	return now.haves(tips)
 }
 
-// learn asks, once in a while, what the server can do. One that is not asked
+// readCapabilities asks, once in a while, what the server can do. One that is not asked
 // for version 2 in time is asked for everything, as before.
-func (v *visit) learn(ctx context.Context) error {
+func (v *visit) readCapabilities(ctx context.Context) error {
 	at := v.address("")
 	if v.protocol.url == at && v.clock.Now().Sub(v.protocol.known) < protocolKept {
 		return nil
@@ -231,12 +231,12 @@ func (v *visit) askBoth(ctx context.Context, want plumbing.Hash, ref string, hav
 	var both sync.WaitGroup
 	var wrong error
 	both.Go(func() {
-		wrong = run.Safely(ctx, "branch asked for", func(ctx context.Context) (err error) {
+		wrong = lifecycle.Safely(ctx, "branch asked for", func(ctx context.Context) (err error) {
 			stands, err = v.where(ctx, ref)
 			return err
 		})
 	})
-	_, s, err = v.ask(ctx, "want "+want.String(), ref, haves)
+	_, s, err = v.fetchCommit(ctx, "want "+want.String(), ref, haves)
 	both.Wait()
 	return stands, s, errors.Join(err, wrong)
 }
@@ -262,12 +262,12 @@ func (v *visit) where(ctx context.Context, ref string) (found plumbing.Hash, err
 	return found, lines.err
 }
 
-// ask fetches the objects of one thing that is wanted, and gives where the
+// fetchCommit fetches the objects of one thing that is wanted, and gives where the
 // branch stands if the answer says so.
-func (v *visit) ask(ctx context.Context, want, ref string, haves []plumbing.Hash) (stands plumbing.Hash, s *spool, err error) {
+func (v *visit) fetchCommit(ctx context.Context, want, ref string, haves []plumbing.Hash) (stands plumbing.Hash, s *spool, err error) {
 	began := time.Now()
 	defer func() { v.cfg.Observe("fetch", v.repo.URL, err, time.Since(began)) }()
-	run.Expect(ctx, v.cfg.FetchTimeout)
+	lifecycle.Expect(ctx, v.cfg.FetchTimeout)
 	limit, cancel := context.WithTimeout(ctx, v.cfg.FetchTimeout)
 	defer cancel()
 	limit, _ = begin(limit, v.cfg.MaxBytes+v.cfg.MaxBytes/64+1<<16)

@@ -47,7 +47,7 @@ func (a *asked) see(_ http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func (a *asked) take() []string {
+func (a *asked) drain() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := a.all
@@ -76,7 +76,7 @@ func newPusher(t *testing.T, branchesByName bool) *pusher {
 	p.repo = p.origin.hub()
 	p.repo.URL += ".git" // the spelling is known
 	fetched(t, p.m, p.repo)
-	p.asked.take()
+	p.asked.drain()
 	return p
 }
 
@@ -113,7 +113,7 @@ func (p *pusher) there() map[string]string {
 
 func (p *pusher) costs(want ...string) {
 	p.t.Helper()
-	if diff := cmp.Diff(want, p.asked.take()); diff != "" {
+	if diff := cmp.Diff(want, p.asked.drain()); diff != "" {
 		p.t.Errorf("what the server was asked (-want +got):\n%s", diff)
 	}
 }
@@ -178,7 +178,7 @@ func TestFetchPushed(t *testing.T) {
 
 // An event is sent by whoever can reach the hub, or was caught and is sent
 // again. What is deployed is where the server says that the branch is.
-func TestFetchPushedBelievesNothing(t *testing.T) {
+func TestFetchPushedVerifiesEverything(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{true, false} {
 		start := func(t *testing.T) *pusher {
@@ -186,7 +186,7 @@ func TestFetchPushedBelievesNothing(t *testing.T) {
 			t.Parallel()
 			p := newPusher(t, named)
 			p.is(p.push("refs/heads/main", p.commit("2")))
-			p.asked.take()
+			p.asked.drain()
 			return p
 		}
 		does := func(name string, do func(t *testing.T)) { t.Run(fmt.Sprintf("FT-G4 %s, by name %v", name, named), do) }
@@ -238,7 +238,7 @@ func TestFetchPushedBelievesNothing(t *testing.T) {
 			p := start(t)
 			forged := func(i int) { p.is(p.push("refs/heads/gone", fmt.Sprintf("%040x", 77+i))) }
 			forged(0)
-			p.asked.take()
+			p.asked.drain()
 			for i := range 5 {
 				forged(1 + i)
 				p.costs("listing")

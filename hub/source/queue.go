@@ -41,8 +41,8 @@ func (q *queue) wait(ctx context.Context, ready func() bool) error {
 	return ctx.Err()
 }
 
-// room waits for workers with nothing to do and says how many there are.
-func (q *queue) room(ctx context.Context) (n int, err error) {
+// freeWorkers waits for workers with nothing to do and says how many there are.
+func (q *queue) freeWorkers(ctx context.Context) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	err = q.wait(ctx, func() bool {

@@ -156,8 +156,8 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-// note keeps the first thing that went wrong.
-func (x *exchange) note(err error) error {
+// setError keeps the first thing that went wrong.
+func (x *exchange) setError(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err == nil && !errors.Is(err, io.EOF) {
@@ -189,7 +189,7 @@ func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res, err := w.next.RoundTrip(req)
 	if err != nil {
-		return nil, x.note(err)
+		return nil, x.setError(err)
 	}
 	x.mu.Lock()
 	x.status = res.StatusCode
@@ -200,7 +200,7 @@ func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body, res.ContentLength = http.NoBody, 0
 	case req.Method == http.MethodGet && !isListing(res.Header.Get("Content-Type")):
 		drain(res.Body)
-		return nil, x.note(errNotGit)
+		return nil, x.setError(errNotGit)
 	default:
 		res.Body = &limitedBody{body: res.Body, left: x.limit, x: x}
 	}
@@ -232,10 +232,10 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, b.x.note(limitError{"the answer has too many bytes", b.x.limit})
+		return 0, b.x.setError(limitError{"the answer has too many bytes", b.x.limit})
 	}
 	if err != nil {
-		return n, b.x.note(err)
+		return n, b.x.setError(err)
 	}
 	return n, nil
 }

@@ -32,7 +32,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/lru"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Config sets where mirrors are and what a repository may cost. Zero values
@@ -128,7 +128,7 @@ type Credentials interface {
 type Mirrors struct {
 	cfg   Config
 	creds Credentials
-	clock run.Clock
+	clock lifecycle.Clock
 	log   *slog.Logger
 	lib   *library
 
@@ -146,7 +146,7 @@ type mirrorKey struct {
 
 // New makes the mirrors of a replica. Those of an earlier run are found in
 // the state directory again when they are first needed.
-func New(cfg Config, creds Credentials, clock run.Clock, log *slog.Logger) (*Mirrors, error) {
+func New(cfg Config, creds Credentials, clock lifecycle.Clock, log *slog.Logger) (*Mirrors, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.Repo
 // Run releases files and memory of mirrors that nobody uses, until ctx ends.
 // Then it closes everything and returns nil.
 func (m *Mirrors) Run(ctx context.Context) error {
-	for run.Sleep(ctx, m.clock, m.cfg.IdleAfter/2) == nil {
+	for lifecycle.Sleep(ctx, m.clock, m.cfg.IdleAfter/2) == nil {
 		m.rest(m.clock.Now().Add(-m.cfg.IdleAfter))
 	}
 	m.rest(m.clock.Now().Add(time.Hour))

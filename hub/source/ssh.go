@@ -103,11 +103,11 @@ func (r *remote) connect(ctx context.Context, t sshTarget) (*sshConn, error) {
 	}
 	auth, err := t.auth()
 	if err != nil {
-		return nil, x.note(err)
+		return nil, x.setError(err)
 	}
 	raw, err := r.dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.host, t.port))
 	if err != nil {
-		return nil, x.note(err)
+		return nil, x.setError(err)
 	}
 	c := &sshConn{raw: raw}
 	defer c.bind(ctx)()
@@ -119,14 +119,14 @@ func (r *remote) connect(ctx context.Context, t sshTarget) (*sshConn, error) {
 				return nil
 			}
 			if err := checkHostKey(t, known, key); err != nil {
-				return x.note(err)
+				return x.setError(err)
 			}
 			return nil
 		},
 	})
 	if err != nil {
 		_ = raw.Close() // the handshake's error counts
-		return nil, x.note(handshakeError(t, err))
+		return nil, x.setError(handshakeError(t, err))
 	}
 	c.client = ssh.NewClient(conn, chans, reqs)
 	return c, nil
@@ -136,7 +136,7 @@ func (r *remote) connect(ctx context.Context, t sshTarget) (*sshConn, error) {
 func (c *sshConn) bind(ctx context.Context) (release func()) {
 	x := exchangeOf(ctx)
 	stop := context.AfterFunc(ctx, func() {
-		_ = x.note(context.Cause(ctx))
+		_ = x.setError(context.Cause(ctx))
 		_ = c.raw.Close()
 	})
 	return func() { stop() }

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/integration/harness"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // sshCredentials are what a test's tenant has stored.
@@ -85,9 +85,9 @@ func sshMirrors(tb testing.TB, cfg source.Config, creds source.Credentials, log 
 		cfg.AllowedNetworks = loopback()
 	}
 	if cfg.ListTimeout == 0 {
-		cfg.ListTimeout = patience
+		cfg.ListTimeout = answerTimeout
 	}
-	m, err := source.New(cfg, creds, run.System{}, log)
+	m, err := source.New(cfg, creds, lifecycle.System{}, log)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (f failure) bySSH() error {
 	var algorithms *ssh.AlgorithmNegotiationError
 	switch {
 	case errors.As(f.err, &host) && len(host.known) == 0:
-		return f.say(fault.Invalid, "compare the fingerprint with the one that the operator of the Git server publishes; if they are equal, run: "+host.remedy(),
+		return f.errorf(fault.Invalid, "compare the fingerprint with the one that the operator of the Git server publishes; if they are equal, run: "+host.remedy(),
 			"its server is not known: it shows the host key %s of type %s", host.shown.Fingerprint(), host.shown.Type)
 	case errors.As(f.err, &host):
 		known := host.known[0]
@@ -45,19 +45,19 @@ func (f failure) bySSH() error {
 				known = k
 			}
 		}
-		return f.say(fault.Invalid, "ask the operator of the Git server whether its key was changed; if it was, and the fingerprint is the new one, run: "+host.remedy(),
+		return f.errorf(fault.Invalid, "ask the operator of the Git server whether its key was changed; if it was, and the fingerprint is the new one, run: "+host.remedy(),
 			"THE HOST KEY OF ITS SERVER HAS CHANGED, somebody may be listening in: known is %s of type %s, and it shows %s of type %s",
 			known.Fingerprint(), known.Type, host.shown.Fingerprint(), host.shown.Type)
 	case errors.Is(f.err, errSSHKeyless):
-		return f.say(fault.Invalid, "add an SSH private key to the repository", "the Git server asks for a key and none is stored")
+		return f.errorf(fault.Invalid, "add an SSH private key to the repository", "the Git server asks for a key and none is stored")
 	case errors.Is(f.err, errSSHRefused):
-		return f.say(fault.Invalid, "give the public half of the key the right to read the repository, and check the user name in its URL", "the Git server does not accept the SSH key")
+		return f.errorf(fault.Invalid, "give the public half of the key the right to read the repository, and check the user name in its URL", "the Git server does not accept the SSH key")
 	case errors.Is(f.err, errNoUploadPack):
-		return f.say(fault.Invalid, "check the repository URL: it should be the one that git clone takes", "its SSH server lets the hub in, but does not serve Git repositories")
+		return f.errorf(fault.Invalid, "check the repository URL: it should be the one that git clone takes", "its SSH server lets the hub in, but does not serve Git repositories")
 	case errors.Is(f.err, errNotSSH):
-		return f.say(fault.Invalid, "check host and port in the repository URL", "its host does not speak SSH at this port")
+		return f.errorf(fault.Invalid, "check host and port in the repository URL", "its host does not speak SSH at this port")
 	case errors.As(f.err, &algorithms):
-		return f.say(fault.Invalid, "update the SSH server", "its SSH server knows none of the algorithms that the hub takes")
+		return f.errorf(fault.Invalid, "update the SSH server", "its SSH server knows none of the algorithms that the hub takes")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (s *sshSession) start(ctx context.Context) (*sshRun, error) {
 	x := exchangeOf(ctx)
 	session, err := s.conn.client.NewSession()
 	if err != nil {
-		return nil, x.note(fmt.Errorf("open channel: %w", err))
+		return nil, x.setError(fmt.Errorf("open channel: %w", err))
 	}
 	r := &sshRun{session: session}
 	session.Stderr = &r.complaints
@@ -74,7 +74,7 @@ func (s *sshSession) start(ctx context.Context) (*sshRun, error) {
 		return nil, fmt.Errorf("open output: %w", err)
 	}
 	if err := session.Start(s.target.command()); err != nil {
-		return nil, x.note(errNoUploadPack)
+		return nil, x.setError(errNoUploadPack)
 	}
 	r.in, r.out = in, &limitedBody{body: io.NopCloser(out), left: x.limit, x: x}
 	if err := r.list(x); err != nil {
@@ -87,7 +87,7 @@ func (s *sshSession) start(ctx context.Context) (*sshRun, error) {
 func (r *sshRun) list(x *exchange) error {
 	listed := packp.NewAdvRefs()
 	err := listed.Decode(r.out)
-	var told *pktline.ErrorLine
+	var message *pktline.ErrorLine
 	switch {
 	case err == nil && !listed.IsEmpty():
 		transport.FilterUnsupportedCapabilities(listed.Capabilities)
@@ -95,8 +95,8 @@ func (r *sshRun) list(x *exchange) error {
 		return nil
 	case err == nil, errors.Is(err, packp.ErrEmptyAdvRefs):
 		return transport.ErrEmptyRemoteRepository
-	case errors.As(err, &told):
-		return x.complained(told.Text)
+	case errors.As(err, &message):
+		return x.complained(message.Text)
 	case errors.Is(err, packp.ErrEmptyInput):
 		_ = r.session.Wait() // so that all that it has to say is there
 		return x.complained(r.complaints.text())
@@ -124,8 +124,8 @@ func (s *sshSession) UploadPack(ctx context.Context, req *packp.UploadPackReques
 		run.out = &limitedBody{body: io.NopCloser(run.out), left: x.limit, x: x}
 	}
 	body := &sshAnswer{run, release}
-	if err := run.ask(req); err != nil {
-		return nil, errors.Join(x.note(err), body.Close())
+	if err := run.sendRequest(req); err != nil {
+		return nil, errors.Join(x.setError(err), body.Close())
 	}
 	res := packp.NewUploadPackResponse(req)
 	if err := res.Decode(body); err != nil {
@@ -134,8 +134,8 @@ func (s *sshSession) UploadPack(ctx context.Context, req *packp.UploadPackReques
 	return res, nil
 }
 
-// ask sends the request in few packets.
-func (r *sshRun) ask(req *packp.UploadPackRequest) error {
+// sendRequest sends the request in few packets.
+func (r *sshRun) sendRequest(req *packp.UploadPackRequest) error {
 	w := bufio.NewWriterSize(r.in, 32<<10)
 	err := req.UploadRequest.Encode(w)
 	if err == nil {
@@ -189,7 +189,7 @@ func (s *sshSession) Close() error {
 // read to find out the cause, and never shown.
 type complaints struct {
 	mu   sync.Mutex
-	said []byte
+	kept []byte
 }
 
 const maxComplaint = 4 << 10
@@ -197,14 +197,14 @@ const maxComplaint = 4 << 10
 func (c *complaints) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said = append(c.said, p[:min(len(p), maxComplaint-len(c.said))]...)
+	c.kept = append(c.kept, p[:min(len(p), maxComplaint-len(c.kept))]...)
 	return len(p), nil
 }
 
 func (c *complaints) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return string(c.said)
+	return string(c.kept)
 }
 
 // errNoUploadPack says that a server lets in and does not speak Git.
@@ -214,7 +214,7 @@ var errNoUploadPack = errors.New("the server does not run git-upload-pack")
 func (x *exchange) complained(text string) error {
 	text = strings.ToLower(text)
 	if strings.Contains(text, "git-upload-pack") && strings.Contains(text, "not found") {
-		return x.note(errNoUploadPack)
+		return x.setError(errNoUploadPack)
 	}
 	for _, s := range []string{
 		"not found", "does not exist", "does not appear to be a git repository", "not a git repository",
@@ -227,5 +227,5 @@ func (x *exchange) complained(text string) error {
 			return transport.ErrRepositoryNotFound
 		}
 	}
-	return x.note(errNoUploadPack)
+	return x.setError(errNoUploadPack)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // perTenant is a password for each tenant.
@@ -38,7 +38,7 @@ func TestTenantsShareNoRepository(t *testing.T) {
 	s.set("right", nil)
 	const a, b = tenant, hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
 	creds := &perTenant{of: map[hub.TenantID]string{a: "right", b: "right"}}
-	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, creds, run.System{}, slog.New(slog.DiscardHandler))
+	m, err := source.New(source.Config{Dir: t.TempDir(), AllowedNetworks: loopback()}, creds, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // authorities are what one tenant has stored, by host.
@@ -37,8 +37,8 @@ func (a authorities) Authorities(_ context.Context, _ hub.TenantID, host string)
 // mirrorsTrusting makes mirrors of a tenant that has stored authorities.
 func mirrorsTrusting(t *testing.T, of map[string]string) *source.Mirrors {
 	t.Helper()
-	cfg := source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: patience}
-	m, err := source.New(cfg, authorities{of: of}, run.System{}, slog.New(slog.DiscardHandler))
+	cfg := source.Config{Dir: t.TempDir(), AllowedNetworks: loopback(), ListTimeout: answerTimeout}
+	m, err := source.New(cfg, authorities{of: of}, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

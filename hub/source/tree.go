@@ -171,7 +171,7 @@ func (t *tree) wrong(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, told := fault.As(err); told {
+	if _, message := fault.As(err); message {
 		return fault.With(err, name, "")
 	}
 	return t.m.broken(err)

@@ -69,10 +69,10 @@ const (
 		              WHERE  p.cluster_id = a.cluster_id
 		                AND  CASE WHEN p.connected THEN p.lag_ms < 60000 ELSE p.seen_at - p.lag_ms * interval '1 millisecond' >= now() - interval '60 seconds' END))`
 
-	applicationByName  = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
-	applicationsByID   = selectApplications + ` AND a.id = ANY ($3::uuid[])`
-	applicationsMarked = `SELECT` + applicationColumns + `,` + markColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
-	applicationPage    = selectApplications + applicationFilter + `
+	applicationByName       = selectApplications + ` AND a.name = $3 AND a.namespace = $4`
+	applicationsByID        = selectApplications + ` AND a.id = ANY ($3::uuid[])`
+	applicationsWithVersion = `SELECT` + applicationColumns + `,` + versionColumns + applicationTables + ` AND a.id = ANY ($3::uuid[])`
+	applicationPage         = selectApplications + applicationFilter + `
 		  AND  (a.name, a.namespace) > ($13, $14)
 		ORDER  BY a.name, a.namespace
 		LIMIT  $15`
@@ -126,9 +126,9 @@ const (
 		       version = version + 1, updated_at = $9
 		WHERE  tenant_id = $1 AND id = $2`
 	// What makes conditions is in other tables, whose changes leave no mark here.
-	markColumns = ` pg_postmaster_start_time(), a.xmin, s.xmin, o.xmin, r.xmin, ` + isFailing
-	selectMarks = `
-		SELECT a.id,` + markColumns + `
+	versionColumns    = ` pg_postmaster_start_time(), a.xmin, s.xmin, o.xmin, r.xmin, ` + isFailing
+	selectRowVersions = `
+		SELECT a.id,` + versionColumns + `
 		FROM   application a
 		JOIN   application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 		LEFT   JOIN operation o ON o.tenant_id = s.tenant_id AND o.id = s.operation_id
@@ -167,12 +167,12 @@ func appObject(a hub.Application) string { return "application " + a.Namespace +
 
 // scanApplications reads the applications of one query.
 func scanApplications() pgx.RowToFunc[hub.Application] {
-	w := &wording{}
+	w := &messageDecoder{}
 	return func(row pgx.CollectableRow) (hub.Application, error) { return w.application(row) }
 }
 
 // application reads a row of the columns of applications, and more after them.
-func (w *wording) application(row pgx.CollectableRow, more ...any) (a hub.Application, err error) {
+func (w *messageDecoder) application(row pgx.CollectableRow, more ...any) (a hub.Application, err error) {
 	var cluster, target, accepted string
 	var pin, conditions []byte
 	var op nullOperation
@@ -323,12 +323,12 @@ func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID)
 	return found(), nil
 }
 
-// LockSeen is LockApplications that reads those again that have changed since
+// LockIfUnchanged is LockApplications that reads those again that have changed since
 // they were seen, and gives the others as they were.
-func (t *Tenant) LockSeen(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.Seen) (map[hub.ApplicationID]hub.Application, error) {
+func (t *Tenant) LockIfUnchanged(ctx context.Context, want []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error) {
 	type marked struct {
 		id hub.ApplicationID
-		by hub.Mark
+		by hub.RowVersion
 	}
 	var locked []string
 	now := make([]marked, 0, len(want))
@@ -336,18 +336,18 @@ func (t *Tenant) LockSeen(ctx context.Context, want []hub.ApplicationID, seen ma
 	b.Queue(planOnce)
 	queueList(b, "application locks", pgx.RowTo[string], &locked, lockStatus, t.id, ids(want))
 	queueList(b, "marks of applications", func(row pgx.CollectableRow) (m marked, err error) {
-		var mark nullMark
+		var mark nullVersion
 		err = row.Scan(append([]any{&m.id}, mark.dest()...)...)
-		m.by = mark.mark()
+		m.by = mark.version()
 		return m, err
-	}, &now, selectMarks, t.id, ids(want))
+	}, &now, selectRowVersions, t.id, ids(want))
 	if err := send(ctx, t.tx, "lock applications", b); err != nil {
 		return nil, err
 	}
 	out := make(map[hub.ApplicationID]hub.Application, len(now))
 	var again []hub.ApplicationID
 	for _, m := range now {
-		if s := seen[m.id]; s != nil && m.by != (hub.Mark{}) && s.Mark == m.by {
+		if s := seen[m.id]; s != nil && m.by != (hub.RowVersion{}) && s.Version == m.by {
 			out[m.id] = s.Application
 			continue
 		}
@@ -379,12 +379,12 @@ func (t *Tenant) queueApplications(b *pgx.Batch, want []hub.ApplicationID) func(
 // the application of that name, which nobody else changes until the
 // transaction ends, its project, and the cluster of that name; an empty name
 // means all clusters.
-func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.Surroundings, error) {
+func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error) {
 	var locked []hub.ApplicationID
 	var apps []hub.Application
 	var projects []hub.Project
 	var inCluster []string
-	var found hub.Surroundings
+	var found hub.WriteContext
 	b := &pgx.Batch{}
 	queueList(b, "application lock", pgx.RowTo[hub.ApplicationID], &locked, lockNamed, t.id, key.Name, key.Namespace)
 	queueList(b, "application", scanApplications(), &apps, applicationByName, t.id, false, key.Name, key.Namespace)
@@ -396,7 +396,7 @@ func (t *Tenant) ForPut(ctx context.Context, key hub.ApplicationKey, project, cl
 		queueList(b, "cluster", scanCluster, &found.Clusters, selectClusterNamed, t.id, cluster)
 	}
 	if err := send(ctx, t.tx, "read what an application is judged by", b); err != nil {
-		return hub.Surroundings{}, err
+		return hub.WriteContext{}, err
 	}
 	// One that came between the two statements is not held: whoever makes it
 	// anew hears that its name is taken.
@@ -540,9 +540,9 @@ func sameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// Looked takes the annotation that asked for a look away from applications
+// AcknowledgeRefresh takes the annotation that asked for a look away from applications
 // that nobody has changed since they were looked at.
-func (t *Tenant) Looked(ctx context.Context, done []hub.Looked) error {
+func (t *Tenant) AcknowledgeRefresh(ctx context.Context, done []hub.RefreshAck) error {
 	var apps []string
 	var versions []int64
 	for _, d := range done {

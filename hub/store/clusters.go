@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const (
@@ -220,7 +220,7 @@ func (t *Tenant) CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster,
 	}
 	incarnation := uuid.NewString()
 	b := &pgx.Batch{}
-	b.Queue(insertLogHead, t.id, c.ID, incarnation, chain.First(incarnation))
+	b.Queue(insertLogHead, t.id, c.ID, incarnation, hashchain.First(incarnation))
 	b.Queue(insertLogAck, t.id, c.ID)
 	b.Queue(insertObserved, t.id, c.ID)
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {

@@ -171,7 +171,7 @@ func (s *System) Collect(ctx context.Context, now time.Time) (more bool, err err
 // RefreshStatistics lets the database look anew at one of the tables that have
 // grown much since it did, and says whether there was one. Until then it would
 // read them whole where an index is meant.
-func (s *System) RefreshStatistics(ctx context.Context) (looked bool, err error) {
+func (s *System) RefreshStatistics(ctx context.Context) (refreshed bool, err error) {
 	var tables int
 	if err := s.db.system.QueryRow(ctx, refreshStatistics).Scan(&tables); err != nil {
 		return false, classify(fmt.Errorf("refresh statistics: %w", err))

@@ -66,7 +66,7 @@ func TestCredentials(t *testing.T) {
 	super := storetest.Connect(t, urls.Superuser)
 	t.Run("SEC-C no table holds it in the clear", func(t *testing.T) {
 		for _, table := range tenantTables(t, super) {
-			if n := ask[int](t, super, `SELECT count(*) FROM `+table+` x WHERE x::text LIKE '%canary-%' OR x::text LIKE '%'||encode('canary-own', 'hex')||'%'`); n != 0 {
+			if n := queryOne[int](t, super, `SELECT count(*) FROM `+table+` x WHERE x::text LIKE '%canary-%' OR x::text LIKE '%'||encode('canary-own', 'hex')||'%'`); n != 0 {
 				t.Errorf("%s holds it %d times", table, n)
 			}
 		}

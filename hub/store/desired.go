@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 const (
@@ -199,14 +199,14 @@ func (a *appended) add(cluster hub.ClusterID, head hub.LogHead, rows []hub.LogRo
 	newest := map[hub.ApplicationID]*leaf{}
 	for i := range rows {
 		r := &rows[i]
-		next := chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+		next := hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
 		if r.Seq != head.Seq+1 || !bytes.Equal(next, r.Chain) {
 			return fault.New(fault.Conflict, "row %d does not continue the desired log of cluster %q, which ends at %d", r.Seq, cluster, head.Seq)
 		}
 		head.Seq, head.Chain = r.Seq, r.Chain
 		switch r.Kind {
 		case hub.RowState, hub.RowSettings:
-			newest[r.Application] = &leaf{r.Seq, chain.Leaf(string(r.Application), r.Body), r.Lists}
+			newest[r.Application] = &leaf{r.Seq, hashchain.Leaf(string(r.Application), r.Body), r.Lists}
 		case hub.RowForget:
 			newest[r.Application] = nil
 		}
@@ -281,7 +281,7 @@ func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) (
 	case err != nil:
 		return nil, false, err
 	case seq == 0:
-		return chain.First(head.Incarnation), true, nil
+		return hashchain.First(head.Incarnation), true, nil
 	case seq == head.Seq:
 		return head.Chain, true, nil
 	}
@@ -337,11 +337,11 @@ func (t *Tenant) Holders(ctx context.Context, apps []hub.ApplicationID) (map[hub
 
 // OpenTombstones asks for the deletion of objects. One that is open already
 // stays as it is.
-func (t *Tenant) OpenTombstones(ctx context.Context, stones []hub.Tombstone) error {
-	if len(stones) == 0 {
+func (t *Tenant) OpenTombstones(ctx context.Context, tombstones []hub.Tombstone) error {
+	if len(tombstones) == 0 {
 		return nil
 	}
-	c := stoneColumns(stones)
+	c := tombstoneColumnsOf(tombstones)
 	_, err := exec(ctx, t.tx, "open tombstones", openTombstones, t.id, c.app, c.cluster, c.group, c.version, c.kind, c.namespace, c.name, c.wave, c.since)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Missing, "a tombstone is for an application or cluster that is not there")
@@ -351,11 +351,11 @@ func (t *Tenant) OpenTombstones(ctx context.Context, stones []hub.Tombstone) err
 
 // CloseTombstones takes back what was asked: the objects are gone, or wanted
 // again. Closing one that is not open is fine.
-func (t *Tenant) CloseTombstones(ctx context.Context, stones []hub.Tombstone) error {
-	if len(stones) == 0 {
+func (t *Tenant) CloseTombstones(ctx context.Context, tombstones []hub.Tombstone) error {
+	if len(tombstones) == 0 {
 		return nil
 	}
-	c := stoneColumns(stones)
+	c := tombstoneColumnsOf(tombstones)
 	_, err := exec(ctx, t.tx, "close tombstones", closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
 	return err
 }
@@ -366,8 +366,8 @@ type tombstoneColumns struct {
 	since                                               []int64
 }
 
-func stoneColumns(stones []hub.Tombstone) (c tombstoneColumns) {
-	for _, s := range stones {
+func tombstoneColumnsOf(tombstones []hub.Tombstone) (c tombstoneColumns) {
+	for _, s := range tombstones {
 		c.app, c.cluster = append(c.app, string(s.Application)), append(c.cluster, string(s.Cluster))
 		c.group, c.version, c.kind = append(c.group, s.Group), append(c.version, s.Version), append(c.kind, s.Kind)
 		c.namespace, c.name = append(c.namespace, s.Namespace), append(c.name, s.Name)

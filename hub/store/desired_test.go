@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestOneOperationAtATime(t *testing.T) {
@@ -161,7 +161,7 @@ func TestDesiredLog(t *testing.T) {
 			}
 			first, ok, err := tx.HashAt(ctx, id, 0)
 			check(t, err)
-			if !ok || !slices.Equal(first, chain.First(head.Incarnation)) {
+			if !ok || !slices.Equal(first, hashchain.First(head.Incarnation)) {
 				t.Error("the hash before the first row is not that of the incarnation")
 			}
 			for seq := int64(1); seq <= 13; seq++ {
@@ -176,7 +176,7 @@ func TestDesiredLog(t *testing.T) {
 				t.Error("the last hash is not the head's")
 			}
 			leaves := must[map[string][32]byte](t)(tx.Leaves(ctx, id))
-			want := map[string][32]byte{string(w.app.ID): chain.Leaf(string(w.app.ID), got[1].Body)}
+			want := map[string][32]byte{string(w.app.ID): hashchain.Leaf(string(w.app.ID), got[1].Body)}
 			if diff := cmp.Diff(want, leaves); diff != "" {
 				t.Errorf("leaves: %s", diff)
 			}
@@ -457,14 +457,14 @@ func TestTargets(t *testing.T) {
 	})
 	t.Run("tombstones stay open until they are closed", func(t *testing.T) {
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
-			again := w.stone()
+			again := w.tombstone()
 			again.Since = 99
 			check(t, tx.OpenTombstones(ctx, []hub.Tombstone{again, again}))
 			open := must[map[hub.ApplicationID][]hub.Tombstone](t)(tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID}))
-			if diff := cmp.Diff([]hub.Tombstone{w.stone()}, open[w.app.ID]); diff != "" {
+			if diff := cmp.Diff([]hub.Tombstone{w.tombstone()}, open[w.app.ID]); diff != "" {
 				t.Errorf("INV-3 tombstones: %s", diff)
 			}
-			check(t, tx.CloseTombstones(ctx, []hub.Tombstone{w.stone(), again}))
+			check(t, tx.CloseTombstones(ctx, []hub.Tombstone{w.tombstone(), again}))
 			if open := must[map[hub.ApplicationID][]hub.Tombstone](t)(tx.Tombstones(ctx, []hub.ApplicationID{w.app.ID})); len(open) != 0 {
 				t.Errorf("tombstones %v after they were closed", open)
 			}

@@ -51,7 +51,7 @@ func violates(err error, constraint string) bool {
 func refused(err error) bool {
 	var begin *beginError
 	if errors.As(err, &begin) {
-		return begin.stale()
+		return begin.isStale()
 	}
 	c := code(err)
 	return c == serializationFailure || c == deadlockDetected
@@ -62,10 +62,10 @@ type beginError struct{ error }
 
 func (e *beginError) Unwrap() error { return e.error }
 
-// stale says whether the pool gave a connection that had died meanwhile, as
+// isStale says whether the pool gave a connection that had died meanwhile, as
 // all do when the server restarts: another one may be good. A server that
 // cannot be reached at all is not waited for here.
-func (e *beginError) stale() bool {
+func (e *beginError) isStale() bool {
 	var connect *pgconn.ConnectError
 	if errors.As(e, &connect) || errors.Is(e, context.Canceled) || errors.Is(e, context.DeadlineExceeded) {
 		return false

@@ -64,7 +64,7 @@ func TraceSystem(ctx context.Context, db *DB, tracer pgx.QueryTracer) error {
 func RowsOfClaim(ctx context.Context, db *DB, kind string, limit int, lease time.Duration, shared bool) (int, error) {
 	statement, args := claimWork, []any{kind, "somebody", limit, lease, []hub.TenantID{}}
 	if shared {
-		statement, args = claimShare, append(args, []string{"somebody"}, defaultPatience)
+		statement, args = claimShare, append(args, []string{"somebody"}, defaultHomeWait)
 	}
 	tx, err := db.system.Begin(ctx)
 	if err != nil {

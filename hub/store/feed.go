@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 // The kinds of changes in a tenant's feed.
@@ -124,16 +124,16 @@ func (t *Tenant) cursor(ctx context.Context, p position) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sealed, err := seal.SealToken(keys.Feed, []byte(p.String()))
+	sealed, err := encryption.SealToken(keys.Feed, []byte(p.String()))
 	if err != nil {
 		return "", fmt.Errorf("seal a cursor: %w", err)
 	}
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// place opens a cursor. One that an earlier release gave out is too old: its
+// parseCursor opens a cursor. One that an earlier release gave out is too old: its
 // holder reads the lists again.
-func (t *Tenant) place(ctx context.Context, cursor string) (position, error) {
+func (t *Tenant) parseCursor(ctx context.Context, cursor string) (position, error) {
 	if _, plain := parsePosition(cursor); plain {
 		return position{}, errForgotten()
 	}
@@ -142,7 +142,7 @@ func (t *Tenant) place(ctx context.Context, cursor string) (position, error) {
 		return position{}, err
 	}
 	if sealed, err := base64.RawURLEncoding.DecodeString(cursor); err == nil {
-		if text, err := seal.OpenToken(keys.Feed, sealed); err == nil {
+		if text, err := encryption.OpenToken(keys.Feed, sealed); err == nil {
 			if p, ok := parsePosition(string(text)); ok {
 				return p, nil
 			}
@@ -160,7 +160,7 @@ func errForgotten() error {
 // many transactions run side by side. The error is fault.Missing if changes
 // after the cursor were already forgotten: the caller reads its lists again.
 func (t *Tenant) Changes(ctx context.Context, after string, limit int) ([]hub.Change, string, error) {
-	from, err := t.place(ctx, after)
+	from, err := t.parseCursor(ctx, after)
 	if err != nil {
 		return nil, "", err
 	}

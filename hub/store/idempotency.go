@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/encryption"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/seal"
 )
 
 const (
@@ -38,7 +38,7 @@ const effective = 102
 // SettleIdempotent notes, in the very transaction of its effect, that a
 // request with a key has taken effect. The error is fault.Conflict if another
 // try of the same request was faster.
-func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.Once, caller string) error {
+func (t *Tenant) SettleIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string) error {
 	n, err := exec(ctx, t.tx, "settle idempotency key", settleIdempotent, t.id, caller, once.Key, []byte(once.Attempt))
 	if err == nil && n == 0 {
 		return carriedOut()
@@ -85,7 +85,7 @@ func (t *Tenant) BeginIdempotent(ctx context.Context, key, caller string, hash [
 // status 0 it gives the key back, because there is no answer, unless the
 // request has taken effect all the same. The answer is sealed, because it may
 // show a secret once.
-func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.Once, caller string, status int, body []byte) error {
+func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.IdempotencyKey, caller string, status int, body []byte) error {
 	if status == 0 {
 		_, err := exec(ctx, t.tx, "give idempotency key back", dropIdempotent, t.id, caller, once.Key)
 		return err
@@ -94,7 +94,7 @@ func (t *Tenant) FinishIdempotent(ctx context.Context, once hub.Once, caller str
 	if err != nil {
 		return err
 	}
-	sealed, err := seal.Seal(keys.Credential, t.answerFor(caller, once.Key), body)
+	sealed, err := encryption.Seal(keys.Credential, t.answerFor(caller, once.Key), body)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (t *Tenant) openAnswer(ctx context.Context, caller, key string, sealed []by
 	if err != nil {
 		return nil, err
 	}
-	body, err := seal.Open(keys.Credential, t.answerFor(caller, key), sealed)
+	body, err := encryption.Open(keys.Credential, t.answerFor(caller, key), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open stored answer: %w", err)
 	}

@@ -100,7 +100,7 @@ func tenantTables(t *testing.T, conn *pgx.Conn) []string {
 	return out
 }
 
-func ask[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) T {
+func queryOne[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) T {
 	t.Helper()
 	var v T
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
@@ -119,8 +119,8 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("it belongs to %s", r.Owner)
 			}
 			for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"} {
-				app := ask[bool](t, conn, `SELECT has_table_privilege('capstan_app', $1, $2)`, r.Name, right)
-				system := ask[bool](t, conn, `SELECT has_table_privilege('capstan_system', $1, $2)`, r.Name, right)
+				app := queryOne[bool](t, conn, `SELECT has_table_privilege('capstan_app', $1, $2)`, r.Name, right)
+				system := queryOne[bool](t, conn, `SELECT has_table_privilege('capstan_system', $1, $2)`, r.Name, right)
 				switch {
 				case withoutTenant[r.Name] != "" && app:
 					t.Errorf("the application role may %s what no policy guards", right)
@@ -141,26 +141,26 @@ func TestCatalogue(t *testing.T) {
 			if !r.Secure || !r.Forced {
 				t.Errorf("row security enabled %v, forced %v", r.Secure, r.Forced)
 			}
-			if n := ask[int](t, conn, `SELECT count(*) FROM pg_policy WHERE polrelid = $1::regclass`, r.Name); n != 1 {
+			if n := queryOne[int](t, conn, `SELECT count(*) FROM pg_policy WHERE polrelid = $1::regclass`, r.Name); n != 1 {
 				t.Errorf("%d policies, want exactly one", n)
 			}
-			good := ask[bool](t, conn, `
+			good := queryOne[bool](t, conn, `
 				SELECT coalesce(bool_and(polpermissive AND polcmd = '*' AND polroles = '{0}' AND pg_get_expr(polqual, polrelid) = $2
 				       AND pg_get_expr(polwithcheck, polrelid) = $2), false)
 				FROM pg_policy WHERE polrelid = $1::regclass`, r.Name, policy)
 			if !good {
 				t.Error("its policy is not the tenant's for reading and writing alike")
 			}
-			if !ask[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = $1::regclass AND attname = 'tenant_id' AND attnotnull AND atttypid = 'uuid'::regtype)`, r.Name) {
+			if !queryOne[bool](t, conn, `SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = $1::regclass AND attname = 'tenant_id' AND attnotnull AND atttypid = 'uuid'::regtype)`, r.Name) {
 				t.Error("there is no tenant_id uuid NOT NULL")
 			}
-			loose := ask[int](t, conn, `
+			loose := queryOne[int](t, conn, `
 				SELECT count(*) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 				WHERE i.indrelid = $1::regclass AND a.attname <> 'tenant_id'`, r.Name)
 			if loose > 0 {
 				t.Errorf("%d keys or indexes do not begin with the tenant", loose)
 			}
-			crossing := ask[int](t, conn, `
+			crossing := queryOne[int](t, conn, `
 				SELECT count(*) FROM pg_constraint c
 				WHERE c.conrelid = $1::regclass AND c.contype = 'f'
 				  AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.conrelid AND a.attnum = c.conkey[1] AND a.attname = 'tenant_id')`, r.Name)
@@ -178,7 +178,7 @@ func TestCatalogue(t *testing.T) {
 		if !slices.Equal(got, definers) {
 			t.Errorf("functions with their owner's rights: %v, reviewed: %v", got, definers)
 		}
-		open := ask[int](t, conn, `
+		open := queryOne[int](t, conn, `
 			SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 			WHERE n.nspname IN ('directory', 'work')
 			  AND (p.proconfig IS NULL OR NOT 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig)
@@ -188,7 +188,7 @@ func TestCatalogue(t *testing.T) {
 		}
 	})
 	t.Run("ISO-1 the roles are bounded", func(t *testing.T) {
-		n := ask[int](t, conn, `
+		n := queryOne[int](t, conn, `
 			SELECT count(*) FROM pg_roles WHERE rolname IN ('capstan_app', 'capstan_system')
 			AND NOT rolsuper AND NOT rolbypassrls AND NOT rolcreaterole AND NOT rolcreatedb`)
 		if n != 2 {
@@ -202,7 +202,7 @@ func sums(t *testing.T, conn *pgx.Conn, tables []string, tenant hub.TenantID) ma
 	t.Helper()
 	out := map[string]string{}
 	for _, table := range tables {
-		out[table] = ask[string](t, conn, `SELECT count(*) || ' ' || coalesce(md5(string_agg(x::text, '|' ORDER BY x::text)), '') FROM `+table+` x WHERE tenant_id = $1`, tenant)
+		out[table] = queryOne[string](t, conn, `SELECT count(*) || ' ' || coalesce(md5(string_agg(x::text, '|' ORDER BY x::text)), '') FROM `+table+` x WHERE tenant_id = $1`, tenant)
 		if strings.HasPrefix(out[table], "0 ") {
 			t.Fatalf("the test puts no row into %s: teach world_test.go to do so", table)
 		}
@@ -212,7 +212,7 @@ func sums(t *testing.T, conn *pgx.Conn, tables []string, tenant hub.TenantID) ma
 
 func columnsOf(t *testing.T, conn *pgx.Conn, table string) string {
 	t.Helper()
-	return ask[string](t, conn, `
+	return queryOne[string](t, conn, `
 		SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, table)
 }
@@ -241,9 +241,9 @@ func TestNoRowIsReachedFromAnotherTenant(t *testing.T) {
 	before := sums(t, super, tables, b.tenant)
 	for _, table := range tables {
 		columns := columnsOf(t, super, table)
-		foreign := ask[string](t, super, `SELECT row_to_json(x)::text FROM `+table+` x WHERE tenant_id = $1 LIMIT 1`, b.tenant)
+		foreign := queryOne[string](t, super, `SELECT row_to_json(x)::text FROM `+table+` x WHERE tenant_id = $1 LIMIT 1`, b.tenant)
 		insert := `INSERT INTO ` + table + ` (` + columns + `) SELECT ` + columns + ` FROM json_populate_record(NULL::` + table + `, $1::json)`
-		mine := ask[int64](t, super, `SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, a.tenant)
+		mine := queryOne[int64](t, super, `SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, a.tenant)
 
 		t.Run("ISO-1 read "+table, func(t *testing.T) {
 			if n, err := attempt(t, app, string(a.tenant), `SELECT * FROM `+table+` WHERE tenant_id = $1`, b.tenant); n != 0 || err != nil {
@@ -306,7 +306,7 @@ func TestNothingIsVisibleWithoutATenant(t *testing.T) {
 	}
 	for _, table := range append(tenantTables(t, super), "directory.my_presence") {
 		t.Run("ISO-2 no setting "+table, func(t *testing.T) {
-			if n := ask[int](t, storetest.Connect(t, urls.App), `SELECT count(*) FROM `+table); n != 0 {
+			if n := queryOne[int](t, storetest.Connect(t, urls.App), `SELECT count(*) FROM `+table); n != 0 {
 				t.Errorf("%d rows are visible", n)
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 const selectKeys = `SELECT digest_key, data_key FROM organisation WHERE tenant_id = $1`
@@ -52,9 +52,9 @@ func (t *Tenant) keys(ctx context.Context) (hub.TenantKeys, error) {
 	}
 	keys := hub.TenantKeys{
 		Digest:     digestKey,
-		Object:     seal.Derive(dataKey, seal.ObjectKey),
-		Credential: seal.Derive(dataKey, seal.CredentialKey),
-		Feed:       seal.Derive(dataKey, seal.FeedKey),
+		Object:     encryption.Derive(dataKey, encryption.ObjectKey),
+		Credential: encryption.Derive(dataKey, encryption.CredentialKey),
+		Feed:       encryption.Derive(dataKey, encryption.FeedKey),
 	}
 	t.db.mu.Lock()
 	defer t.db.mu.Unlock()
@@ -69,17 +69,17 @@ func (db *DB) knownKeys(id hub.TenantID) (hub.TenantKeys, bool) {
 	return keys, ok
 }
 
-func (db *DB) unwrap(wrapped []byte) (seal.Key, error) {
+func (db *DB) unwrap(wrapped []byte) (encryption.Key, error) {
 	plain, err := db.keys.Unwrap(wrapped)
 	if err != nil {
-		return seal.Key{}, err
+		return encryption.Key{}, err
 	}
-	return seal.KeyFrom(plain)
+	return encryption.KeyFrom(plain)
 }
 
 // newWrappedKey draws a key and gives it wrapped.
 func (db *DB) newWrappedKey() ([]byte, error) {
-	key, err := seal.NewKey()
+	key, err := encryption.NewKey()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (t *Tenant) sealCredential(ctx context.Context, row hub.RepositoryID, plain
 	if err != nil {
 		return nil, err
 	}
-	return seal.Seal(keys.Credential, t.credentialFor(row), plain)
+	return encryption.Seal(keys.Credential, t.credentialFor(row), plain)
 }
 
 func (t *Tenant) openCredential(ctx context.Context, row hub.RepositoryID, sealed []byte) ([]byte, error) {
@@ -105,7 +105,7 @@ func (t *Tenant) openCredential(ctx context.Context, row hub.RepositoryID, seale
 	if err != nil {
 		return nil, err
 	}
-	return seal.Open(keys.Credential, t.credentialFor(row), sealed)
+	return encryption.Open(keys.Credential, t.credentialFor(row), sealed)
 }
 
 // credentialFor is the associated data of a row's credential.

@@ -127,18 +127,18 @@ func TestLinkDirectory(t *testing.T) {
 		at.Session, at.Replica = "s2", "r2"
 		check(t, s.Connected(ctx, at))
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s1"))
-		if p := must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID)); p.Replica != "r2" || p.Session != "s2" {
+		if p := must[hub.AgentHome](t)(s.Attachment(ctx, w.tenant, w.cluster.ID)); p.Replica != "r2" || p.Session != "s2" {
 			t.Errorf("attachment %+v, want that of the newest session", p)
 		}
 		seen := now().Add(time.Second)
-		lost := must[[]string](t)(s.Seen(ctx, []hub.Sighting{
+		lost := must[[]string](t)(s.RenewAttachments(ctx, []hub.Heartbeat{
 			{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s1", At: seen.Add(time.Hour)},
 			{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s2", At: seen, Backlog: 3, Lag: 2 * time.Second},
 		}))
 		if !slices.Equal(lost, []string{"s1"}) {
 			t.Errorf("FT-L4 sessions that were replaced elsewhere: %v, want s1", lost)
 		}
-		must[[]string](t)(s.Seen(ctx, nil))
+		must[[]string](t)(s.RenewAttachments(ctx, nil))
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			c := must[hub.Cluster](t)(tx.ClusterByID(ctx, w.cluster.ID))
 			if !c.Connected || c.LastSeen == nil || !c.LastSeen.Equal(seen) || c.KubeVersion != "v1.35.4" || c.Backlog != 3 || c.Lag != 2*time.Second {

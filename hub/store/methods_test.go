@@ -67,7 +67,7 @@ func TestEveryMethodKeepsToItsTenant(t *testing.T) {
 				}
 			}
 			before := sums(t, super, tables, b.tenant)
-			work := ask[string](t, super, `SELECT string_agg(x::text, '|' ORDER BY x::text) FROM work.item x WHERE tenant_id = $1`, b.tenant)
+			work := queryOne[string](t, super, `SELECT string_agg(x::text, '|' ORDER BY x::text) FROM work.item x WHERE tenant_id = $1`, b.tenant)
 			methods := reflect.TypeFor[*store.Tenant]()
 			// First all are taken back, so that what one stored is not mistaken
 			// for what another gave away; then all are committed.
@@ -84,7 +84,7 @@ func TestEveryMethodKeepsToItsTenant(t *testing.T) {
 					before = after
 				}
 			}
-			if after := ask[string](t, super, `SELECT string_agg(x::text, '|' ORDER BY x::text) FROM work.item x WHERE tenant_id = $1`, b.tenant); after != work {
+			if after := queryOne[string](t, super, `SELECT string_agg(x::text, '|' ORDER BY x::text) FROM work.item x WHERE tenant_id = $1`, b.tenant); after != work {
 				t.Errorf("work of another tenant changed: %s, before %s", after, work)
 			}
 		})

@@ -17,7 +17,7 @@ const (
 		       coalesce(extract(epoch FROM now() - min(due) FILTER (WHERE token IS NULL AND due <= now())), 0)::float8
 		FROM   work.item
 		GROUP  BY kind`
-	applicationFacts = `
+	selectApplicationStats = `
 		SELECT a.namespace, a.name, a.project, a.labels, coalesce(a.spec->'destination'->>'namespace', ''),
 		       coalesce(a.spec->'source'->>'repoURL', a.spec->'sources'->0->>'repoURL', ''),
 		       a.spec->'syncPolicy'->'automated' IS NOT NULL AND coalesce(a.spec->'syncPolicy'->'automated'->>'enabled', 'true') <> 'false',
@@ -54,7 +54,7 @@ func (s *System) Queues(ctx context.Context) ([]hub.QueueFigures, error) {
 
 // ApplicationFigures gives up to limit applications as metrics show them.
 func (t *Tenant) ApplicationFigures(ctx context.Context, limit int) ([]hub.ApplicationFigures, error) {
-	return list(ctx, t.tx, "figures of applications", pgx.RowToStructByPos[hub.ApplicationFigures], applicationFacts, t.id, limit)
+	return list(ctx, t.tx, "figures of applications", pgx.RowToStructByPos[hub.ApplicationFigures], selectApplicationStats, t.id, limit)
 }
 
 // ClusterFigures gives up to limit clusters as metrics show them.

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/buckets"
+	"github.com/capstan-cd/capstan/shared/buckethash"
 )
 
 const (
@@ -172,16 +172,16 @@ func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
 		}
 	}
 	t.queueResources(b, c)
-	var stones []hub.Tombstone
+	var tombstones []hub.Tombstone
 	for _, r := range reports {
 		t.queueSweep(b, r)
 		for _, s := range r.Closed {
 			s.Cluster = r.cluster
-			stones = append(stones, s)
+			tombstones = append(tombstones, s)
 		}
 	}
-	if len(stones) > 0 {
-		c := stoneColumns(stones)
+	if len(tombstones) > 0 {
+		c := tombstoneColumnsOf(tombstones)
 		b.Queue(closeTombstones, t.id, c.app, c.cluster, c.group, c.kind, c.namespace, c.name)
 	}
 	return nil
@@ -191,10 +191,10 @@ func (t *Tenant) queueObservations(b *pgx.Batch, reports []report) error {
 func (t *Tenant) queueSweep(b *pgx.Batch, r report) {
 	switch {
 	case r.at.sweep && r.Bounded:
-		b.Queue(sweepBuckets, t.id, r.cluster, r.at.mark, integers(r.Buckets)).Query(t.touchApps(changeResources))
-		b.Queue(sweepStamps, t.id, r.cluster, r.at.mark, integers(r.Buckets))
+		b.Queue(sweepBuckets, t.id, r.cluster, r.at.version, integers(r.Buckets)).Query(t.touchApps(changeResources))
+		b.Queue(sweepStamps, t.id, r.cluster, r.at.version, integers(r.Buckets))
 	case r.at.sweep:
-		b.Queue(sweepResources, t.id, r.cluster, r.at.mark).Query(t.touchApps(changeResources))
+		b.Queue(sweepResources, t.id, r.cluster, r.at.version).Query(t.touchApps(changeResources))
 	}
 }
 
@@ -379,8 +379,8 @@ func (c *resourceColumns) add(of report) error {
 		if err != nil {
 			return err
 		}
-		bucket, leaf := stamped(buckets.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
-		c.cluster, c.mark, c.app = append(c.cluster, string(of.cluster)), append(c.mark, of.at.mark), append(c.app, string(r.Application))
+		bucket, leaf := stamped(buckethash.Resource(string(r.Application), r.Group, r.Kind, r.Namespace, r.Name), r.Stamp)
+		c.cluster, c.mark, c.app = append(c.cluster, string(of.cluster)), append(c.mark, of.at.version), append(c.app, string(r.Application))
 		c.group, c.kind, c.namespace, c.name = append(c.group, r.Group), append(c.kind, r.Kind), append(c.namespace, r.Namespace), append(c.name, r.Name)
 		c.version, c.uid, c.parent = append(c.version, r.Version), append(c.uid, r.UID), append(c.parent, r.Parent)
 		c.sync, c.health = append(c.sync, string(r.Sync)), append(c.health, string(r.Health))
@@ -409,20 +409,20 @@ func (t *Tenant) agentConditions(ctx context.Context, apps []hub.ApplicationObse
 		return nil
 	}
 	var all []hub.ApplicationID
-	var now []said
+	var now []conditionRow
 	for _, a := range apps {
 		all = append(all, a.Application)
 		if a.Error != "" {
-			now = append(now, said{a.Application, hub.ComparisonError, a.Error})
+			now = append(now, conditionRow{a.Application, hub.ComparisonError, a.Error})
 		}
 		for _, w := range a.Warnings {
-			now = append(now, said{a.Application, hub.AgentWarning, w})
+			now = append(now, conditionRow{a.Application, hub.AgentWarning, w})
 		}
 		for _, n := range a.Notes {
-			now = append(now, said{a.Application, n.Type, n.Message})
+			now = append(now, conditionRow{a.Application, n.Type, n.Message})
 		}
 		for _, w := range a.Excluded {
-			now = append(now, said{a.Application, hub.ExcludedWarning, w})
+			now = append(now, conditionRow{a.Application, hub.ExcludedWarning, w})
 		}
 	}
 	types := []string{hub.ComparisonError, hub.AgentWarning, hub.SharedWarning, hub.OrphanedWarning, hub.ExcludedWarning}

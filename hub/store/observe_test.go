@@ -245,7 +245,7 @@ func TestObservedApplications(t *testing.T) {
 	})
 	t.Run("closed tombstones go", func(t *testing.T) {
 		seq++
-		closed := w.stone()
+		closed := w.tombstone()
 		closed.Cluster = hub.NewID[hub.ClusterID]() // an agent speaks for its own cluster, whatever it says
 		observe(t, db, w, hub.Observation{Epoch: "acme", Seq: seq, Closed: []hub.Tombstone{closed}})
 		storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {

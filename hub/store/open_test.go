@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store/migrations"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -190,7 +190,7 @@ func TestIdleConnections(t *testing.T) {
 	tenant := storetest.Tenant(t, db, "acme")
 	super := storetest.Connect(t, urls.Superuser)
 	processes := func() int {
-		return ask[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
+		return queryOne[int](t, super, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capstan-hub'")
 	}
 	t.Run("FT-D10 a burst has as many as there may be, and no more", func(t *testing.T) {
 		here, leave := make(chan struct{}), make(chan struct{})

@@ -74,16 +74,16 @@ func (n *nullOperation) dest() []any {
 	}
 }
 
-// A wording keeps what the texts of the last operation meant: those of one
+// A messageDecoder keeps what the texts of the last operation meant: those of one
 // change say the same, whichever application they are for. What it gives is
 // shared, so nothing behind a pointer may be changed.
-type wording struct {
+type messageDecoder struct {
 	options, initiator []byte
 	meansOptions       hub.OperationOptions
 	meansInitiator     hub.Initiator
 }
 
-func (w *wording) read(n *nullOperation, op *hub.Operation) error {
+func (w *messageDecoder) read(n *nullOperation, op *hub.Operation) error {
 	if w.options == nil || !bytes.Equal(n.options, w.options) {
 		w.options, w.meansOptions = nil, hub.OperationOptions{}
 		if n.options != nil {
@@ -111,7 +111,7 @@ func (w *wording) read(n *nullOperation, op *hub.Operation) error {
 	return json.Unmarshal(n.results, &op.Results)
 }
 
-func (n *nullOperation) operation(w *wording) (*hub.Operation, error) {
+func (n *nullOperation) operation(w *messageDecoder) (*hub.Operation, error) {
 	if n.id == nil {
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ func scanOperation(row pgx.CollectableRow) (hub.Operation, error) {
 	if err := row.Scan(append(n.dest(), &app)...); err != nil {
 		return hub.Operation{}, err
 	}
-	op, err := n.operation(&wording{})
+	op, err := n.operation(&messageDecoder{})
 	if err != nil {
 		return hub.Operation{}, err
 	}

@@ -15,7 +15,7 @@ func TestLockOrder(t *testing.T) {
 	urls := storetest.Database(t)
 	db := storetest.OpenURLs(t, urls.Config())
 	tenant := storetest.Tenant(t, db, "acme")
-	look := storetest.Connect(t, urls.Superuser)
+	super := storetest.Connect(t, urls.Superuser)
 	low, high := hub.NewID[hub.ClusterID](), hub.NewID[hub.ClusterID]()
 	if low > high {
 		low, high = high, low
@@ -46,7 +46,7 @@ func TestLockOrder(t *testing.T) {
 				})
 			}()
 			for waiting := 0; waiting == 0; { // until the other one waits for a row
-				check(t, look.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
+				check(t, super.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
 			}
 			// Whoever waits for the lower one does not hold the higher one.
 			_, err := tx.LockClusters(ctx, []hub.ClusterID{high})

@@ -35,10 +35,10 @@ func TestClaimPlan(t *testing.T) {
 	fill()
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("B24 a claim looks at what it takes, shared %v", shared), func(t *testing.T) {
-			looked, err := store.RowsOfClaim(t.Context(), db, hub.WorkRefresh, limit, time.Minute, shared)
+			refreshed, err := store.RowsOfClaim(t.Context(), db, hub.WorkRefresh, limit, time.Minute, shared)
 			check(t, err)
-			if looked > 20*due {
-				t.Errorf("a claim of %d of %d items looked at %d rows", limit, due, looked)
+			if refreshed > 20*due {
+				t.Errorf("a claim of %d of %d items looked at %d rows", limit, due, refreshed)
 			}
 		})
 	}

@@ -233,7 +233,7 @@ func TestIdempotency(t *testing.T) {
 	}
 	finish := func(key string, status int, body string) {
 		storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-			return tx.FinishIdempotent(ctx, hub.Once{Key: key, Attempt: "try"}, "ann", status, []byte(body))
+			return tx.FinishIdempotent(ctx, hub.IdempotencyKey{Key: key, Attempt: "try"}, "ann", status, []byte(body))
 		})
 	}
 	if _, _, found, err := begin("k", "ann", hash); found || err != nil {
@@ -265,7 +265,7 @@ func TestIdempotency(t *testing.T) {
 	}
 	settle := func(key, attempt string) error {
 		return db.InTenant(t.Context(), tenant, func(ctx context.Context, tx *store.Tenant) error {
-			return tx.SettleIdempotent(ctx, hub.Once{Key: key, Attempt: attempt}, "ann")
+			return tx.SettleIdempotent(ctx, hub.IdempotencyKey{Key: key, Attempt: attempt}, "ann")
 		})
 	}
 	t.Run("FT-D2 a request whose answer was lost takes effect once", func(t *testing.T) {

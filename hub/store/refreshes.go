@@ -35,15 +35,15 @@ const (
 // statement for each table, not for each application.
 func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent int) ([]hub.Refresh, error) {
 	out := make([]hub.Refresh, 0, len(want))
-	w := &wording{}
+	w := &messageDecoder{}
 	b := &pgx.Batch{}
 	b.Queue(planOnce)
 	queueList(b, "applications", func(row pgx.CollectableRow) (r hub.Refresh, err error) {
-		var mark nullMark
+		var mark nullVersion
 		r.Application, err = w.application(row, mark.dest()...)
-		r.Mark = mark.mark()
+		r.Version = mark.version()
 		return r, err
-	}, &out, applicationsMarked, t.id, false, ids(want))
+	}, &out, applicationsWithVersion, t.id, false, ids(want))
 	if err := send(ctx, t.tx, "read applications", b); err != nil || len(out) == 0 {
 		return nil, err
 	}

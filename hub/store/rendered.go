@@ -12,11 +12,11 @@ import (
 const (
 	applicationsNamed = selectApplications + ` AND (a.namespace, a.name) IN (SELECT u.namespace, u.name FROM unnest($3::text[], $4::text[]) AS u (namespace, name))`
 
-	selectRenditions = `
+	selectRenderedBy = `
 		SELECT object_id, CASE WHEN project_id IS NULL THEN 'Application' ELSE 'AppProject' END, parent_id, applied::text
 		FROM   rendered
 		WHERE  tenant_id = $1 AND object_id = ANY ($2::uuid[])`
-	putRendition = `
+	putRenderedBy = `
 		INSERT INTO rendered (tenant_id, object_id, application_id, project_id, parent_id, applied)
 		VALUES ($1, $2::uuid, CASE WHEN $3::boolean THEN $2::uuid END, CASE WHEN NOT $3::boolean THEN $2::uuid END, $4, $5)
 		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
@@ -34,26 +34,26 @@ func (t *Tenant) ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKe
 	return list(ctx, t.tx, "applications", scanApplications(), applicationsNamed, t.id, false, namespaces, names)
 }
 
-// Renditions says of objects of the hub which application has rendered them;
+// RenderedBy says of objects of the hub which application has rendered them;
 // those that none has are left out.
-func (t *Tenant) Renditions(ctx context.Context, objects []string) (map[string]hub.Rendition, error) {
-	found, err := list(ctx, t.tx, "renditions", func(row pgx.CollectableRow) (r hub.Rendition, err error) {
+func (t *Tenant) RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error) {
+	found, err := list(ctx, t.tx, "renditions", func(row pgx.CollectableRow) (r hub.RenderedBy, err error) {
 		err = row.Scan(&r.Object, &r.Kind, &r.Parent, (*rawJSON)(&r.Applied))
 		return r, err
-	}, selectRenditions, t.id, ids(objects))
-	out := make(map[string]hub.Rendition, len(found))
+	}, selectRenderedBy, t.id, ids(objects))
+	out := make(map[string]hub.RenderedBy, len(found))
 	for _, r := range found {
 		out[r.Object] = r
 	}
 	return out, err
 }
 
-// PutRendition notes which application has rendered an object of the hub.
-func (t *Tenant) PutRendition(ctx context.Context, r hub.Rendition) error {
+// PutRenderedBy notes which application has rendered an object of the hub.
+func (t *Tenant) PutRenderedBy(ctx context.Context, r hub.RenderedBy) error {
 	if !hub.ValidID(r.Object) || !hub.ValidID(string(r.Parent)) {
 		return noApp()
 	}
-	_, err := exec(ctx, t.tx, "put rendition", putRendition, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
+	_, err := exec(ctx, t.tx, "put rendition", putRenderedBy, t.id, r.Object, r.Kind == "Application", r.Parent, string(r.Applied))
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "the object, or the application that renders it, is gone meanwhile")
 	}

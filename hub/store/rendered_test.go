@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-func TestRenditions(t *testing.T) {
+func TestRenderedBy(t *testing.T) {
 	t.Parallel()
 	db := storetest.OpenURLs(t, storetest.Database(t).Config())
 	a, b := build(t, db, "alpha", "canary-alpha"), build(t, db, "beta", "canary-beta")
@@ -23,8 +23,8 @@ func TestRenditions(t *testing.T) {
 		child := newApp("child", "https://git.test/x", "")
 		made, err := tx.CreateApplication(ctx, child)
 		check(t, err)
-		check(t, tx.PutRendition(ctx, hub.Rendition{Object: string(made.ID), Kind: "Application", Parent: a.app.ID, Applied: applied}))
-		check(t, tx.PutRendition(ctx, hub.Rendition{Object: string(made.ID), Kind: "Application", Parent: a.app.ID, Applied: applied}))
+		check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(made.ID), Kind: "Application", Parent: a.app.ID, Applied: applied}))
+		check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(made.ID), Kind: "Application", Parent: a.app.ID, Applied: applied}))
 		return nil
 	}))
 	t.Run("APP-31 a child names its parent, and loses it when the parent is forgotten", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestRenditions(t *testing.T) {
 			if len(found) != 1 || found[0].Parent == nil || found[0].Parent.Name != a.app.Name {
 				t.Fatalf("%+v", found)
 			}
-			held, err := tx.Renditions(ctx, []string{string(found[0].ID), "none"})
+			held, err := tx.RenderedBy(ctx, []string{string(found[0].ID), "none"})
 			check(t, err)
 			if r := held[string(found[0].ID)]; r.Parent != a.app.ID || r.Kind != "Application" || string(r.Applied) != string(applied) {
 				t.Errorf("%+v", held)
@@ -49,17 +49,17 @@ func TestRenditions(t *testing.T) {
 		}))
 	})
 	t.Run("ISO-1 APP-31 nobody is made a parent of another tenant's object", func(t *testing.T) {
-		for _, r := range []hub.Rendition{
+		for _, r := range []hub.RenderedBy{
 			{Object: string(b.app.ID), Kind: "Application", Parent: b.app.ID, Applied: applied},
 			{Object: "none", Kind: "AppProject", Parent: b.app.ID, Applied: applied},
 		} {
-			err := in(a, func(ctx context.Context, tx *store.Tenant) error { return tx.PutRendition(ctx, r) })
+			err := in(a, func(ctx context.Context, tx *store.Tenant) error { return tx.PutRenderedBy(ctx, r) })
 			if kind := fault.KindOf(err); kind != fault.Conflict && kind != fault.Missing {
 				t.Errorf("%v", err)
 			}
 		}
 		check(t, in(a, func(ctx context.Context, tx *store.Tenant) error {
-			held, err := tx.Renditions(ctx, []string{string(b.app.ID)})
+			held, err := tx.RenderedBy(ctx, []string{string(b.app.ID)})
 			if len(held) > 0 {
 				t.Errorf("%+v", held)
 			}

@@ -21,7 +21,7 @@ const (
 	selectReplicas = `SELECT id, name, address, draining FROM directory.replica WHERE until > now() ORDER BY id`
 	forgetFormer   = `DELETE FROM directory.replica WHERE name = $1 AND id <> $2 RETURNING id`
 	dropReplica    = `DELETE FROM directory.replica WHERE id = $1`
-	buryReplicas   = `
+	dropReplicas   = `
 		DELETE FROM directory.replica WHERE id IN (SELECT r.id FROM directory.replica r WHERE r.until <= now() FOR UPDATE SKIP LOCKED)
 		RETURNING id`
 	// What they had leased is free at once. If one of them only slept, it
@@ -30,7 +30,7 @@ const (
 
 	// Attachments are renewed, and presence is noted, in one statement for
 	// all tenants. Those that are not found any more are given back.
-	seenAgents = `
+	renewAgents = `
 		WITH u AS MATERIALIZED (
 			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::boolean[], $8::boolean[])
 			       AS u (tenant_id, cluster_id, session_id, at, backlog, lag, leader, incomplete)
@@ -70,7 +70,7 @@ func (s *System) Beat(ctx context.Context, r hub.Replica, life time.Duration) ([
 		if _, err := exec(ctx, tx, "note that the replica lives", beatReplica, r.ID, r.Name, r.Address, r.Draining, life); err != nil {
 			return err
 		}
-		dead, err := list(ctx, tx, "replicas that are gone", pgx.RowTo[string], buryReplicas)
+		dead, err := list(ctx, tx, "replicas that are gone", pgx.RowTo[string], dropReplicas)
 		if err != nil {
 			return err
 		}
@@ -111,25 +111,25 @@ func (t *Tenant) attach(ctx context.Context, a hub.Attachment) (refusal string, 
 	return refusal, nil
 }
 
-// Seen notes that attachments were alive and renews them, those of all
+// RenewAttachments notes that attachments were alive and renews them, those of all
 // tenants in one statement. It gives back the sessions that are attached no
 // more: a newer one has taken their place.
-func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []string, err error) {
-	if len(sightings) == 0 {
+func (s *System) RenewAttachments(ctx context.Context, heartbeats []hub.Heartbeat) (lost []string, err error) {
+	if len(heartbeats) == 0 {
 		return nil, nil
 	}
 	var tenants, clusters, sessions []string
 	var times []time.Time
 	var backlogs, lags []int64
 	var leaders, incomplete []bool
-	for _, v := range sightings {
+	for _, v := range heartbeats {
 		tenants, clusters, sessions = append(tenants, string(v.Tenant)), append(clusters, string(v.Cluster)), append(sessions, v.Session)
 		times, backlogs = append(times, micro(v.At)), append(backlogs, int64(v.Backlog))
 		lags, leaders = append(lags, v.Lag.Milliseconds()), append(leaders, v.Leader)
 		incomplete = append(incomplete, v.Incomplete)
 	}
 	err = retry(ctx, func() error {
-		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], seenAgents, tenants, clusters, sessions, times, backlogs, lags, leaders, incomplete)
+		lost, err = list(ctx, s.db.system, "living agents", pgx.RowTo[string], renewAgents, tenants, clusters, sessions, times, backlogs, lags, leaders, incomplete)
 		return err
 	})
 	return lost, err
@@ -137,13 +137,13 @@ func (s *System) Seen(ctx context.Context, sightings []hub.Sighting) (lost []str
 
 // Attachment says where the agent of a cluster is attached now. The error is
 // fault.Offline if it is nowhere.
-func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Placement, error) {
+func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.AgentHome, error) {
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {
-		return hub.Placement{}, noCluster()
+		return hub.AgentHome{}, noCluster()
 	}
-	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByPos[hub.Placement], selectAttachment, tenant, cluster)
+	p, err := one(ctx, s.db.system, "attachment", pgx.RowToStructByPos[hub.AgentHome], selectAttachment, tenant, cluster)
 	if err := missing(err, "none"); fault.KindOf(err) == fault.Missing || err == nil && p.Session == "" {
-		return hub.Placement{}, fault.New(fault.Offline, "the agent of the cluster is not connected")
+		return hub.AgentHome{}, fault.New(fault.Offline, "the agent of the cluster is not connected")
 	}
 	return p, classify(err)
 }
@@ -151,7 +151,7 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 // Attachments gives what changed after a fence, in order; after zero, all.
 // Those too that nobody renews any more: who follows them knows which
 // replicas live.
-func (s *System) Attachments(ctx context.Context, after int64) ([]hub.Placement, error) {
-	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.Placement], selectAttachments, after)
+func (s *System) Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error) {
+	out, err := list(ctx, s.db.system, "attachments", pgx.RowToStructByPos[hub.AgentHome], selectAttachments, after)
 	return out, classify(err)
 }

@@ -199,35 +199,35 @@ func TestAttachments(t *testing.T) {
 	attach := func(session, replica, epoch string, lease time.Duration) error {
 		return s.Connected(ctx, hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, Replica: replica, Epoch: epoch, At: now(), Lease: lease})
 	}
-	sight := func(session string) []string {
-		return must[[]string](t)(s.Seen(ctx, []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: now()}}))
+	heartbeat := func(session string) []string {
+		return must[[]string](t)(s.RenewAttachments(ctx, []hub.Heartbeat{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: now()}}))
 	}
 
 	t.Run("a late detach of an old session never removes the new one", func(t *testing.T) {
 		check(t, attach("s1", "a", "e1", time.Minute))
-		first := must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
+		first := must[hub.AgentHome](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
 		check(t, attach("s2", "b", "e1", time.Minute))
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s1"))
-		got := must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
+		got := must[hub.AgentHome](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
 		if got.Session != "s2" || got.Replica != "b" || got.Fence <= first.Fence {
 			t.Errorf("attachment %+v after %+v", got, first)
 		}
-		if lost := sight("s1"); len(lost) != 1 {
+		if lost := heartbeat("s1"); len(lost) != 1 {
 			t.Errorf("the replica of the old session is not told that it lost it: %v", lost)
 		}
-		if lost := sight("s2"); len(lost) != 0 {
+		if lost := heartbeat("s2"); len(lost) != 0 {
 			t.Errorf("the new session counts as lost: %v", lost)
 		}
 	})
 	t.Run("followers read what is new, and that somebody left", func(t *testing.T) {
-		all := must[[]hub.Placement](t)(s.Attachments(ctx, 0))
+		all := must[[]hub.AgentHome](t)(s.Attachments(ctx, 0))
 		last := all[len(all)-1]
-		if more := must[[]hub.Placement](t)(s.Attachments(ctx, last.Fence)); len(more) != 0 {
+		if more := must[[]hub.AgentHome](t)(s.Attachments(ctx, last.Fence)); len(more) != 0 {
 			t.Errorf("news without a change: %v", more)
 		}
-		sight("s2") // a renewal is no news
+		heartbeat("s2") // a renewal is no news
 		check(t, s.Disconnected(ctx, w.tenant, w.cluster.ID, "s2"))
-		more := must[[]hub.Placement](t)(s.Attachments(ctx, last.Fence))
+		more := must[[]hub.AgentHome](t)(s.Attachments(ctx, last.Fence))
 		if len(more) != 1 || more[0].Session != "" || more[0].Cluster != w.cluster.ID {
 			t.Errorf("after the agent left: %v", more)
 		}
@@ -245,10 +245,10 @@ func TestAttachments(t *testing.T) {
 			}
 			return nil
 		})
-		if lost := sight("s3"); len(lost) != 0 {
+		if lost := heartbeat("s3"); len(lost) != 0 {
 			t.Error("its replica was only slow, and lost it")
 		}
-		must[hub.Placement](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
+		must[hub.AgentHome](t)(s.Attachment(ctx, w.tenant, w.cluster.ID))
 	})
 	t.Run("FT-A6 of two processes with one identity the older one stays out, on every replica", func(t *testing.T) {
 		check(t, attach("s4", "a", "e2", time.Minute))
@@ -271,7 +271,7 @@ func TestAttachments(t *testing.T) {
 		storetest.In(t, other, v.tenant, func(ctx context.Context, tx *store.Tenant) error {
 			return tx.DeleteCluster(ctx, v.cluster.ID)
 		})
-		for _, p := range must[[]hub.Placement](t)(other.System().Attachments(ctx, 0)) {
+		for _, p := range must[[]hub.AgentHome](t)(other.System().Attachments(ctx, 0)) {
 			if p.Cluster == v.cluster.ID {
 				t.Errorf("it left %+v", p)
 			}

@@ -103,7 +103,7 @@ func (t *Tenant) lockObserved(ctx context.Context, reports []hub.ClusterObservat
 	b.Queue(lockObserved, t.id, ids(clusters)).Query(func(rows pgx.Rows) error {
 		var id hub.ClusterID
 		var at progress
-		_, err := pgx.ForEachRow(rows, []any{&id, &at.epoch, &at.seq, &at.snapshot, &at.mark}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&id, &at.epoch, &at.seq, &at.snapshot, &at.version}, func() error {
 			found[id] = at
 			return nil
 		})
@@ -134,11 +134,11 @@ func (t *Tenant) store(ctx context.Context, reports []hub.ClusterObservation, fr
 		// Live state can be reported again; what ended cannot.
 		b.Queue(lazyCommit)
 	}
-	var told []hub.ApplicationObservation
+	var sent []hub.ApplicationObservation
 	now := make([]report, len(fresh))
 	for n, i := range fresh {
 		now[n] = report{reports[i].Cluster, known[n], at[i], &out[i]}
-		told = append(told, known[n].Applications...)
+		sent = append(sent, known[n].Applications...)
 	}
 	if err := t.queueObservations(b, now); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (t *Tenant) store(ctx context.Context, reports []hub.ClusterObservation, fr
 	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("store observations of %d clusters: %w", len(fresh), err)
 	}
-	return t.agentConditions(ctx, told)
+	return t.agentConditions(ctx, sent)
 }
 
 func (t *Tenant) queueProgress(b *pgx.Batch, reports []hub.ClusterObservation, fresh []int, at []progress) {
@@ -155,7 +155,7 @@ func (t *Tenant) queueProgress(b *pgx.Batch, reports []hub.ClusterObservation, f
 	var seqs, snapshots, marks []int64
 	for _, i := range fresh {
 		clusters, epochs, seqs = append(clusters, string(reports[i].Cluster)), append(epochs, at[i].epoch), append(seqs, at[i].seq)
-		snapshots, marks = append(snapshots, at[i].snapshot), append(marks, at[i].mark)
+		snapshots, marks = append(snapshots, at[i].snapshot), append(marks, at[i].version)
 	}
 	b.Queue(moveObserved, t.id, clusters, epochs, seqs, snapshots, marks)
 }
@@ -165,7 +165,7 @@ func (t *Tenant) queueProgress(b *pgx.Batch, reports []hub.ClusterObservation, f
 type progress struct {
 	epoch         string
 	seq, snapshot int64
-	mark          int64
+	version       int64
 	sweep         bool
 	passing       bool // as the agent sent it, whatever was left out of it
 }
@@ -180,7 +180,7 @@ func (p *progress) advance(o hub.Observation) (gap bool) {
 	switch {
 	case o.Snapshot != 0 && (fresh || (p.snapshot != o.Snapshot && p.snapshot != -o.Snapshot)):
 		p.snapshot = o.Snapshot
-		p.mark++
+		p.version++
 	case fresh:
 		p.snapshot = 0
 	}

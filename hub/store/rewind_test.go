@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestRewind(t *testing.T) {
@@ -118,7 +118,7 @@ func TestRewind(t *testing.T) {
 			if last, first := all[len(old)-1].Seq, all[len(old)].Seq; first < last+2 {
 				t.Errorf("the first new row is %d, the last one of before %d", first, last)
 			}
-			if hash, found, err := tx.HashAt(ctx, id, head.Seq); err != nil || !found || !bytes.Equal(hash, chain.First(head.Incarnation)) {
+			if hash, found, err := tx.HashAt(ctx, id, head.Seq); err != nil || !found || !bytes.Equal(hash, hashchain.First(head.Incarnation)) {
 				t.Errorf("HashAt(%d) = %x %v %v", head.Seq, hash, found, err)
 			}
 			return nil
@@ -177,14 +177,14 @@ func TestTwoWithOneIdentity(t *testing.T) {
 		if err := connect("s5", "e3", "one", false); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("the replaced one came back: %v", err)
 		}
-		lost := must[[]string](t)(s.Seen(t.Context(), []hub.Sighting{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", At: now()}}))
+		lost := must[[]string](t)(s.RenewAttachments(t.Context(), []hub.Heartbeat{{Tenant: w.tenant, Cluster: w.cluster.ID, Session: "s3", At: now()}}))
 		if len(lost) != 1 {
 			t.Errorf("lost %v", lost)
 		}
 	})
 	t.Run("FT-L4 the late end of an older session leaves the newer one", func(t *testing.T) {
 		check(t, s.Disconnected(t.Context(), w.tenant, w.cluster.ID, "s3"))
-		if r := must[hub.Placement](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
+		if r := must[hub.AgentHome](t)(s.Attachment(t.Context(), w.tenant, w.cluster.ID)); r.Replica != "r" {
 			t.Errorf("attachment %+v", r)
 		}
 	})

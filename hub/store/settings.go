@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 const (
@@ -125,7 +125,7 @@ func (t *Tenant) SettingSecret(ctx context.Context, name, key string) (value str
 	if err != nil {
 		return "", false, err
 	}
-	plain, err := seal.Open(keys.Credential, settingFor(t.id, name, key), sealed)
+	plain, err := encryption.Open(keys.Credential, settingFor(t.id, name, key), sealed)
 	if err != nil {
 		return "", false, fmt.Errorf("open setting %s of %s: %w", key, name, err)
 	}
@@ -137,7 +137,7 @@ func (t *Tenant) sealSetting(ctx context.Context, s hub.Setting) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return seal.Seal(keys.Credential, settingFor(t.id, s.Map, s.Key), []byte(s.Value))
+	return encryption.Seal(keys.Credential, settingFor(t.id, s.Map, s.Key), []byte(s.Value))
 }
 
 // settingFor is the associated data of a sealed setting.

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func TestSettings(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSettingsInTheLog(t *testing.T) {
 				t.Errorf("of settings only the newest row matters: %d rows, head %d", len(got), head.Seq)
 			}
 			leaves := must[map[string][32]byte](t)(tx.Leaves(ctx, c))
-			if leaves[string(hub.SettingsRow)] != chain.Leaf(string(hub.SettingsRow), []byte("two")) {
+			if leaves[string(hub.SettingsRow)] != hashchain.Leaf(string(hub.SettingsRow), []byte("two")) {
 				t.Error("the settings are not among the states of the cluster")
 			}
 			row, found, err := tx.SettingsRow(ctx, c)
@@ -114,7 +114,7 @@ func TestSettingsInTheLog(t *testing.T) {
 			if len(p.Rows) != 1 || string(p.Rows[0].Body) != "two" || p.Rows[0].Kind != hub.RowSettings || p.Lost {
 				t.Errorf("read together with others, cluster %d has %v", i, p)
 			}
-			if all[clusters[i]][string(hub.SettingsRow)] != chain.Leaf(string(hub.SettingsRow), []byte("two")) {
+			if all[clusters[i]][string(hub.SettingsRow)] != hashchain.Leaf(string(hub.SettingsRow), []byte("two")) {
 				t.Error("read together with others, the settings are not among the states")
 			}
 		}

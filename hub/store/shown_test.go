@@ -70,7 +70,7 @@ func TestShown(t *testing.T) {
 		})
 	}
 	see := func(session string, at time.Time, lag time.Duration, incomplete bool) {
-		lost := must[[]string](t)(s.Seen(t.Context(), []hub.Sighting{
+		lost := must[[]string](t)(s.RenewAttachments(t.Context(), []hub.Heartbeat{
 			{Tenant: w.tenant, Cluster: w.cluster.ID, Session: session, At: at, Lag: lag, Incomplete: incomplete},
 		}))
 		if len(lost) > 0 {

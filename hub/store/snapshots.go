@@ -246,7 +246,7 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 // and without their inputs: from memory if they were used lately. They are
 // others' as well, so nothing in them may be changed.
 func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
-	held, missing := kept(t, t.db.objects, want)
+	held, missing := cachedSnapshots(t, t.db.objects, want)
 	out := make(map[hub.SnapshotID]hub.Snapshot, len(want))
 	b := &pgx.Batch{}
 	if len(held) > 0 {
@@ -350,7 +350,7 @@ func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, 
 // inputs gives those of the snapshots that there are, with their inputs and
 // without their objects: from memory if they were used lately.
 func (t *Tenant) inputs(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
-	out, want := kept(t, t.db.inputs, want)
+	out, want := cachedSnapshots(t, t.db.inputs, want)
 	if len(want) == 0 {
 		return out, nil
 	}

@@ -51,9 +51,9 @@ type Config struct {
 	// Idle is how long a connection that nobody uses is kept; 0 means 1 min.
 	// Each costs the database a process of several MiB.
 	Idle time.Duration
-	// Patience is how long an item of work waits for the replica that it
+	// HomeWait is how long an item of work waits for the replica that it
 	// belongs to, before it is anybody's. 0 means 5 s.
-	Patience time.Duration
+	HomeWait time.Duration
 	// Sleep is how long a transaction may do nothing before the database ends
 	// it: a process that was stopped in the middle of one holds its locks that
 	// long against all others. 0 means 15 s.
@@ -66,7 +66,7 @@ const (
 	statementTimeout = 30 * time.Second
 	defaultSleep     = 15 * time.Second
 	defaultIdle      = time.Minute
-	defaultPatience  = 5 * time.Second
+	defaultHomeWait  = 5 * time.Second
 	rollbackTimeout  = 5 * time.Second
 )
 
@@ -97,7 +97,7 @@ type DB struct {
 	keys   Keys
 	log    *slog.Logger
 
-	patience time.Duration // of an item of work with its own replica
+	homeWait time.Duration // of an item of work with its own replica
 
 	inputs, objects *snapshots // that were used last
 
@@ -116,7 +116,7 @@ func Open(ctx context.Context, cfg Config, keys Keys, log *slog.Logger) (*DB, er
 	if conns == 0 {
 		conns = defaultConns
 	}
-	db := &DB{keys: keys, log: log, patience: cmp.Or(cfg.Patience, defaultPatience), known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
+	db := &DB{keys: keys, log: log, homeWait: cmp.Or(cfg.HomeWait, defaultHomeWait), known: map[hub.TenantID]hub.TenantKeys{}, inputs: newSnapshots(), objects: newSnapshots()}
 	cfg.Sleep, cfg.Idle = cmp.Or(cfg.Sleep, defaultSleep), cmp.Or(cfg.Idle, defaultIdle)
 	var err error
 	if db.app, err = openPool(ctx, cfg, cfg.AppURL, conns, nil); err != nil {
@@ -231,14 +231,14 @@ func (db *DB) inTenant(ctx context.Context, id hub.TenantID, opts pgx.TxOptions,
 		return noTenant()
 	}
 	return retry(ctx, func() error {
-		return db.once(ctx, id, opts, fn)
+		return db.attempt(ctx, id, opts, fn)
 	})
 }
 
 func noTenant() error { return fault.New(fault.Missing, "there is no such tenant") }
 
-// once is one try of a tenant's transaction.
-func (db *DB) once(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
+// attempt is one try of a tenant's transaction.
+func (db *DB) attempt(ctx context.Context, id hub.TenantID, opts pgx.TxOptions, fn func(context.Context, *Tenant) error) error {
 	tx, err := db.app.BeginTx(ctx, opts)
 	if err != nil {
 		return &beginError{fmt.Errorf("begin transaction: %w", err)}

@@ -65,8 +65,8 @@ const (
 		RETURNING application_id`
 )
 
-// A said is one condition of one application.
-type said struct {
+// A conditionRow is one condition of one application.
+type conditionRow struct {
 	app     hub.ApplicationID
 	kind    string
 	message string
@@ -74,7 +74,7 @@ type said struct {
 
 // replaceConditions makes what is given the whole of what owner says about
 // these types for these applications, in two statements.
-func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []string, apps []hub.ApplicationID, now []said) error {
+func (t *Tenant) replaceConditions(ctx context.Context, owner string, types []string, apps []hub.ApplicationID, now []conditionRow) error {
 	var app, kind, message []string
 	for _, s := range now {
 		app, kind, message = append(app, string(s.app)), append(kind, s.kind), append(message, clean(s.message))
@@ -116,10 +116,10 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	var apps, target, accepted, revision, revisions, sourceType, hold, operation []string
 	var pin []*string
 	var hooks []string
-	var unpin, looked []bool
+	var unpin, refreshed []bool
 	var resources []int32
 	var generation, project []int64
-	var seen, unseen judged
+	var seen, unseen evaluated
 	for i := range changes {
 		c := &changes[i]
 		hooks = append(hooks, arrayText(c.DeletionHooks))
@@ -136,19 +136,19 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 		pin, unpin, hold = append(pin, p), append(unpin, c.Unpin), append(hold, c.Hold)
 		resources, generation = append(resources, int32(c.Resources)), append(generation, c.Generation)
 		project = append(project, c.Project)
-		looked, operation = append(looked, c.Looked), append(operation, string(c.Operation))
+		refreshed, operation = append(refreshed, c.Refreshed), append(operation, string(c.Operation))
 		of := &unseen
-		if c.Looked {
+		if c.Refreshed {
 			of = &seen
 		}
 		of.apps = append(of.apps, c.Application)
 		for _, w := range c.Warnings {
-			of.warnings = append(of.warnings, said{c.Application, hub.RenderWarning, w})
+			of.warnings = append(of.warnings, conditionRow{c.Application, hub.RenderWarning, w})
 		}
 		t.appChanged(c.Application)
 	}
 	n, err := exec(ctx, t.tx, "set targets", setTargets, t.id, apps, target, accepted, revision, revisions, sourceType, resources, pin, unpin, hold,
-		micro(time.Now()), generation, project, hooks, looked, operation)
+		micro(time.Now()), generation, project, hooks, refreshed, operation)
 	if code(err) == foreignKeyViolation {
 		return fault.New(fault.Conflict, "a snapshot that was to be the target is gone")
 	}
@@ -169,10 +169,10 @@ func (t *Tenant) SetTargets(ctx context.Context, changes []hub.TargetChange) err
 	return t.replaceConditions(ctx, byRefresh, []string{hub.RenderWarning}, unseen.apps, unseen.warnings)
 }
 
-// A judged is what renders say of applications.
-type judged struct {
+// An evaluated is what renders say of applications.
+type evaluated struct {
 	apps     []hub.ApplicationID
-	warnings []said
+	warnings []conditionRow
 }
 
 // Unchanged notes that applications were looked at and keep their target, and
@@ -209,13 +209,13 @@ func (t *Tenant) Unchanged(ctx context.Context, apps []hub.Unchanged) error {
 // is said again keeps its time.
 func (t *Tenant) SetFailures(ctx context.Context, failures []hub.RefreshFailure) error {
 	var apps []hub.ApplicationID
-	var now []said
+	var now []conditionRow
 	for _, f := range failures {
 		if !hub.ValidID(string(f.Application)) {
 			continue
 		}
 		apps = append(apps, f.Application)
-		now = append(now, said{f.Application, f.Condition, f.Message})
+		now = append(now, conditionRow{f.Application, f.Condition, f.Message})
 	}
 	return t.replaceConditions(ctx, byRefresh, refreshErrors(), apps, now)
 }
@@ -226,9 +226,9 @@ func (t *Tenant) SetCondition(ctx context.Context, app hub.ApplicationID, kind, 
 	if !hub.ValidID(string(app)) {
 		return noApp()
 	}
-	var now []said
+	var now []conditionRow
 	if message != "" {
-		now = []said{{app, kind, message}}
+		now = []conditionRow{{app, kind, message}}
 	}
 	return t.replaceConditions(ctx, byDispatch, []string{kind}, []hub.ApplicationID{app}, now)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 const (
@@ -92,7 +92,7 @@ func (s *System) openSettings(ctx context.Context, tenant hub.TenantID, name str
 	}
 	out := make(map[string]string, len(sealed))
 	for key, value := range sealed {
-		plain, err := seal.Open(keys.Credential, settingFor(tenant, name, key), value)
+		plain, err := encryption.Open(keys.Credential, settingFor(tenant, name, key), value)
 		if err != nil {
 			return nil, fmt.Errorf("open setting %s of %s: %w", key, name, err)
 		}

@@ -228,7 +228,7 @@ func (s *System) ClaimExcept(ctx context.Context, kind, owner string, limit int,
 // ClaimShare is ClaimExcept for one of several replicas, which share out the
 // items by their repositories.
 func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []string, limit int, lease time.Duration, except []hub.TenantID) ([]hub.WorkItem, error) {
-	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, s.db.patience)
+	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, s.db.homeWait)
 }
 
 // some gives an empty list for none: null would leave out all.

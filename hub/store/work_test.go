@@ -97,14 +97,14 @@ func TestWorkQueue(t *testing.T) {
 		tenant, k := storetest.Tenant(t, db, "acme"), key()
 		put(t, db, tenant, k, past, false)
 		first := claim(t, db, 1, time.Hour)
-		other, look := storetest.Connect(t, urls.Superuser), storetest.Connect(t, urls.Superuser)
+		other, super := storetest.Connect(t, urls.Superuser), storetest.Connect(t, urls.Superuser)
 		tx := must[pgx.Tx](t)(other.Begin(t.Context()))
 		_, err := tx.Exec(t.Context(), `SELECT work.put($1, ARRAY[$2], ARRAY[$3::uuid], ARRAY[$4::timestamptz], ARRAY[false])`, tenant, hub.WorkRefresh, k, past)
 		check(t, err)
 		done := make(chan error, 1)
 		go func() { done <- db.System().Done(t.Context(), first) }()
 		for waiting := 0; waiting == 0; { // until Done waits for the row
-			check(t, look.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
+			check(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`).Scan(&waiting))
 		}
 		check(t, tx.Commit(t.Context()))
 		check(t, <-done)

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -48,10 +48,10 @@ type Agents interface {
 }
 
 const (
-	claimed   = 32               // orders at once
-	lookEvery = 2 * time.Second  // while an order is open
-	lookTime  = 20 * time.Second // that one look may take
-	loopLimit = 90 * time.Second
+	claimed      = 32               // orders at once
+	checkEvery   = 2 * time.Second  // while an order is open
+	checkTimeout = 20 * time.Second // that one look may take
+	loopLimit    = 90 * time.Second
 	// grace is how much longer than its time an order stays open without a
 	// word from the agent.
 	grace = 10 * time.Minute
@@ -64,29 +64,29 @@ type Stage struct {
 	work   Work
 	store  Store
 	agents Agents
-	clock  run.Clock
+	clock  lifecycle.Clock
 	log    *slog.Logger
 }
 
 // New makes a stage.
-func New(work Work, store Store, agents Agents, clock run.Clock, log *slog.Logger) *Stage {
+func New(work Work, store Store, agents Agents, clock lifecycle.Clock, log *slog.Logger) *Stage {
 	return &Stage{work: work, store: store, agents: agents, clock: clock, log: log}
 }
 
 // Run looks after open orders until ctx ends.
 func (s *Stage) Run(ctx context.Context) error {
-	ctx, done := run.Watch(ctx, hub.WorkUpgrade, loopLimit)
+	ctx, done := lifecycle.Watch(ctx, hub.WorkUpgrade, loopLimit)
 	defer done()
 	for ctx.Err() == nil {
 		items, err := s.work.Claim(ctx, hub.WorkUpgrade, claimed)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "work cannot be claimed", logkey.Kind, hub.WorkUpgrade, logkey.Error, err)
-				_ = run.Sleep(ctx, s.clock, time.Second)
+				_ = lifecycle.Sleep(ctx, s.clock, time.Second)
 			}
 			continue
 		}
-		g := run.NewGroup(ctx)
+		g := lifecycle.NewGroup(ctx)
 		for _, item := range items {
 			g.Go(func(ctx context.Context) error { s.one(ctx, item); return nil })
 		}
@@ -99,30 +99,30 @@ func (s *Stage) Run(ctx context.Context) error {
 
 // one looks after an order and gives it back, also while the replica stops.
 func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	var over bool
-	err := run.Safely(ctx, item.Kind, func(ctx context.Context) (err error) {
-		over, err = s.look(ctx, item.Tenant, hub.ClusterID(item.Key))
+	err := lifecycle.Safely(ctx, item.Kind, func(ctx context.Context) (err error) {
+		over, err = s.check(ctx, item.Tenant, hub.ClusterID(item.Key))
 		return err
 	})
 	if err != nil {
 		s.log.WarnContext(ctx, "upgrade not looked after, it is looked at again", logkey.Tenant, item.Tenant, logkey.Cluster, item.Key, logkey.Error, err)
 	}
-	back, end := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	back, end := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer end()
 	if over {
 		err = s.work.Done(back, []hub.WorkItem{item})
 	} else {
-		err = s.work.Later(back, []hub.WorkItem{item}, s.clock.Now().Add(lookEvery))
+		err = s.work.Later(back, []hub.WorkItem{item}, s.clock.Now().Add(checkEvery))
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "work not given back; its lease will run out", logkey.Kind, item.Kind, logkey.Error, err)
 	}
 }
 
-// look asks the agent of a cluster once. over: nothing is left to look after.
-func (s *Stage) look(ctx context.Context, tenant hub.TenantID, id hub.ClusterID) (over bool, err error) {
+// check asks the agent of a cluster once. over: nothing is left to look after.
+func (s *Stage) check(ctx context.Context, tenant hub.TenantID, id hub.ClusterID) (over bool, err error) {
 	cluster, err := s.store.Cluster(ctx, tenant, id)
 	if fault.KindOf(err) == fault.Missing {
 		return true, nil
@@ -133,7 +133,7 @@ func (s *Stage) look(ctx context.Context, tenant hub.TenantID, id hub.ClusterID)
 	old := *cluster.Upgrade
 	now := late(old, s.clock.Now())
 	if !now.Over() && cluster.Connected {
-		if now, err = s.ask(ctx, cluster, old); err != nil {
+		if now, err = s.requestState(ctx, cluster, old); err != nil {
 			return false, err
 		}
 	}
@@ -160,9 +160,9 @@ func late(u hub.Upgrade, now time.Time) hub.Upgrade {
 	return u
 }
 
-// ask gives the order as the agent says that it stands. The error is one that
+// requestState gives the order as the agent says that it stands. The error is one that
 // passes.
-func (s *Stage) ask(ctx context.Context, cluster hub.Cluster, u hub.Upgrade) (hub.Upgrade, error) {
+func (s *Stage) requestState(ctx context.Context, cluster hub.Cluster, u hub.Upgrade) (hub.Upgrade, error) {
 	conn, err := s.agents.Conn(ctx, cluster)
 	if fault.KindOf(err) == fault.Offline {
 		return u, nil

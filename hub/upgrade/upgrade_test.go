@@ -16,14 +16,14 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // clock stands still.
 type clock struct {
-	run.System
+	lifecycle.System
 	now time.Time
 }
 
@@ -33,7 +33,7 @@ func (c clock) Now() time.Time { return c.now }
 type world struct {
 	grpc.ClientConnInterface
 	cluster hub.Cluster
-	gone    bool
+	deleted bool
 	answer  *linkv1.UpgradeResponse
 	err     error
 	away    bool
@@ -43,7 +43,7 @@ type world struct {
 }
 
 func (w *world) Cluster(context.Context, hub.TenantID, hub.ClusterID) (hub.Cluster, error) {
-	if w.gone {
+	if w.deleted {
 		return hub.Cluster{}, fault.New(fault.Missing, "gone")
 	}
 	return w.cluster, nil
@@ -71,7 +71,7 @@ func (w *world) Invoke(_ context.Context, _ string, args, reply any, _ ...grpc.C
 	return w.err
 }
 
-func TestLook(t *testing.T) {
+func TestCheck(t *testing.T) {
 	t.Parallel()
 	open := hub.Upgrade{
 		ID: "u1", Image: "r/a:v2", Phase: hub.UpgradePending, By: "me", OrderedAt: noon.Add(-time.Minute), ExpiresAt: noon.Add(59 * time.Minute), Deadline: 5 * time.Minute,
@@ -102,7 +102,7 @@ func TestLook(t *testing.T) {
 		"Away":         {why: "it is attached nowhere", world: world{away: true}, order: &running, phase: "Running"},
 		"Expired":      {why: "an order for yesterday is not carried out tomorrow", world: world{away: true}, order: &open, after: 2 * time.Hour, over: true, phase: "Failed", message: "not connected before the order expired"},
 		"Silent":       {why: "nobody waits for ever", world: world{away: true}, order: &running, after: 2 * time.Hour, over: true, phase: "Failed", message: "nothing more"},
-		"ClusterGone":  {why: "nothing is left to upgrade", world: world{gone: true}, over: true},
+		"ClusterGone":  {why: "nothing is left to upgrade", world: world{deleted: true}, over: true},
 		"NoOrder":      {why: "an item of work may come twice", over: true},
 		"StoreIsAway":  {why: "what is not stored is asked again", world: world{answer: says("Succeeded", ""), broken: errors.New("no database")}, order: &running, phase: "Running", fails: true},
 		"AlreadyEnded": {why: "an item of work may come twice", order: &hub.Upgrade{ID: "u0", Phase: hub.UpgradeFailed}, over: true, phase: "Failed"},
@@ -113,7 +113,7 @@ func TestLook(t *testing.T) {
 			w := c.world
 			w.cluster = hub.Cluster{ID: "c1", Connected: true, Upgrade: c.order}
 			s := New(nil, &w, &w, clock{now: noon.Add(c.after)}, slog.New(slog.DiscardHandler))
-			over, err := s.look(t.Context(), "t1", "c1")
+			over, err := s.check(t.Context(), "t1", "c1")
 			if over != c.over || (err != nil) != c.fails {
 				t.Fatalf("look() = %t, %v; want %t, error %t: %s", over, err, c.over, c.fails, c.why)
 			}
@@ -132,7 +132,7 @@ func TestLook(t *testing.T) {
 	t.Run("an agent that is not connected is not asked", func(t *testing.T) {
 		t.Parallel()
 		w := world{cluster: hub.Cluster{Upgrade: &open}}
-		if over, err := New(nil, &w, &w, clock{now: noon}, slog.New(slog.DiscardHandler)).look(t.Context(), "t1", "c1"); over || err != nil || w.asked != nil || w.stored != 0 {
+		if over, err := New(nil, &w, &w, clock{now: noon}, slog.New(slog.DiscardHandler)).check(t.Context(), "t1", "c1"); over || err != nil || w.asked != nil || w.stored != 0 {
 			t.Errorf("look() = %t, %v; asked %v", over, err, w.asked)
 		}
 	})

@@ -70,8 +70,8 @@ func (a *application) object(group, version, kind, name string) *linkv1.ActionOb
 	return &linkv1.ActionObject{AppId: a.id, Group: group, Version: version, Kind: kind, Namespace: a.w.namespace, Name: name}
 }
 
-// act runs an action.
-func (a *application) act(t *testing.T, o *linkv1.ActionObject, name string, params map[string]string) (*linkv1.RunActionResponse, error) {
+// runAction runs an action.
+func (a *application) runAction(t *testing.T, o *linkv1.ActionObject, name string, params map[string]string) (*linkv1.RunActionResponse, error) {
 	t.Helper()
 	return a.actions(t).RunAction(t.Context(), &linkv1.RunActionRequest{Id: string(hub.NewID[hub.OperationID]()), Object: o, Action: name, Params: params})
 }
@@ -100,7 +100,7 @@ func TestActions(t *testing.T) {
 		}
 	})
 	t.Run("ACT-08 restart changes the template, under a manager of its own", func(t *testing.T) {
-		got, err := a.act(t, web, "restart", nil)
+		got, err := a.runAction(t, web, "restart", nil)
 		if err != nil || len(got.GetChanges()) != 1 || got.GetChanges()[0].GetCreated() {
 			t.Fatal(got, err)
 		}
@@ -115,24 +115,24 @@ func TestActions(t *testing.T) {
 		a.synced() // a field that the manifests do not have is nobody's drift
 	})
 	t.Run("ACT-08 scale takes a parameter", func(t *testing.T) {
-		if _, err := a.act(t, web, "scale", map[string]string{"replicas": "2"}); err != nil {
+		if _, err := a.runAction(t, web, "scale", map[string]string{"replicas": "2"}); err != nil {
 			t.Fatal(err)
 		}
 		w.live(deployments, "web", field("2", "spec", "replicas"))
-		_, err := a.act(t, web, "scale", map[string]string{"replicas": "many"})
+		_, err := a.runAction(t, web, "scale", map[string]string{"replicas": "many"})
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "invalid number: many") {
 			t.Errorf("error %v", err)
 		}
 	})
 	t.Run("ACT-08 pause and resume", func(t *testing.T) {
-		if _, err := a.act(t, web, "resume", nil); fault.KindOf(err) != fault.Conflict {
+		if _, err := a.runAction(t, web, "resume", nil); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("an action that is disabled: %v", err)
 		}
-		if _, err := a.act(t, web, "pause", nil); err != nil {
+		if _, err := a.runAction(t, web, "pause", nil); err != nil {
 			t.Fatal(err)
 		}
 		w.live(deployments, "web", field("true", "spec", "paused"))
-		if _, err := a.act(t, web, "resume", nil); err != nil {
+		if _, err := a.runAction(t, web, "resume", nil); err != nil {
 			t.Fatal(err)
 		}
 		w.live(deployments, "web", field("<nil>", "spec", "paused"))
@@ -157,14 +157,14 @@ func TestActions(t *testing.T) {
 		w.append(a.stateRow())
 		defer func() { a.policy.Limits = nil; w.append(a.stateRow()) }()
 		a.await("limits hold", func(r *linkv1.AppReport) bool { return r.GetGeneration() == a.generation })
-		_, err := a.act(t, nightly, "create-job", nil)
+		_, err := a.runAction(t, nightly, "create-job", nil)
 		if fault.KindOf(err) != fault.Denied || !strings.Contains(err.Error(), "does not permit objects of kind batch/Job") {
 			t.Errorf("error %v", err)
 		}
 	})
 	t.Run("ACT-08 suspend and resume a CronJob", func(t *testing.T) {
 		for name, want := range map[string]string{"suspend": "true"} {
-			if _, err := a.act(t, nightly, name, nil); err != nil {
+			if _, err := a.runAction(t, nightly, name, nil); err != nil {
 				t.Fatal(err)
 			}
 			w.live(cronJobs, "nightly", field(want, "spec", "suspend"))
@@ -172,7 +172,7 @@ func TestActions(t *testing.T) {
 	})
 	t.Run("ISO-1 an object of nobody is not touched", func(t *testing.T) {
 		w.apply(configMap("other", "red"))
-		_, err := a.act(t, a.object("", "v1", "ConfigMap", "other"), "restart", nil)
+		_, err := a.runAction(t, a.object("", "v1", "ConfigMap", "other"), "restart", nil)
 		if fault.KindOf(err) != fault.Missing {
 			t.Errorf("error %v", err)
 		}
@@ -190,7 +190,7 @@ func TestActions(t *testing.T) {
 			return resp, err
 		})
 		defer w.faults.set(nil)
-		if _, err := a.act(t, web, "scale", map[string]string{"replicas": "3"}); err != nil {
+		if _, err := a.runAction(t, web, "scale", map[string]string{"replicas": "3"}); err != nil {
 			t.Fatal(err)
 		}
 		if n := patches.Load(); n != 1 {
@@ -206,7 +206,7 @@ func TestActions(t *testing.T) {
 			return next.RoundTrip(r)
 		})
 		defer w.faults.set(nil)
-		if _, err := a.act(t, web, "scale", map[string]string{"replicas": "4"}); err != nil {
+		if _, err := a.runAction(t, web, "scale", map[string]string{"replicas": "4"}); err != nil {
 			t.Fatal(err)
 		}
 		o := w.get(deployments, "web")
@@ -238,13 +238,13 @@ func TestActionsOnStatus(t *testing.T) {
 	}
 	t.Run("ACT-09 a Rollout is aborted and promoted through its status", func(t *testing.T) {
 		status(`{"status":{"observedGeneration":"1","pauseConditions":[{"reason":"CanaryPauseStep"}],"currentPodHash":"a","stableRS":"b","currentStepIndex":0}}`)
-		if _, err := a.act(t, web, "abort", nil); err != nil {
+		if _, err := a.runAction(t, web, "abort", nil); err != nil {
 			t.Fatal(err)
 		}
 		w.live(rollouts, "web", field("true", "status", "abort"))
 	})
 	t.Run("ACT-09 a change of spec and status together is both", func(t *testing.T) {
-		if _, err := a.act(t, web, "restart", nil); err != nil {
+		if _, err := a.runAction(t, web, "restart", nil); err != nil {
 			t.Fatal(err)
 		}
 		if at, _, _ := unstructured.NestedString(w.get(rollouts, "web").Object, "spec", "restartAt"); at == "" {

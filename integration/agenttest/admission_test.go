@@ -33,10 +33,10 @@ type opinion struct {
 // webhook serves reviews of admission and of conversion to the API server.
 type webhook struct {
 	*httptest.Server
-	asked atomic.Int32
-	mu    sync.Mutex
-	judge func(name string) opinion // nil: everything is let in
-	away  atomic.Bool               // conversions are not answered
+	asked  atomic.Int32
+	mu     sync.Mutex
+	decide func(name string) opinion // nil: everything is let in
+	away   atomic.Bool               // conversions are not answered
 }
 
 func newWebhook(t *testing.T) *webhook {
@@ -50,10 +50,10 @@ func newWebhook(t *testing.T) *webhook {
 }
 
 // set changes what the webhook says.
-func (h *webhook) set(judge func(name string) opinion) {
+func (h *webhook) set(decide func(name string) opinion) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.judge = judge
+	h.decide = decide
 }
 
 // ca is its certificate as manifests have it.
@@ -81,11 +81,11 @@ func (h *webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	} else {
 		name, _ := request["name"].(string)
 		h.mu.Lock()
-		judge := h.judge
+		decide := h.decide
 		h.mu.Unlock()
 		var o opinion
-		if judge != nil && name != "probe" {
-			o = judge(name)
+		if decide != nil && name != "probe" {
+			o = decide(name)
 		}
 		h.asked.Add(1)
 		switch {

@@ -18,8 +18,8 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// answer makes the API server's answer to one request.
-func answer(r *http.Request, code int, reason, message string) *http.Response {
+// respondTo makes the API server's answer to one request.
+func respondTo(r *http.Request, code int, reason, message string) *http.Response {
 	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + message + `","reason":"` + reason + `","code":` + itoa(code) + `}`
 	return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
 }
@@ -42,7 +42,7 @@ func TestConflicts(t *testing.T) {
 		var n atomic.Int32
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if writes(r, "merged") && n.Add(1) <= 3 {
-				return answer(r, http.StatusConflict, "Conflict", "the object has been modified"), nil
+				return respondTo(r, http.StatusConflict, "Conflict", "the object has been modified"), nil
 			}
 			return next.RoundTrip(r)
 		})
@@ -60,7 +60,7 @@ func TestConflicts(t *testing.T) {
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if writes(r, "stormy") {
 				n.Add(1)
-				return answer(r, http.StatusConflict, "Conflict", "the object has been modified"), nil
+				return respondTo(r, http.StatusConflict, "Conflict", "the object has been modified"), nil
 			}
 			return next.RoundTrip(r)
 		})
@@ -85,7 +85,7 @@ func TestConflicts(t *testing.T) {
 		a.synced()
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if writes(r, "busy") {
-				return answer(r, http.StatusInternalServerError, "InternalError", "etcdserver: request timed out"), nil
+				return respondTo(r, http.StatusInternalServerError, "InternalError", "etcdserver: request timed out"), nil
 			}
 			return next.RoundTrip(r)
 		})
@@ -140,7 +140,7 @@ func TestWatchEnds(t *testing.T) {
 				r = r.Clone(r.Context())
 				r.URL.RawQuery = q.Encode()
 				if q.Get("continue") != "" && expired.Add(1) <= 2 {
-					return answer(r, http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result"), nil
+					return respondTo(r, http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result"), nil
 				}
 			}
 			return next.RoundTrip(r)
@@ -180,7 +180,7 @@ func TestWatchEnds(t *testing.T) {
 		w.append(again)
 		w.ended(id, "Succeeded")
 		w.live(configMaps, "web", data("color", "blue"))
-		w.gone(configMaps, "api")
+		w.waitDeleted(configMaps, "api")
 		a.synced()
 	})
 }
@@ -240,7 +240,7 @@ func TestTokenExpires(t *testing.T) {
 		w.faults.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Header.Get("Authorization") == "Bearer "+expired {
 				refused.Add(1)
-				return answer(r, http.StatusUnauthorized, "Unauthorized", "Unauthorized"), nil
+				return respondTo(r, http.StatusUnauthorized, "Unauthorized", "Unauthorized"), nil
 			}
 			return next.RoundTrip(r)
 		})

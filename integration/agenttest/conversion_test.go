@@ -28,7 +28,7 @@ func TestConversion(t *testing.T) {
 		w.live(k.at("v1"), "dropped", exists)
 		w.live(k.at("v1"), "kept", exists)
 		w.ended(a.begin(k.manifest("v2", "kept", "")+configMap("beside", "blue"), nil), "Succeeded")
-		w.gone(k.at("v1"), "dropped")
+		w.waitDeleted(k.at("v1"), "dropped")
 		a.synced()
 	})
 }

@@ -223,7 +223,7 @@ func TestCrowdedCluster(t *testing.T) {
 	})
 	size.fill(t)
 	w := newPlace(t)
-	w.change(func() { w.patience = time.Minute })
+	w.change(func() { w.timeout = time.Minute })
 	rights, err := harness.AgentRightsIn(w.home, "cluster")
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestCrowdedCluster(t *testing.T) {
 	})
 	t.Run("FT-K11 CMPR-11 orphans of a namespace are found among all kinds", func(t *testing.T) {
 		w.apply(configMap("stray", "red") + strings.Replace(thing(1, "red"), "name: web", "name: stray", 1))
-		w.change(func() { w.patience = 10 * time.Minute }) // an API server that has not served a kind so far takes its time
+		w.change(func() { w.timeout = 10 * time.Minute }) // an API server that has not served a kind so far takes its time
 		from = mark(t)
 		began := time.Now()
 		a.orphans = &linkv1.Orphans{Warn: true}

@@ -83,7 +83,9 @@ func (d *directory) Refused(context.Context, hub.TenantID, hub.ClusterID, hub.Re
 	return nil
 }
 
-func (d *directory) Seen(context.Context, []hub.Sighting) ([]string, error) { return nil, nil }
+func (d *directory) RenewAttachments(context.Context, []hub.Heartbeat) ([]string, error) {
+	return nil, nil
+}
 func (d *directory) Quarantine(context.Context, hub.TenantID, hub.ClusterID, hub.Quarantine) (bool, error) {
 	return true, nil
 }

@@ -103,7 +103,7 @@ func TestHealOff(t *testing.T) {
 	t.Run("HLT-04 DIFF a missing object is told", func(t *testing.T) {
 		a.policy.SelfHeal = false
 		w.append(a.stateRow())
-		a.taken()
+		a.waitForState()
 		if err := w.at(configMaps).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

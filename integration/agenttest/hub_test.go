@@ -21,14 +21,14 @@ import (
 	"github.com/capstan-cd/capstan/hub/fleet"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
-// patience is the most that a test waits for something that must happen. It
+// waitLimit is the most that a test waits for something that must happen. It
 // costs nothing when all is well, so it is long enough for any machine.
-const patience = 3 * time.Minute
+const waitLimit = 3 * time.Minute
 
 // fakeHub is the hub's real end of the link with everything behind it in
 // memory. It can be stopped and started; the log stays.
@@ -53,12 +53,12 @@ type fakeHub struct {
 	rows        []*linkv1.Row
 	withhold    bool // blobs are not sent with rows, only when asked for
 	deaf        bool // reports are not acknowledged
-	patience    time.Duration
+	timeout     time.Duration
 	blobs       map[string][]byte
 	apps        map[string]*linkv1.AppReport
 	resources   map[string]*linkv1.Resource
 	operations  map[string]*linkv1.OperationReport
-	told        map[string]int // final results that came, by operation
+	finals      map[string]int // final results that came, by operation
 	closed      []string
 	receipts    int
 	ack         uint64 // newest row that the agent has stored
@@ -73,8 +73,8 @@ func newHub(t *testing.T) *fakeHub {
 		t: t, dir: &directory{invited: map[[32]byte]*hub.Invitation{}, member: hub.Member{ClusterName: "demo"}},
 		tenant: hub.NewID[hub.TenantID](), cluster: hub.NewID[hub.ClusterID](), log: quiet(t),
 		changed: make(chan struct{}), incarnation: "one", blobs: map[string][]byte{}, apps: map[string]*linkv1.AppReport{},
-		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, told: map[string]int{},
-		epochs: map[string]uint64{}, patience: patience,
+		resources: map[string]*linkv1.Resource{}, operations: map[string]*linkv1.OperationReport{}, finals: map[string]int{},
+		epochs: map[string]uint64{}, timeout: waitLimit,
 	}
 	port, err := harness.FreePort()
 	if err != nil {
@@ -89,7 +89,7 @@ func newHub(t *testing.T) *fakeHub {
 func (h *fakeHub) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	authority, err := fleet.OpenAuthority(ctx, h.dir, run.System{}, []string{"127.0.0.1"})
+	authority, err := fleet.OpenAuthority(ctx, h.dir, lifecycle.System{}, []string{"127.0.0.1"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func (h *fakeHub) start() {
 	split := tunnel.Split(ln, tunnel.SplitConfig{Link: authority.TLS(), Log: h.log})
 	done := make(chan error, 1)
 	go func() {
-		done <- run.Run(ctx, run.Part{Name: "port", Run: split.Run},
-			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
+		done <- lifecycle.Run(ctx, lifecycle.Part{Name: "port", Run: split.Run},
+			lifecycle.Part{Name: "fleet", Run: func(ctx context.Context) error { return server.Serve(ctx, split.Link()) }})
 	}()
 	var once sync.Once
 	h.halt = func() { once.Do(func() { cancel(); <-done }) }
@@ -150,7 +150,7 @@ func (h *fakeHub) change(fn func()) {
 // await waits until cond holds, and says what it was if it never does.
 func (h *fakeHub) await(what string, cond func() bool) {
 	h.t.Helper()
-	limit := time.NewTimer(h.patience)
+	limit := time.NewTimer(h.timeout)
 	defer limit.Stop()
 	for {
 		h.mu.Lock()
@@ -189,12 +189,12 @@ func (h *fakeHub) describe() string {
 func (h *fakeHub) append(rows ...*linkv1.Row) {
 	h.change(func() {
 		for _, r := range rows {
-			prev := chain.First(h.incarnation)
+			prev := hashchain.First(h.incarnation)
 			if n := len(h.rows); n > 0 {
 				prev = h.rows[n-1].GetChain()
 			}
 			r.Seq = uint64(len(h.rows) + 1)
-			r.Chain = chain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())
+			r.Chain = hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())
 			h.rows = append(h.rows, r)
 		}
 	})
@@ -274,12 +274,12 @@ func rootOf(rows []*linkv1.Row) []byte {
 	for _, r := range rows {
 		switch r.GetKind() {
 		case linkv1.RowKind_ROW_KIND_STATE:
-			leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+			leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		case linkv1.RowKind_ROW_KIND_FORGET:
 			delete(leaves, r.GetAppId())
 		}
 	}
-	return chain.Root(leaves)
+	return hashchain.Root(leaves)
 }
 
 func (h *fakeHub) acks(stream grpc.BidiStreamingServer[linkv1.FollowUp, linkv1.FollowDown]) {
@@ -360,7 +360,7 @@ func (h *fakeHub) fold(up *linkv1.ReportUp) {
 		}
 		h.operations[o.GetOperationId()] = o
 		if o.GetFinishedUnixNano() != 0 {
-			h.told[o.GetOperationId()]++
+			h.finals[o.GetOperationId()]++
 		}
 	}
 	for _, c := range up.GetClosed() {

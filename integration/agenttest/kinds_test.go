@@ -57,7 +57,7 @@ func (k *kindOfTest) define() {
 	if err := shared.Apply(k.w.t.Context(), k.definition()); err != nil {
 		k.w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(k.w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(k.w.t.Context(), waitLimit)
 	defer cancel()
 	if _, err := shared.WaitFor(ctx, crds, "", k.plural+"."+k.group, established); err != nil {
 		k.w.t.Fatal(err)
@@ -98,7 +98,7 @@ func TestKinds(t *testing.T) {
 		if err := shared.Delete(t.Context(), first.definition()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		if _, err := shared.WaitFor(ctx, crds, "", second.plural+"."+second.group, established); err != nil {
 			t.Fatal(err)

@@ -60,7 +60,7 @@ func TestTree(t *testing.T) {
 	})
 	t.Run("CMPR-02 children go with their owner", func(t *testing.T) {
 		a.deploy(configMap("web", "red"))
-		w.gone(deployments, "web")
+		w.waitDeleted(deployments, "web")
 		w.await("nothing but the rest is told", func() bool { return len(w.resources) == 1 })
 		a.await("Healthy", func(r *linkv1.AppReport) bool { return r.GetHealth() == "Healthy" && r.GetSync() == "Synced" })
 	})
@@ -308,7 +308,7 @@ spec:
 `
 		w.apply(definition)
 		gadget := "---\napiVersion: " + group + "/v1\nkind: Gadget\nmetadata: {name: one, namespace: NS}\nspec: {size: 1}\n"
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 		if _, err := shared.WaitFor(ctx, crds, "", "gadgets."+group, func(o *unstructured.Unstructured) error {
@@ -332,7 +332,7 @@ func TestTwoAgents(t *testing.T) {
 	w := newWorld(t)
 	a := w.application()
 	op := a.deploy(configMap("web", "red"))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	if _, err := shared.WaitFor(ctx, secrets, w.home, "capstan-agent-state", func(o *unstructured.Unstructured) error {
 		text, _, _ := unstructured.NestedString(o.Object, "data", "applications")

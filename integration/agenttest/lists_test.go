@@ -6,18 +6,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
-// stoneList seals a list of tombstones, which the hub does not have yet.
-func stoneList(t *testing.T, stones ...*linkv1.Tombstone) (digest, sealed []byte) {
+// tombstoneList seals a list of tombstones, which the hub does not have yet.
+func tombstoneList(t *testing.T, tombstones ...*linkv1.Tombstone) (digest, sealed []byte) {
 	t.Helper()
-	text, err := proto.Marshal(&linkv1.TombstoneList{Tombstones: stones})
+	text, err := proto.Marshal(&linkv1.TombstoneList{Tombstones: tombstones})
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := seal.Digest(digestKey(), text)
-	if sealed, err = seal.SealBlob(objectKey(), name, text); err != nil {
+	name := encryption.Digest(digestKey(), text)
+	if sealed, err = encryption.SealBlob(objectKey(), name, text); err != nil {
 		t.Fatal(err)
 	}
 	return name[:], sealed
@@ -28,13 +28,13 @@ func TestTombstonesInLists(t *testing.T) {
 	a := w.application()
 	a.deploy(configMap("web", "red") + configMap("one", "red") + configMap("two", "red") + configMap("three", "red"))
 	a.synced()
-	stone := func(name string) *linkv1.Tombstone {
+	tombstone := func(name string) *linkv1.Tombstone {
 		return &linkv1.Tombstone{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: name}
 	}
 	lists := map[string][]byte{}
 	var digests [][]byte
-	for _, list := range [][]*linkv1.Tombstone{{stone("one"), stone("two")}, {stone("three")}} {
-		digest, sealed := stoneList(t, list...)
+	for _, list := range [][]*linkv1.Tombstone{{tombstone("one"), tombstone("two")}, {tombstone("three")}} {
+		digest, sealed := tombstoneList(t, list...)
 		digests, lists[string(digest)] = append(digests, digest), sealed
 	}
 	// row is a state with lists and, for older agents, the first tombstone alone.
@@ -44,7 +44,7 @@ func TestTombstonesInLists(t *testing.T) {
 		if err := proto.Unmarshal(r.GetBody(), &state); err != nil {
 			t.Fatal(err)
 		}
-		state.Tombstones, state.TombstoneLists = []*linkv1.Tombstone{stone("one")}, digests
+		state.Tombstones, state.TombstoneLists = []*linkv1.Tombstone{tombstone("one")}, digests
 		body, err := proto.Marshal(&state)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestTombstonesInLists(t *testing.T) {
 		})
 		report := w.ended(id, "Succeeded")
 		for _, name := range []string{"one", "two", "three"} {
-			w.gone(configMaps, name)
+			w.waitDeleted(configMaps, name)
 			if got := statusOf(report, name); got != "Pruned" {
 				t.Errorf("%s is %s", name, got)
 			}

@@ -19,7 +19,7 @@ func TestFiveThousand(t *testing.T) {
 	w := newWorld(t)
 	w.change(func() {
 		w.withhold = true // the hub sends few bodies with rows, and these are too many for one message
-		w.patience = 5 * time.Minute
+		w.timeout = 5 * time.Minute
 	})
 	a := w.application()
 	const n = 5000
@@ -43,9 +43,9 @@ func TestFiveThousand(t *testing.T) {
 		return next.RoundTrip(r)
 	})
 	var objects []*linkv1.ObjectRef
-	slow := func(o *linkv1.Operation) { o.DeadlineUnix = time.Now().Add(w.patience).Unix() }
+	slow := func(o *linkv1.Operation) { o.DeadlineUnix = time.Now().Add(w.timeout).Unix() }
 	begin := func(text string) string {
-		a.bury(a.target, text)
+		a.addTombstones(a.target, text)
 		a.target = a.snapshot(text)
 		objects = a.target.GetObjects()
 		a.asList()
@@ -73,7 +73,7 @@ func TestFiveThousand(t *testing.T) {
 	})
 	t.Run("DEL-01 all 5,000 are deleted", func(t *testing.T) {
 		for _, o := range objects {
-			a.stones = append(a.stones, &linkv1.Tombstone{Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
+			a.tombstones = append(a.tombstones, &linkv1.Tombstone{Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
 		}
 		started := time.Now()
 		w.ended(a.remove(nil, "PrunePropagationPolicy=background"), "Succeeded")

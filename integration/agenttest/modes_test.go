@@ -178,7 +178,7 @@ func TestNamespaced(t *testing.T) {
 	})
 	t.Run("11.9 it prunes, and survives a restart", func(t *testing.T) {
 		a.deploy(strings.ReplaceAll(configMap("far", "red"), "NS", w.namespace+"-2"))
-		w.gone(configMaps, "web")
+		w.waitDeleted(configMaps, "web")
 		w.stop()
 		w.run()
 		a.synced()

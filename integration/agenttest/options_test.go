@@ -53,7 +53,7 @@ func TestApproval(t *testing.T) {
 		w.get(configMaps, "ask")
 		a.approve()
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "ask")
+		w.waitDeleted(configMaps, "ask")
 		a.synced()
 	})
 	t.Run("SYNC-13 an approval from before the operation does not count", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestApproval(t *testing.T) {
 		}
 		b.approve()
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "many-3")
+		w.waitDeleted(configMaps, "many-3")
 		w.live(configMaps, "many-0", data("color", "blue"))
 		b.deploy(configMap("many-0", "red") + configMap("many-9", "red")) // nothing is pruned
 	})
@@ -93,7 +93,7 @@ func TestApproval(t *testing.T) {
 		w.get(configMaps, "web")
 		a.approve()
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "ask")
+		w.waitDeleted(configMaps, "ask")
 	})
 }
 
@@ -154,13 +154,13 @@ func TestDeletionHooks(t *testing.T) {
 		w.get(configMaps, "web")
 		w.finish("bye", "Complete")
 		last := w.live(jobs, "farewell", exists).GetUID()
-		w.gone(configMaps, "web")
+		w.waitDeleted(configMaps, "web")
 		w.stop()
 		w.run()
 		w.finish("farewell", "Complete")
 		w.ended(id, "Succeeded")
-		w.gone(jobs, "bye")
-		w.gone(jobs, "farewell")
+		w.waitDeleted(jobs, "bye")
+		w.waitDeleted(jobs, "farewell")
 		_ = last
 	})
 }
@@ -225,7 +225,7 @@ func TestOptions(t *testing.T) {
 		}
 		w.await("its replica set is there", func() bool { return len(named()) == 1 })
 		b.deploy(configMap("rest", "red"))
-		w.gone(deployments, "orphan")
+		w.waitDeleted(deployments, "orphan")
 		if left := named(); len(left) != 1 || len(left[0].GetOwnerReferences()) > 0 {
 			t.Errorf("replica sets %d", len(left))
 		}
@@ -240,7 +240,7 @@ func TestOptions(t *testing.T) {
 		w.get(configMaps, "former")
 		w.finish("hold", "Complete")
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "former")
+		w.waitDeleted(configMaps, "former")
 	})
 	t.Run("SYNC-21 SYNC-20 CustomResourceDefinitions and Namespaces are never deleted for Replace and Force", func(t *testing.T) {
 		b := w.application()
@@ -303,7 +303,7 @@ func TestOptions(t *testing.T) {
 		if !strings.Contains(op.GetMessage(), "took longer than its limit of 2s") {
 			t.Errorf("message is %q", op.GetMessage())
 		}
-		w.gone(jobs, "endless")
+		w.waitDeleted(jobs, "endless")
 	})
 	t.Run("HOOK-04 any kind may be a hook, and HOOK-08 one without a health rule succeeds at once", func(t *testing.T) {
 		b := w.application()

@@ -41,11 +41,11 @@ func TestOrphans(t *testing.T) {
 		}
 	})
 	t.Run("CMPR-11 what an orphan owns is none of its own, and one that comes is seen", func(t *testing.T) {
-		stray := w.get(configMaps, "stray")
+		stranger := w.get(configMaps, "stray")
 		child := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child", "namespace": w.namespace},
 		}}
-		child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "stray", UID: stray.GetUID()}})
+		child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "stray", UID: stranger.GetUID()}})
 		if _, err := w.at(configMaps).Create(t.Context(), child, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestOrphans(t *testing.T) {
 	t.Run("CMPR-11 PROJ-11 rules leave orphans out, and warn can be off", func(t *testing.T) {
 		a.orphans = &linkv1.Orphans{Ignore: []*linkv1.OrphanRule{{Kind: "ConfigMap", Name: "cache-*"}}}
 		w.append(a.stateRow())
-		a.taken() // what comes is judged by it
+		a.waitForState() // what comes is judged by it
 		w.apply(configMap("cache-1", "red") + configMap("seen", "red"))
 		w.resource(orphan("seen"), func(r *linkv1.Resource) bool { return r.GetOrphan() })
 		w.mu.Lock()

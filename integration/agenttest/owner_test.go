@@ -15,13 +15,13 @@ func (a *application) render(yaml string) {
 	a.w.t.Helper()
 	a.target = a.snapshot(yaml)
 	a.w.append(a.stateRow())
-	a.taken()
+	a.waitForState()
 }
 
 // remove returns the rows that delete the application with its objects.
 func (a *application) delete() (op string, rows []*linkv1.Row) {
 	a.w.t.Helper()
-	a.bury(a.target, "")
+	a.addTombstones(a.target, "")
 	a.target, a.accepted = nil, nil
 	state := a.stateRow()
 	id, order := a.operation(func(o *linkv1.Operation) {
@@ -82,7 +82,7 @@ func TestRenderingOwnsNothing(t *testing.T) {
 		// What is pruned is not released to it either.
 		w.ended(squatter.begin(configMap("victim", "blue"), nil), "Failed")
 		rightful.deploy(configMap("rest", "red"))
-		w.gone(configMaps, "victim")
+		w.waitDeleted(configMaps, "victim")
 	})
 	t.Run("TRK-07 what one application prunes is deleted although another one that was never synced renders it", func(t *testing.T) {
 		a, b := w.application(), w.application()
@@ -91,7 +91,7 @@ func TestRenderingOwnsNothing(t *testing.T) {
 		b.render(configMap("pruned", "blue"))
 		b.contested("pruned")
 		a.deploy(configMap("stays", "red"))
-		w.gone(configMaps, "pruned")
+		w.waitDeleted(configMaps, "pruned")
 		b.await("no warning any more", func(r *linkv1.AppReport) bool { return len(r.GetNotes()) == 0 })
 		b.deploy(configMap("pruned", "blue"))
 		w.tracked("pruned", b)
@@ -154,7 +154,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 			idb, rows := b.delete()
 			w.append(rows...)
 			w.ended(idb, "Succeeded")
-			w.gone(configMaps, name)
+			w.waitDeleted(configMaps, name)
 		}
 	})
 	t.Run("TRK-07 DEL-02 the other one is deleted first", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 		ida, rows := a.delete()
 		w.append(rows...)
 		w.ended(ida, "Succeeded")
-		w.gone(configMaps, "reversed")
+		w.waitDeleted(configMaps, "reversed")
 	})
 	t.Run("TRK-07 DEL-08 both are deleted at once", func(t *testing.T) {
 		for _, name := range []string{"once-1", "once-2", "once-3"} {
@@ -176,7 +176,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 			w.append(append(first, second...)...)
 			w.ended(ida, "Succeeded")
 			w.ended(idb, "Succeeded")
-			w.gone(configMaps, name)
+			w.waitDeleted(configMaps, name)
 		}
 	})
 	t.Run("TRK-07 DEL-08 both are deleted one after the other, without waiting", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 			w.append(rows...)
 			w.ended(ida, "Succeeded")
 			w.ended(idb, "Succeeded")
-			w.gone(configMaps, name)
+			w.waitDeleted(configMaps, name)
 		}
 	})
 	t.Run("TRK-07 DEL-02 an object goes with its owner although another one that was never synced renders it", func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestDeletionsOfSharedObjects(t *testing.T) {
 		ida, rows := a.delete()
 		w.append(rows...)
 		w.ended(ida, "Succeeded")
-		w.gone(configMaps, "unsynced")
+		w.waitDeleted(configMaps, "unsynced")
 		idb, rows := b.delete()
 		w.append(rows...)
 		w.ended(idb, "Succeeded")
@@ -279,6 +279,6 @@ func TestRefusedOperations(t *testing.T) {
 		idc, rows := c.delete()
 		w.append(rows...)
 		w.ended(idc, "Succeeded")
-		w.gone(configMaps, "heirloom")
+		w.waitDeleted(configMaps, "heirloom")
 	})
 }

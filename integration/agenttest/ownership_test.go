@@ -63,7 +63,7 @@ func TestOwnership(t *testing.T) {
 		id, op := a.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
 		w.append(op)
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "goes")
+		w.waitDeleted(configMaps, "goes")
 		b.deploy(configMap("kept", "blue"))
 		if got := w.get(configMaps, "kept"); got.GetUID() != uid || data("color", "blue")(got) != nil {
 			t.Errorf("it was deleted on the way: %v", got.Object)
@@ -74,7 +74,7 @@ func TestOwnership(t *testing.T) {
 		a.deploy(configMap("moves", "red") + configMap("stays", "red"))
 		uid := w.get(configMaps, "moves").GetUID()
 		next := configMap("stays", "red")
-		a.bury(a.target, next)
+		a.addTombstones(a.target, next)
 		a.target = a.snapshot(next)
 		a.accepted = a.target
 		ida, stateA := "", a.stateRow()
@@ -85,7 +85,7 @@ func TestOwnership(t *testing.T) {
 		idb, opB := b.operation(nil)
 		w.append(stateA, opA, stateB, opB)
 		w.ended(ida, "Succeeded")
-		w.await("operation of the other ended", func() bool { return w.told[idb] > 0 })
+		w.await("operation of the other ended", func() bool { return w.finals[idb] > 0 })
 		if got := w.get(configMaps, "moves"); got.GetUID() != uid {
 			t.Error("it was deleted and made anew")
 		}
@@ -127,7 +127,7 @@ func TestOwnership(t *testing.T) {
 func (w *world) define(yaml, name string) {
 	w.t.Helper()
 	w.apply(yaml)
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), waitLimit)
 	defer cancel()
 	if _, err := shared.WaitFor(ctx, definitions, "", name, func(o *unstructured.Unstructured) error {
 		all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

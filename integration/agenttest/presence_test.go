@@ -77,7 +77,7 @@ func TestFirstWrites(t *testing.T) {
 	})
 	t.Run("B12 what was deleted is known to be missing", func(t *testing.T) {
 		first.deploy(configMap("second", "red")) // prunes
-		w.gone(configMaps, "first")
+		w.waitDeleted(configMaps, "first")
 		w.await("the agent has seen it", func() bool { return w.resources[nameOf("ConfigMap", w.namespace, "first")] == nil })
 		asked := w.asked(t, "configmaps")
 		a := w.application()

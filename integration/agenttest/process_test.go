@@ -143,7 +143,7 @@ func TestKill(t *testing.T) {
 			p.end(syscall.SIGKILL)
 			p = w.process(bin)
 			w.ended(id, "Succeeded")
-			w.gone(configMaps, fmt.Sprintf("m-%d", n+1))
+			w.waitDeleted(configMaps, fmt.Sprintf("m-%d", n+1))
 		}
 		a.synced()
 	})

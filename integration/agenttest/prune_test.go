@@ -19,7 +19,7 @@ func TestPrune(t *testing.T) {
 	a.deploy(configMap("web", "red") + configMap("api", "red") + keep)
 	a.synced()
 	t.Run("INV-3 without a tombstone nothing is deleted", func(t *testing.T) {
-		stones := a.stones
+		tombstones := a.tombstones
 		a.target = a.snapshot(configMap("web", "red"))
 		a.accepted = a.target
 		state := a.stateRow()
@@ -29,10 +29,10 @@ func TestPrune(t *testing.T) {
 		w.get(configMaps, "api")
 		a.await("OutOfSync", func(r *linkv1.AppReport) bool { return r.GetSync() == "OutOfSync" })
 		w.resource(nameOf("ConfigMap", w.namespace, "api"), func(r *linkv1.Resource) bool { return r.GetRequiresPrune() && r.GetSync() == "OutOfSync" })
-		a.stones = stones
+		a.tombstones = tombstones
 	})
 	t.Run("AUTO-03 without prune a tombstone is only told", func(t *testing.T) {
-		a.stones = []*linkv1.Tombstone{
+		a.tombstones = []*linkv1.Tombstone{
 			{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "api"},
 			{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "keep"},
 		}
@@ -45,13 +45,13 @@ func TestPrune(t *testing.T) {
 	})
 	t.Run("INV-3 an object of a tombstone that we never applied is left alone", func(t *testing.T) {
 		w.apply(configMap("foreign", "red"))
-		a.stones = append(a.stones, &linkv1.Tombstone{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "foreign"})
+		a.tombstones = append(a.tombstones, &linkv1.Tombstone{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "foreign"})
 		a.deploy(configMap("web", "red"))
 		w.get(configMaps, "foreign")
 		w.await("its tombstone is closed", func() bool { return contains(w.closed, nameOf("ConfigMap", w.namespace, "foreign")) })
 	})
 	t.Run("SYNC-11 a tombstone is pruned and closed, but not against Prune=false", func(t *testing.T) {
-		w.gone(configMaps, "api")
+		w.waitDeleted(configMaps, "api")
 		w.await("its tombstone is closed", func() bool { return contains(w.closed, nameOf("ConfigMap", w.namespace, "api")) })
 		w.get(configMaps, "keep")
 		w.await("the resource is gone", func() bool { return w.resources[nameOf("ConfigMap", w.namespace, "api")] == nil })
@@ -76,7 +76,7 @@ func TestPrune(t *testing.T) {
 	})
 	t.Run("SYNC-18 an empty manifest list with tombstones deletes exactly them", func(t *testing.T) {
 		a.deploy(configMap("only", "red"))
-		w.gone(configMaps, "web")
+		w.waitDeleted(configMaps, "web")
 		w.get(configMaps, "keep")
 		w.get(configMaps, "foreign")
 	})
@@ -125,8 +125,8 @@ metadata: {name: kept, namespace: NS, annotations: {argocd.argoproj.io/sync-opti
 		id, op := a.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
 		w.append(state, op)
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "web")
-		w.gone(configMaps, "late")
+		w.waitDeleted(configMaps, "web")
+		w.waitDeleted(configMaps, "late")
 		w.get(configMaps, "kept")
 		w.await("gone", func() bool { return w.fakeHub.apps[a.id].GetGone() })
 	})

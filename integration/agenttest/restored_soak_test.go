@@ -50,7 +50,7 @@ func TestClusterRestored(t *testing.T) {
 		w.apply(configMap("other", fmt.Sprint(i)))
 	}
 	a.synced()
-	w.gone(configMaps, "api")
+	w.waitDeleted(configMaps, "api")
 	t.Run("FT-K6 INV-5 a cluster whose versions go backwards is listed anew, and brought to what is wanted", func(t *testing.T) {
 		if err := own.Restore(ctx, backup); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func TestSmallerRows(t *testing.T) {
 		w.get(secrets, "kept")
 		id, row := a.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE; o.Snapshot = nil })
 		w.append(row)
-		w.await("the deletion has ended", func() bool { return w.told[id] > 0 })
+		w.await("the deletion has ended", func() bool { return w.finals[id] > 0 })
 		w.get(secrets, "kept")
 	})
 }

@@ -66,7 +66,7 @@ func (w *world) mortal() *mortal {
 	}
 	m.write("")
 	m.start()
-	go m.keep()
+	go m.restartLoop()
 	w.t.Cleanup(m.end)
 	return m
 }
@@ -88,8 +88,8 @@ func (m *mortal) start() {
 	m.cmd = cmd
 }
 
-// keep starts the agent again whenever it has died, with the next point armed.
-func (m *mortal) keep() {
+// restartLoop starts the agent again whenever it has died, with the next point armed.
+func (m *mortal) restartLoop() {
 	defer close(m.done)
 	for {
 		m.mu.Lock()
@@ -280,7 +280,7 @@ func (s stage) play(t *testing.T, m *mortal) {
 	}
 	m.crashes(s.terms())
 	id := s.a.begin(s.wanted(), nil)
-	w.await("operation "+id+" ended", func() bool { return w.told[id] > 0 })
+	w.await("operation "+id+" ended", func() bool { return w.finals[id] > 0 })
 	w.mu.Lock()
 	report := w.operations[id]
 	w.mu.Unlock()
@@ -345,7 +345,7 @@ func (s stage) checkDone(t *testing.T) {
 		switch {
 		case len(o.Hooks) > 0:
 		case o.Prune:
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			if err := shared.WaitGone(ctx, gvr, s.space, o.Name); err != nil {
 				t.Errorf("INV-5: %s was not pruned: %v", o.Name, err)
 			}

@@ -18,8 +18,8 @@ var (
 	claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 )
 
-// hold puts a finalizer of somebody else on a live object.
-func (w *world) hold(r schema.GroupVersionResource, name string) {
+// addFinalizer puts a finalizer of somebody else on a live object.
+func (w *world) addFinalizer(r schema.GroupVersionResource, name string) {
 	w.t.Helper()
 	w.edit(r, name, "someone", `{"metadata":{"finalizers":["example.com/hold"]}}`)
 }
@@ -42,7 +42,7 @@ func TestStuck(t *testing.T) {
 	t.Run("FT-K7 INV-10 what a finalizer keeps from being pruned is told with it; an operation that waits for it names it and can be terminated", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("rest", "red") + configMap("held", "red"))
-		w.hold(configMaps, "held")
+		w.addFinalizer(configMaps, "held")
 		w.ended(a.begin(configMap("rest", "red"), nil), "Succeeded") // of the last step nothing is waited for
 		w.resource(nameOf("ConfigMap", w.namespace, "held"), func(r *linkv1.Resource) bool {
 			return r.GetSync() == "OutOfSync" && strings.Contains(r.GetMessage(), "held by finalizer example.com/hold")
@@ -52,14 +52,14 @@ func TestStuck(t *testing.T) {
 		w.append(row(linkv1.RowKind_ROW_KIND_TERMINATE, a.id, &linkv1.Terminate{OperationId: id, Actor: "alice"}))
 		w.ended(id, "Failed")
 		w.free(configMaps, "held")
-		w.gone(configMaps, "held")
+		w.waitDeleted(configMaps, "held")
 		a.deploy(configMap("rest", "red"))
 		a.synced()
 	})
 	t.Run("FT-K7 INV-10 so it is with the deletion of an application, which its deadline ends", func(t *testing.T) {
 		a := w.application()
 		a.deploy(configMap("rests", "red") + configMap("holds", "red"))
-		w.hold(configMaps, "holds")
+		w.addFinalizer(configMaps, "holds")
 		a.accepted, a.target = nil, nil
 		state := a.stateRow()
 		id, op := a.operation(func(o *linkv1.Operation) {
@@ -78,7 +78,7 @@ func TestStuck(t *testing.T) {
 		held(id, "holds")
 		w.free(configMaps, "holds")
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "rests")
+		w.waitDeleted(configMaps, "rests")
 	})
 	t.Run("FT-K7 a claim that is in use is deleted when it is free", func(t *testing.T) {
 		a := w.application()
@@ -100,7 +100,7 @@ func TestStuck(t *testing.T) {
 		if err := w.at(pods).Delete(t.Context(), "user", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
 			t.Fatal(err)
 		}
-		w.gone(claims, "used")
+		w.waitDeleted(claims, "used")
 		a.synced()
 	})
 	t.Run("FT-K7 a namespace that does not end is one clear sentence", func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestStuck(t *testing.T) {
 		w.namespace += "-ending"
 		defer func() { w.namespace = real }()
 		w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: NS}\n" + configMap("holder", "red"))
-		w.hold(configMaps, "holder")
+		w.addFinalizer(configMaps, "holder")
 		defer w.free(configMaps, "holder")
 		if err := shared.Dynamic().Resource(namespaces).Delete(t.Context(), w.namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.namespace = ""
-		w.gone(namespaces, lost)
+		w.waitDeleted(namespaces, lost)
 		w.namespace = real
 		w.finish("gate", "Complete")
 		w.ended(id, "Succeeded")
@@ -260,7 +260,7 @@ func (w *world) podOf(job, but string) string {
 		w.t.Fatal(err)
 	}
 	defer list.Stop()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
 	for {
 		select {

@@ -50,7 +50,7 @@ func TestTwoTenantsInOneCluster(t *testing.T) {
 		id, op := b.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
 		south.append(op)
 		south.ended(id, "Succeeded")
-		south.gone(configMaps, "own")
+		south.waitDeleted(configMaps, "own")
 		if got := north.get(configMaps, "both").GetUID(); got != uid {
 			t.Error("it was deleted and made anew")
 		}

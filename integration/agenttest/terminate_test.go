@@ -57,7 +57,7 @@ func TestTerminateDuringTheCreationOfAHook(t *testing.T) {
 		if op := w.ended(id, "Failed"); !strings.Contains(op.GetMessage(), "terminated by alice") {
 			t.Errorf("message is %q", op.GetMessage())
 		}
-		w.gone(jobs, name)
+		w.waitDeleted(jobs, name)
 		if err := data("color", "red")(w.get(configMaps, "web")); err != nil {
 			t.Errorf("the operation went on: %v", err)
 		}
@@ -84,7 +84,7 @@ func TestTerminateDuringTheCreationOfAHook(t *testing.T) {
 		w.live(jobs, "lost", exists)
 		w.finish("lost", "Complete")
 		w.ended(id, "Succeeded")
-		w.gone(jobs, "lost")
+		w.waitDeleted(jobs, "lost")
 		w.live(configMaps, "web", data("color", "green"))
 	})
 }

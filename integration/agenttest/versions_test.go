@@ -76,7 +76,7 @@ func TestVersions(t *testing.T) {
 	t.Run("FT-K10 DEL-07 an object of the removed version is pruned through one that is served", func(t *testing.T) {
 		w.ended(a.begin(old("kept")+configMap("besides", "blue"), nil), "Failed") // what is kept cannot be applied
 		w.ended(a.begin(k.manifest("v1", "kept", background)+configMap("besides", "green"), nil), "Succeeded")
-		w.gone(k.at("v1"), "dropped")
+		w.waitDeleted(k.at("v1"), "dropped")
 		a.await("the application is Synced without a warning", func(r *linkv1.AppReport) bool {
 			return r.GetSync() == "Synced" && len(r.GetWarnings()) == 0
 		})

@@ -72,7 +72,7 @@ func TestHooks(t *testing.T) {
 		w.get(configMaps, "web")
 		w.finish("after", "Complete")
 		w.ended(id, "Succeeded")
-		w.gone(jobs, "before")
+		w.waitDeleted(jobs, "before")
 		if f := w.get(jobs, "after").GetFinalizers(); contains(f, "capstan.dev/hook-finalizer") {
 			t.Errorf("a hook that stays is still held: %v", f)
 		}
@@ -103,7 +103,7 @@ func TestHooks(t *testing.T) {
 		if !strings.Contains(op.GetMessage(), "terminated by alice") {
 			t.Errorf("message is %q", op.GetMessage())
 		}
-		w.gone(jobs, "slow")
+		w.waitDeleted(jobs, "slow")
 	})
 	t.Run("INV-10 SYNC-10 a deadline ends an operation", func(t *testing.T) {
 		id := a.begin(hookJob("never", "PreSync", "BeforeHookCreation")+configMap("web", "green"), func(o *linkv1.Operation) {
@@ -145,7 +145,7 @@ func TestRestart(t *testing.T) {
 		if got := w.get(jobs, "second").GetUID(); got != second {
 			t.Error("the hook was made twice")
 		}
-		w.gone(jobs, "first")
+		w.waitDeleted(jobs, "first")
 		_ = first
 		w.get(configMaps, "web")
 	})
@@ -181,9 +181,9 @@ func TestRestart(t *testing.T) {
 		w.live(configMaps, "web", data("color", "blue"))
 		w.live(configMaps, "api", data("color", "blue"))
 		w.get(configMaps, "old")
-		a.stones = append(a.stones, &linkv1.Tombstone{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "foreign"})
+		a.tombstones = append(a.tombstones, &linkv1.Tombstone{Version: "v1", Kind: "ConfigMap", Namespace: w.namespace, Name: "foreign"})
 		a.deploy(configMap("web", "blue") + configMap("api", "blue"))
-		w.gone(configMaps, "old")
+		w.waitDeleted(configMaps, "old")
 		w.get(configMaps, "foreign")
 		a.synced()
 	})

@@ -31,7 +31,7 @@ func inTime(t *testing.T, length time.Duration, try func(length time.Duration) t
 		if end := try(length); time.Now().Before(end) {
 			return
 		}
-		if length > patience {
+		if length > waitLimit {
 			t.Fatalf("no window of %s was long enough", length)
 		}
 		back()
@@ -60,8 +60,8 @@ func (a *application) windows(w ...*linkv1.SyncWindow) {
 
 func automated(o *linkv1.Operation) { o.Automated, o.Initiator = true, "" }
 
-// tells waits until a running operation says something.
-func (w *world) tells(id, text string) {
+// waitForSentence waits until a running operation says something.
+func (w *world) waitForSentence(id, text string) {
 	w.t.Helper()
 	w.await("operation says "+text, func() bool { return strings.Contains(w.operations[id].GetMessage(), text) })
 }
@@ -77,7 +77,7 @@ func TestWindows(t *testing.T) {
 			var deny *linkv1.SyncWindow
 			deny, end = until("deny", length)
 			a.windows(deny)
-			a.taken()
+			a.waitForState()
 			w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
 			w.eventually("a warning with the next opening, unless that is past", func() bool {
 				w.mu.Lock()
@@ -101,7 +101,7 @@ func TestWindows(t *testing.T) {
 		deny, _ := until("deny", time.Hour)
 		deny.SelfHeal = true
 		a.windows(deny)
-		a.taken()
+		a.waitForState()
 		w.edit(configMaps, "web", "kubectl-edit", `{"data":{"color":"blue"}}`)
 		w.live(configMaps, "web", data("color", "red"))
 	})
@@ -114,7 +114,7 @@ func TestWindows(t *testing.T) {
 			a.policy.Windows = []*linkv1.SyncWindow{deny}
 			id = a.begin(configMap("web", "green"), automated)
 			w.await("the operation waits, unless the opening is past", func() bool {
-				return strings.Contains(w.operations[id].GetMessage(), "waiting: closed by the deny window") || w.told[id] > 0
+				return strings.Contains(w.operations[id].GetMessage(), "waiting: closed by the deny window") || w.finals[id] > 0
 			})
 			if o := w.get(configMaps, "web"); data("color", "red")(o) != nil && time.Now().Before(end) {
 				t.Errorf("it was applied: %v", o.Object["data"])
@@ -141,7 +141,7 @@ func TestWindows(t *testing.T) {
 		deny, _ := until("deny", time.Hour)
 		a.policy.Windows = []*linkv1.SyncWindow{deny}
 		id := a.begin(configMap("web", "black"), automated)
-		w.tells(id, "waiting")
+		w.waitForSentence(id, "waiting")
 		w.append(row(linkv1.RowKind_ROW_KIND_TERMINATE, a.id, &linkv1.Terminate{OperationId: id, Actor: "alice"}))
 		w.ended(id, "Failed")
 		w.live(configMaps, "web", data("color", "blue"))
@@ -149,7 +149,7 @@ func TestWindows(t *testing.T) {
 	t.Run("FT-C2 a window that cannot be read closes", func(t *testing.T) {
 		a.policy.Windows = []*linkv1.SyncWindow{{Kind: "allow", Schedule: "whenever", Duration: "1h"}}
 		id := a.begin(configMap("web", "black"), automated)
-		w.tells(id, "cannot be read")
+		w.waitForSentence(id, "cannot be read")
 		a.windows()
 		w.ended(id, "Failed") // the newer state has taken its place
 	})
@@ -160,7 +160,7 @@ func TestWindows(t *testing.T) {
 		id, op := a.operation(func(o *linkv1.Operation) { o.Kind = linkv1.OperationKind_OPERATION_KIND_DELETE })
 		w.append(state, op)
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "web")
+		w.waitDeleted(configMaps, "web")
 	})
 }
 
@@ -182,11 +182,11 @@ func TestWindowsBetweenSteps(t *testing.T) {
 		a.windows(closed())
 		w.acked()
 		w.finish("before", "Complete")
-		w.tells(id, "stopped between two steps: outside of the allow window")
+		w.waitForSentence(id, "stopped between two steps: outside of the allow window")
 		absent(t)
 		w.stop()
 		w.run() // its place survives a restart
-		w.tells(id, "waiting: outside of the allow window")
+		w.waitForSentence(id, "waiting: outside of the allow window")
 		absent(t)
 		a.windows()
 		w.live(configMaps, "web", data("color", "red"))
@@ -210,10 +210,10 @@ func TestWindowsBetweenSteps(t *testing.T) {
 		w.waits(id)
 		a.windows(closed())
 		a.approve()
-		w.tells(id, "stopped between two steps: outside of the allow window")
+		w.waitForSentence(id, "stopped between two steps: outside of the allow window")
 		w.get(configMaps, "asked")
 		a.windows()
 		w.ended(id, "Succeeded")
-		w.gone(configMaps, "asked")
+		w.waitDeleted(configMaps, "asked")
 	})
 }

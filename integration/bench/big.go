@@ -31,7 +31,7 @@ func (b *bench) big(ctx context.Context) error {
 	if err := b.changeBig(ctx, repo); err != nil {
 		return err
 	}
-	if err := b.lookBig(ctx); err != nil {
+	if err := b.readBig(ctx); err != nil {
 		return err
 	}
 	return b.deleteBig(ctx)
@@ -145,8 +145,8 @@ func (b *bench) reached(ctx context.Context, name, commit string) error {
 	return err
 }
 
-// lookBig asks for what the pages of the console and the CLI ask for.
-func (b *bench) lookBig(ctx context.Context) error {
+// readBig asks for what the pages of the console and the CLI ask for.
+func (b *bench) readBig(ctx context.Context) error {
 	for what, path := range map[string]string{"open its page": "", "open its tree": "/tree", "its diff": "/diff"} {
 		var took []time.Duration
 		size := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // one enrols an agent outside of the fleet. The caller runs it.
@@ -209,7 +209,7 @@ func (s *sim) applications() []string {
 
 // show gives a new life's outbox with everything that the cluster holds.
 func (s *sim) show(objects int) *report.Outbox {
-	o := report.New(s.epoch, run.System{}, func(string) {}, slog.New(slog.DiscardHandler))
+	o := report.New(s.epoch, lifecycle.System{}, func(string) {}, slog.New(slog.DiscardHandler))
 	apps := s.applications()
 	for i := range objects {
 		name := fmt.Sprintf("deployment-%05d", i)
@@ -255,8 +255,8 @@ func (x *scale) slow(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = wire.Stop() }()
-	wire.Set(harness.Weather{Line: speed})
-	a.beats = 1
+	wire.Set(harness.NetworkFaults{Line: speed})
+	a.heartbeats = 1
 	a.through = wire.Addr()
 	app := strings.Replace(application("bulk", "bulk", repo.URL(), "bulk"), "name: in-cluster", "name: "+a.name, 1)
 	if _, err := x.s.API.Apply(ctx, app); err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // gitChild is the word with which this program starts itself for one step of
@@ -53,7 +53,7 @@ func runGitChild(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	m, err := source.New(source.Config{Dir: o.Dir, AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-		orderCredentials{o}, run.System{}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		orderCredentials{o}, lifecycle.System{}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err
 	}

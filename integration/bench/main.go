@@ -144,7 +144,7 @@ func (b *bench) clustered(ctx context.Context, bin, dir string) (err error) {
 		{[]string{"B01", "B04"}, b.single},
 		{[]string{"B02", "B09", "B13"}, b.many},
 		{[]string{"B02P"}, b.singly},
-		{[]string{"NULL"}, b.floor},
+		{[]string{"NULL"}, b.nullSystem},
 		{[]string{"B12"}, b.requests},
 		{[]string{"B21"}, b.big},
 		{[]string{"B28"}, b.growth},

@@ -100,9 +100,9 @@ func (b *bench) create(ctx context.Context, repo *harness.Repository) error {
 	return b.allAre(settle, "Synced", "Healthy")
 }
 
-// lookEvery is how often the hub is asked: rarely enough that the asking is
+// pollEvery is how often the hub is asked: rarely enough that the asking is
 // not what is measured.
-const lookEvery = 200 * time.Millisecond
+const pollEvery = 200 * time.Millisecond
 
 // allAre waits until every application of the bench has a sync and, unless it
 // is empty, a health status.
@@ -123,7 +123,7 @@ func (b *bench) namedAre(ctx context.Context, part, sync, health string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("applications are not %s %s yet, such as %s: %w", sync, health, sample, ctx.Err())
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }

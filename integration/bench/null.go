@@ -143,8 +143,8 @@ func (n *null) apply(ctx context.Context, todo []*unstructured.Unstructured) err
 	return nil
 }
 
-// floor measures the null system beside B01 and B02.
-func (b *bench) floor(ctx context.Context) error {
+// nullSystem measures the null system beside B01 and B02.
+func (b *bench) nullSystem(ctx context.Context) error {
 	c := b.s.Clusters["in-cluster"]
 	if err := c.Apply(ctx, "apiVersion: v1\nkind: Namespace\nmetadata: {name: \"null\"}\n"); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (b *bench) floor(ctx context.Context) error {
 }
 
 // quiet waits until nothing has happened for a while: pods are being made.
-func quiet(ctx context.Context, o *observer, calm time.Duration) error {
+func quiet(ctx context.Context, o *observer, quiet time.Duration) error {
 	for {
 		o.mu.Lock()
 		changed := o.changed
@@ -211,7 +211,7 @@ func quiet(ctx context.Context, o *observer, calm time.Duration) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-		case <-time.After(calm):
+		case <-time.After(quiet):
 			return nil
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/agent/link"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/compress"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/pack"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // A sim is one agent with the agent's own link code and, instead of a
@@ -55,13 +55,13 @@ type sim struct {
 	ackedSeq  atomic.Uint64 // of reports
 	in, sent  atomic.Int64  // bytes on the wire, TLS included
 
-	held     map[string]bool             // digests of bodies that came
-	pending  map[uint64]time.Time        // reports with events, until they are stored
-	took     []time.Duration             // how long that was
-	digests  map[string]bool             // of the newest states, to ask for again
-	through  string                      // where to dial instead of the hub; empty: the hub
-	beats    uint32                      // seconds between heartbeats; 0: what the hub says
-	greeting func(*linkv1.HelloResponse) // nil: nothing
+	held       map[string]bool             // digests of bodies that came
+	pending    map[uint64]time.Time        // reports with events, until they are stored
+	took       []time.Duration             // how long that was
+	digests    map[string]bool             // of the newest states, to ask for again
+	through    string                      // where to dial instead of the hub; empty: the hub
+	heartbeats uint32                      // seconds between heartbeats; 0: what the hub says
+	greeting   func(*linkv1.HelloResponse) // nil: nothing
 }
 
 func newSim(f *fleet, n int) *sim {
@@ -167,8 +167,8 @@ func (s *sim) run(ctx context.Context) error {
 
 // Opened, Revoked and Closed are the Sessions.
 func (s *sim) Opened(_ context.Context, h *linkv1.HelloResponse) error {
-	if s.beats > 0 {
-		h.HeartbeatSeconds = s.beats
+	if s.heartbeats > 0 {
+		h.HeartbeatSeconds = s.heartbeats
 	}
 	if s.greeting != nil {
 		s.greeting(h)
@@ -195,7 +195,7 @@ func (s *sim) Cursor() *linkv1.Cursor {
 	return at
 }
 
-func (s *sim) Take(_ context.Context, b *linkv1.Batch) error {
+func (s *sim) StoreBatch(_ context.Context, b *linkv1.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.GetReset_() {
@@ -278,9 +278,9 @@ func (s *sim) follows(incarnation string, r *linkv1.Row) error {
 	}
 	prev := s.cursor.GetChain()
 	if len(prev) == 0 {
-		prev = chain.First(incarnation)
+		prev = hashchain.First(incarnation)
 	}
-	if !bytes.Equal(r.GetChain(), chain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
+	if !bytes.Equal(r.GetChain(), hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
 		return fmt.Errorf("%s: row %d does not follow row %d", s.name, r.GetSeq(), s.cursor.GetSeq())
 	}
 	return nil
@@ -295,9 +295,9 @@ func (s *sim) apply(r *linkv1.Row, up *linkv1.ReportUp) error {
 		if err := proto.Unmarshal(r.GetBody(), &st); err != nil {
 			return err
 		}
-		s.leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+		s.leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 		delete(s.bodies, r.GetAppId())
-		if len(r.GetBody()) >= pack.Least {
+		if len(r.GetBody()) >= compress.Least {
 			s.bodies[r.GetAppId()] = r.GetBody()
 		}
 		a := &linkv1.AppReport{
@@ -337,7 +337,7 @@ func resource(cluster, app string, i int, o *linkv1.ObjectRef) *linkv1.Resource 
 func (s *sim) Root() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	root := chain.Root(maps.Clone(s.leaves))
+	root := hashchain.Root(maps.Clone(s.leaves))
 	s.at.Store(time.Now().UnixNano())
 	s.confirmed.Store(s.cursor.GetSeq())
 	return root
@@ -352,9 +352,9 @@ func (s *sim) Rewound(reason string) {
 	s.wrong = fmt.Errorf("%s: the hub was rewound: %s", s.name, reason)
 }
 
-// Answer gives no answer: what was rewound is wrong already, and the others
+// Respond gives no answer: what was rewound is wrong already, and the others
 // ask for nothing.
-func (s *sim) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) { return nil, nil }
+func (s *sim) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) { return nil, nil }
 
 // put queues a report; s.mu is held.
 func (s *sim) put(up *linkv1.ReportUp) uint64 {

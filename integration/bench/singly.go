@@ -122,7 +122,7 @@ func (b *bench) singlesGone(ctx context.Context) error {
 		if time.Since(began) > 3*time.Minute {
 			return fmt.Errorf("applications are not gone yet")
 		}
-		if err := pause(ctx, lookEvery); err != nil {
+		if err := pause(ctx, pollEvery); err != nil {
 			return err
 		}
 	}

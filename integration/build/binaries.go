@@ -226,7 +226,7 @@ func compile(ctx context.Context, path string, r recipe, progress io.Writer) err
 	cmd.Env = environment()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
-	out := &counter{progress: progress, name: r.name, total: total, begun: begun, said: begun}
+	out := &counter{progress: progress, name: r.name, total: total, begun: begun, printed: begun}
 	cmd.Stderr = out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.Join(out.complaints, "\n"))
@@ -260,12 +260,12 @@ func countPackages(ctx context.Context, r recipe) (int, error) {
 // A counter turns the package names that the Go tool prints into progress,
 // and keeps what else it says.
 type counter struct {
-	progress    io.Writer
-	name        string
-	total, done int
-	begun, said time.Time
-	rest        []byte
-	complaints  []string
+	progress       io.Writer
+	name           string
+	total, done    int
+	begun, printed time.Time
+	rest           []byte
+	complaints     []string
 }
 
 // Write takes any part of the tool's output.
@@ -289,8 +289,8 @@ func (c *counter) line(text string) {
 		return
 	}
 	c.done++
-	if now := time.Now(); now.Sub(c.said) >= progressEvery {
-		c.said = now
+	if now := time.Now(); now.Sub(c.printed) >= progressEvery {
+		c.printed = now
 		fmt.Fprintf(c.progress, "%s: %d of at most %d packages compiled after %s\n", c.name, c.done, c.total, now.Sub(c.begun).Round(time.Second))
 	}
 }

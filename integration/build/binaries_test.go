@@ -50,7 +50,7 @@ func TestSourceHashFollowsTheSources(t *testing.T) {
 	}
 }
 
-func TestCounterTellsPackagesFromComplaints(t *testing.T) {
+func TestCounterDistinguishesPackagesFromMessages(t *testing.T) {
 	t.Parallel()
 	var progress bytes.Buffer
 	c := &counter{progress: &progress, name: "x", total: 10, begun: time.Now().Add(-time.Hour)}

@@ -82,8 +82,8 @@ func TestHubChart(t *testing.T) {
 	t.Run("SEC-E8 TM07 the release's notes warn of an ingress that nobody trusts", func(t *testing.T) {
 		const ingress = "ingress: {enabled: true, hosts: [{host: c.example.com}]}\n"
 		for text, warns := range map[string]bool{"{}": false, ingress: true, ingress + "trustedProxies: [192.0.2.7]": false, ingress + "config: {trustedProxies: [192.0.2.7]}": false} {
-			if said := notes(t, c, values(t, leastHub, text)); strings.Contains(said, "NO PROXY IS TRUSTED") != warns {
-				t.Errorf("%s: want a warning: %v, notes:\n%s", text, warns, said)
+			if gotText := notes(t, c, values(t, leastHub, text)); strings.Contains(gotText, "NO PROXY IS TRUSTED") != warns {
+				t.Errorf("%s: want a warning: %v, notes:\n%s", text, warns, gotText)
 			}
 		}
 	})

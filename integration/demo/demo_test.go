@@ -26,8 +26,8 @@ import (
 	"github.com/capstan-cd/capstan/integration/suite"
 )
 
-// patience is a limit for what hangs.
-const patience = 5 * time.Minute
+// waitLimit is a limit for what hangs.
+const waitLimit = 5 * time.Minute
 
 // bin is where the binaries are, which all tests start.
 var bin string
@@ -112,7 +112,7 @@ func TestDemoInAClusterThatIsThere(t *testing.T) {
 	if err := d.wait(); err != nil || !strings.Contains(d.text(), "applications Synced and Healthy; push to applied in") {
 		t.Fatalf("it ended with %v:\n%s", err, d.text())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	err := harness.Eventually(ctx, func(ctx context.Context) error {
@@ -229,7 +229,7 @@ func (d *running) text() string {
 // await waits until a text is printed.
 func (d *running) await(text string) {
 	d.t.Helper()
-	end := time.After(patience)
+	end := time.After(waitLimit)
 	for !strings.Contains(d.text(), text) {
 		select {
 		case <-d.more:
@@ -247,7 +247,7 @@ func (d *running) wait() error {
 	select {
 	case err := <-d.done:
 		return err
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		d.t.Fatalf("it does not end:\n%s", d.text())
 		return nil
 	}
@@ -269,7 +269,7 @@ func (d *running) commands() []string {
 // shell pastes lines into a shell and gives what it prints.
 func (d *running) shell(lines []string) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(d.t.Context(), waitLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e")
 	cmd.Dir = d.t.TempDir()

@@ -20,7 +20,7 @@ func TestCtrlCEndsMakeDemo(t *testing.T) {
 	if _, err := os.Stat("../../web/dist/index.html"); err != nil {
 		machine.Lacks(t, "the console is not built (make build): %v", err)
 	}
-	for name, moment := range map[string]struct{ seen, said string }{
+	for name, moment := range map[string]struct{ seen, output string }{
 		"while it is built": {"all on this machine", "Stopped. What is compiled is kept"},
 		"while it starts":   {"hub, agent and CLI", "Stopped"},
 		"while it runs":     {"Ctrl-C ends everything. What happens", "Stopped: all processes have ended"},
@@ -35,7 +35,7 @@ func TestCtrlCEndsMakeDemo(t *testing.T) {
 			if err := d.wait(); err != nil {
 				t.Errorf("make demo ended with %v:\n%s", err, d.text())
 			}
-			d.await(moment.said)
+			d.await(moment.output)
 			for _, pid := range below {
 				if alive(pid) {
 					t.Errorf("process %d still runs: %s", pid, commandLine(pid))

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/capstan-cd/capstan/integration/harness"
@@ -116,7 +116,7 @@ func Check(r Run) []Violation {
 	return out
 }
 
-func told(entries []harness.Entry) []string {
+func finalsOf(entries []harness.Entry) []string {
 	var out []string
 	for _, e := range entries {
 		text := fmt.Sprintf("request %d: %s %s by %s answered %d", e.N, e.Verb, e.Object(), e.Manager, e.Code)
@@ -180,7 +180,7 @@ func checkContent(r Run) []Violation {
 			case at < 0:
 				contents = append(contents, e.Content)
 			case at < len(contents)-1:
-				out = append(out, Violation{"INV-2", "an older content of " + name + " came after a newer one", told(entries)})
+				out = append(out, Violation{"INV-2", "an older content of " + name + " came after a newer one", finalsOf(entries)})
 			case e.RV != last.RV:
 				repeats++ // written again although it was there
 			}
@@ -188,11 +188,11 @@ func checkContent(r Run) []Violation {
 		}
 		if repeats > 0 {
 			if heals -= repeats; heals < 0 {
-				out = append(out, Violation{"INV-2", fmt.Sprintf("%s was changed %d times more than wanted", name, repeats), told(entries)})
+				out = append(out, Violation{"INV-2", fmt.Sprintf("%s was changed %d times more than wanted", name, repeats), finalsOf(entries)})
 			}
 		}
 		if len(contents) > wanted {
-			out = append(out, Violation{"INV-2", fmt.Sprintf("%s had %d contents, %d were wanted", name, len(contents), wanted), told(entries)})
+			out = append(out, Violation{"INV-2", fmt.Sprintf("%s had %d contents, %d were wanted", name, len(contents), wanted), finalsOf(entries)})
 		}
 	}
 	return out
@@ -209,7 +209,7 @@ func checkHooks(r Run) []Violation {
 	var out []Violation
 	for name, entries := range made {
 		if len(entries) > 1 {
-			out = append(out, Violation{"INV-2", "hook " + name + " was created more than once", told(entries)})
+			out = append(out, Violation{"INV-2", "hook " + name + " was created more than once", finalsOf(entries)})
 		}
 	}
 	// More instances than operations: an operation ran its hook under two names.
@@ -224,7 +224,7 @@ func checkHooks(r Run) []Violation {
 		for _, entries := range made {
 			all = append(all, entries...)
 		}
-		out = append(out, Violation{"INV-2", fmt.Sprintf("%d hook instances for %d operations", instances, operations), told(all)})
+		out = append(out, Violation{"INV-2", fmt.Sprintf("%d hook instances for %d operations", instances, operations), finalsOf(all)})
 	}
 	return out
 }
@@ -255,11 +255,11 @@ func checkDeletions(r Run) []Violation {
 			last := r.Versions[len(r.Versions)-1]
 			switch {
 			case !dead || e.At.Before(at.Add(-time.Second)):
-				out = append(out, Violation{"INV-3", name + " was deleted without a tombstone", told(entries)})
+				out = append(out, Violation{"INV-3", name + " was deleted without a tombstone", finalsOf(entries)})
 			case slices.Contains(last.Names, name) && !r.Deleted:
-				out = append(out, Violation{"INV-3", name + " was deleted although it is wanted", told(entries)})
+				out = append(out, Violation{"INV-3", name + " was deleted although it is wanted", finalsOf(entries)})
 			case len(e.UIDs) == 0:
-				out = append(out, Violation{"INV-3", name + " was deleted whatever its uid", told(entries)})
+				out = append(out, Violation{"INV-3", name + " was deleted whatever its uid", finalsOf(entries)})
 			}
 		}
 	}
@@ -284,13 +284,13 @@ func checkOneAtATime(r Run) []Violation {
 // fences do not go back.
 func checkLog(r Run) []Violation {
 	var out []Violation
-	prev := chain.First(r.Incarnation)
+	prev := hashchain.First(r.Incarnation)
 	generation := uint64(0)
 	for i, row := range r.Rows {
 		if want := r.Begin + int64(i+1); row.Seq != want {
 			return append(out, Violation{"INV-8", fmt.Sprintf("row %d stands where row %d of the desired log should", row.Seq, want), nil})
 		}
-		prev = chain.Next(prev, uint64(row.Seq), row.Kind, row.Application, row.Body)
+		prev = hashchain.Next(prev, uint64(row.Seq), row.Kind, row.Application, row.Body)
 		if !bytes.Equal(prev, row.Chain) {
 			return append(out, Violation{"INV-8", fmt.Sprintf("row %d of the desired log does not follow from those before it", row.Seq), nil})
 		}

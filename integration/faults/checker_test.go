@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/faults"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // good is a run without a fault: two versions, a hook each, one prune.
@@ -25,13 +25,13 @@ func good(t *testing.T) faults.Run {
 		History:    []faults.History{{ID: 1, Operation: "1"}, {ID: 2, Operation: "2"}},
 		Operations: []faults.Operation{{ID: "1", Kind: "sync", Phase: "Succeeded", Created: at}, {ID: "2", Kind: "sync", Phase: "Succeeded", Created: at.Add(time.Minute)}},
 	}
-	prev := chain.First("i")
+	prev := hashchain.First("i")
 	for i, state := range []*linkv1.AppState{{Generation: 1}, {Generation: 2, Tombstones: []*linkv1.Tombstone{{Name: "b"}}}} {
 		body, err := proto.Marshal(state)
 		if err != nil {
 			t.Fatal(err)
 		}
-		prev = chain.Next(prev, uint64(i+1), 1, "app", body)
+		prev = hashchain.Next(prev, uint64(i+1), 1, "app", body)
 		r.Rows = append(r.Rows, faults.Row{Seq: int64(i + 1), Kind: 1, Application: "app", Body: body, Chain: prev, At: at})
 	}
 	for i, e := range []harness.Entry{

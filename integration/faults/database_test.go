@@ -33,7 +33,7 @@ func probe(ctx context.Context, path string) (int, error) {
 // the hub says that the database cannot be reached, and to try again.
 func refused(t *testing.T, name, why string) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	var err error
 	for try := true; try; {
 		err = s.API.Do(ctx, http.MethodPost, "/api/v1/applications/argocd/"+name+"/sync", struct{}{}, nil)
@@ -59,23 +59,23 @@ func TestPostgresIsAway(t *testing.T) {
 			r.edit(name, "one")
 		}
 		refused(t, "no-database", "the database cannot be reached")
-		if _, err := s.API.Get(within(t, patience), "no-database"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
+		if _, err := s.API.Get(within(t, waitLimit), "no-database"); err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
 			t.Errorf("a read said %v", err)
 		}
-		if code, err := probe(within(t, patience), "/readyz"); code != http.StatusServiceUnavailable {
+		if code, err := probe(within(t, waitLimit), "/readyz"); code != http.StatusServiceUnavailable {
 			t.Errorf("readyz: %d, %v", code, err)
 		}
-		if code, err := probe(within(t, patience), "/healthz"); code != http.StatusOK {
+		if code, err := probe(within(t, waitLimit), "/healthz"); code != http.StatusOK {
 			t.Errorf("healthz: %d, %v", code, err)
 		}
 		r.push("two", four)
 	})
 	t.Run("FT-D6 INV-5 what was pushed meanwhile is deployed when it is back", func(t *testing.T) {
-		if err := s.Postgres.Resume(within(t, patience)); err != nil {
+		if err := s.Postgres.Resume(within(t, waitLimit)); err != nil {
 			t.Fatal(err)
 		}
 		r.settled()
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			if code, err := probe(ctx, "/readyz"); code != http.StatusOK {
 				return fmt.Errorf("readyz: %d, %v", code, err)
 			}
@@ -85,7 +85,7 @@ func TestPostgresIsAway(t *testing.T) {
 		}
 	})
 	t.Run("FT-D7 a database that takes no writes: they are refused clearly, reads go on, nothing is half done", func(t *testing.T) {
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		conn := database(t)
 		writable := func(yes bool) {
 			readOnly := map[bool]string{true: "off", false: "on"}[yes]
@@ -130,9 +130,9 @@ func TestPostgresIsAway(t *testing.T) {
 		}
 	})
 	r.rest()
-	r.gather()
+	r.collect()
 	r.remove()
-	r.gather()
-	r.judge()
+	r.collect()
+	r.check()
 	atRest(t)
 }

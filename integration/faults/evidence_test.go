@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/inventory"
 	"github.com/capstan-cd/capstan/integration/faults"
 	"github.com/capstan-cd/capstan/integration/harness"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 func valueIs(want string) func(*unstructured.Unstructured) error {
@@ -58,9 +58,9 @@ func cluster(t *testing.T, conn *pgx.Conn) (id string) {
 	return id
 }
 
-// gather takes down what the database has of the application. It is called
+// collect takes down what the database has of the application. It is called
 // before the deletion, which takes operations and history along, and after.
-func (r *round) gather() {
+func (r *round) collect() {
 	r.t.Helper()
 	conn := database(r.t)
 	defer conn.Close(context.WithoutCancel(r.t.Context()))
@@ -73,7 +73,7 @@ func (r *round) gather() {
 	if err := conn.QueryRow(r.t.Context(), "SELECT incarnation FROM log_head WHERE cluster_id = $1", cluster).Scan(&r.run.Incarnation); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE cluster_id = $1 AND chain = $2), 0)", cluster, chain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
+	if err := conn.QueryRow(r.t.Context(), "SELECT coalesce((SELECT seq FROM log_checkpoint WHERE cluster_id = $1 AND chain = $2), 0)", cluster, hashchain.First(r.run.Incarnation)).Scan(&r.run.Begin); err != nil {
 		r.t.Fatal(err)
 	}
 	r.run.Rows = rows[faults.Row](r.t, conn, "SELECT seq, kind::int, application_id::text, coalesce(operation_id::text, ''), body, chain, created_at FROM log_row WHERE cluster_id = $1 AND seq > $2 ORDER BY seq", cluster, r.run.Begin)
@@ -93,7 +93,7 @@ func (r *round) rest() {
 	r.t.Helper()
 	conn := database(r.t)
 	defer conn.Close(context.WithoutCancel(r.t.Context()))
-	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
 		var waiting int
 		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM work.item i JOIN operation o ON i.key = o.id AND i.kind = 'outcome' JOIN application a ON a.id = o.application_id WHERE a.name = $1)
 			+ (SELECT count(*) FROM operation o JOIN application a ON a.id = o.application_id WHERE a.name = $1 AND o.phase NOT IN ('Succeeded', 'Failed', 'Error'))`, r.name).Scan(&waiting)

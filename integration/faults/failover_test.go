@@ -16,16 +16,16 @@ import (
 // standby copies the database's server.
 func standby(t *testing.T, waits bool) *harness.Postgres {
 	t.Helper()
-	p, err := s.Postgres.Standby(within(t, patience), waits)
+	p, err := s.Postgres.Standby(within(t, waitLimit), waits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// takeOver kills the server and makes the standby the database, at the same
+// failOver kills the server and makes the standby the database, at the same
 // address.
-func takeOver(ctx context.Context, to *harness.Postgres) error {
+func failOver(ctx context.Context, to *harness.Postgres) error {
 	if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func caughtUp(t *testing.T, p *harness.Postgres) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	err = harness.Eventually(within(t, patience), func(ctx context.Context) error {
+	err = harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 		var there bool
 		err := conn.QueryRow(ctx, "SELECT coalesce(pg_last_wal_replay_lsn() >= $1::pg_lsn, false)", want).Scan(&there)
 		if err == nil && !there {
@@ -106,7 +106,7 @@ func TestPostgresFailsOver(t *testing.T) {
 		next := standby(t, true)
 		busy := make(chan struct{}, 1)
 		commits := 0 // of transactions that may write
-		s.SQL.Judge(func(x harness.Statement) harness.SQLAct {
+		s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
 			if x.Tx && regexp.MustCompile(`(?i)^commit`).MatchString(x.SQL) {
 				if commits++; commits >= 10 {
 					select {
@@ -118,11 +118,11 @@ func TestPostgresFailsOver(t *testing.T) {
 			return harness.SQLAct{}
 		})
 		done := make(chan error, 1)
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		go func() {
 			select {
 			case <-busy:
-				done <- takeOver(ctx, next)
+				done <- failOver(ctx, next)
 			case <-ctx.Done():
 				done <- ctx.Err()
 			}
@@ -138,15 +138,15 @@ func TestPostgresFailsOver(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		s.SQL.Judge(nil)
+		s.SQL.Decide(nil)
 		adopt(t, next)
 		r.edit("a", "two")
 		r.settled()
 		r.rest()
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 		atRest(t)
 	})
 	t.Run("FT-D3 INV-3 INV-8 a standby that lacks the last commits takes over under a running hub: agents hold until a person decides", func(t *testing.T) {
@@ -165,14 +165,14 @@ func TestPostgresFailsOver(t *testing.T) {
 		r.rest()
 		jobs := creations("lagging", "jobs")
 
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
 		if err := next.Resume(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := takeOver(ctx, next); err != nil {
+		if err := failOver(ctx, next); err != nil {
 			t.Fatal(err)
 		}
 		adopt(t, next)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/integration/harness"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 var (
@@ -34,10 +34,10 @@ func (r *round) life() {
 	r.edit("a", "two")
 	r.settled()
 	r.rest()
-	r.gather()
+	r.collect()
 	r.remove()
-	r.gather()
-	r.judge()
+	r.collect()
+	r.check()
 }
 
 // apart is a life whose update comes to the agent without the objects' bodies:
@@ -59,20 +59,20 @@ func (r *round) apart() {
 	if err := s.Hub.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := s.Hub.Start(within(r.t, patience)); err != nil {
+	if err := s.Hub.Start(within(r.t, waitLimit)); err != nil {
 		r.t.Fatal(err)
 	}
 	back()
-	if err := a.Start(within(r.t, patience)); err != nil {
+	if err := a.Start(within(r.t, waitLimit)); err != nil {
 		r.t.Fatal(err)
 	}
 	resume()
 	r.settled()
 	r.rest()
-	r.gather()
+	r.collect()
 	r.remove()
-	r.gather()
-	r.judge()
+	r.collect()
+	r.check()
 }
 
 // exits ends a process at the next hit of each point, however often it has
@@ -118,7 +118,7 @@ func TestKilledEverywhere(t *testing.T) {
 // last, such as that an application is gone, may still be on its way.
 func atRest(t *testing.T) {
 	t.Helper()
-	err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 		var c struct{ Seq, AckedSeq int64 }
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/"+clusterName, nil, &c); err != nil {
 			return err
@@ -126,15 +126,15 @@ func atRest(t *testing.T) {
 		if c.Seq != c.AckedSeq {
 			return fmt.Errorf("the agent has row %d of %d", c.AckedSeq, c.Seq)
 		}
-		return remembered(t)
+		return memoryEqualsLog(t)
 	})
 	if err != nil {
 		t.Errorf("%v; still armed %v %v", err, hub.left(), agent.left())
 	}
 }
 
-// remembered compares the agent's memory with the hub's log.
-func remembered(t *testing.T) error {
+// memoryEqualsLog compares the agent's memory with the hub's log.
+func memoryEqualsLog(t *testing.T) error {
 	t.Helper()
 	open, cursor, root := agentMemory(t)
 	if len(open) > 0 {
@@ -157,7 +157,7 @@ func remembered(t *testing.T) error {
 	}](t, conn, "SELECT application_id::text, leaf FROM desired_head WHERE cluster_id = $1", cluster) {
 		leaves[x.App] = [32]byte(x.Leaf)
 	}
-	if !bytes.Equal(root, chain.Root(leaves)) {
+	if !bytes.Equal(root, hashchain.Root(leaves)) {
 		return errors.New("hub and agent have different roots")
 	}
 	return nil

@@ -31,7 +31,7 @@ func TestHealWhileTheHubIsAway(t *testing.T) {
 			r.edit(four[i], "one")
 		}
 		agent.arm(t, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
 		if err := s.Hub.Start(ctx); err != nil {
 			t.Fatal(err)
@@ -40,10 +40,10 @@ func TestHealWhileTheHubIsAway(t *testing.T) {
 		r.push("two", four)
 		r.settled()
 		r.rest()
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 		if n := len(agent.killed()); n == 0 {
 			t.Error("the agent was not killed")
 		}

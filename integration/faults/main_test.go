@@ -58,9 +58,9 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	}, nil
 }
 
-// patience is how long a step may hang. One step may see dozens of processes
+// waitLimit is how long a step may hang. One step may see dozens of processes
 // die and start again, on a slow machine too.
-const patience = 10 * time.Minute
+const waitLimit = 10 * time.Minute
 
 // within bounds a step.
 func within(t *testing.T, d time.Duration) context.Context {

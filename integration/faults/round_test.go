@@ -36,7 +36,7 @@ func newRound(t *testing.T, name string, seed int64) *round {
 		Seed: seed, Name: name, Namespace: name, Agent: s.Agents[clusterName].User(),
 	}}
 	var err error
-	if r.repo, err = s.Repository(within(t, patience), name, harness.RepositoryOptions{}); err != nil {
+	if r.repo, err = s.Repository(within(t, waitLimit), name, harness.RepositoryOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -58,7 +58,7 @@ func (r *round) push(value string, names []string) {
 			}
 		}
 	}
-	commit, err := r.repo.Push(within(r.t, patience), c)
+	commit, err := r.repo.Push(within(r.t, waitLimit), c)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (r *round) patiently(method, path, key, contentType string, body []byte) (i
 	r.t.Helper()
 	var status int
 	var answer []byte
-	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, method, s.Hub.URL+path, bytes.NewReader(body))
@@ -134,7 +134,7 @@ func (r *round) accepted(action, id string) {
 func (r *round) settled() {
 	r.t.Helper()
 	want := r.run.Versions[len(r.run.Versions)-1].Revision
-	_, err := s.API.Wait(within(r.t, patience), r.name, func(x stack.App) error {
+	_, err := s.API.Wait(within(r.t, waitLimit), r.name, func(x stack.App) error {
 		if x.Status.Sync.Revision != want {
 			return fmt.Errorf("revision %s, not %s yet; conditions %v; operation %+v", x.Status.Sync.Revision, want, x.Status.Conditions, x.Status.OperationState)
 		}
@@ -171,7 +171,7 @@ func (r *round) sync(key string) string {
 // was.
 func (r *round) edit(name, value string) {
 	r.t.Helper()
-	ctx := within(r.t, patience)
+	ctx := within(r.t, waitLimit)
 	c := s.Clusters[clusterName]
 	o, err := c.Dynamic().Resource(configMaps).Namespace(r.name).Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"v":"edited"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"})
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *round) edit(name, value string) {
 
 func (r *round) awaitValue(name, value string) {
 	r.t.Helper()
-	if _, err := s.Clusters[clusterName].WaitFor(within(r.t, patience), configMaps, r.name, name, valueIs(value)); err != nil {
+	if _, err := s.Clusters[clusterName].WaitFor(within(r.t, waitLimit), configMaps, r.name, name, valueIs(value)); err != nil {
 		r.t.Fatalf("%v\n%s", err, r.story())
 	}
 }
@@ -198,12 +198,12 @@ func (r *round) remove() {
 	default:
 		r.t.Fatalf("delete: %d %s", status, answer)
 	}
-	r.gone()
+	r.assertDeleted()
 }
 
-func (r *round) gone() {
+func (r *round) assertDeleted() {
 	r.t.Helper()
-	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
 		x, err := s.API.Get(ctx, r.name)
 		if e, ok := err.(*stack.StatusError); ok && e.Status == http.StatusNotFound {
 			return nil
@@ -216,7 +216,7 @@ func (r *round) gone() {
 	if err != nil {
 		r.t.Fatalf("%v\n%s", err, r.story())
 	}
-	ctx := within(r.t, patience)
+	ctx := within(r.t, waitLimit)
 	for _, v := range r.run.Versions {
 		for _, name := range v.Names {
 			if err := s.Clusters[clusterName].WaitGone(ctx, configMaps, r.name, name); err != nil && !errors.IsNotFound(err) {
@@ -232,8 +232,8 @@ func (r *round) story() string {
 		r.run.Seed, hub.killed(), hub.left(), agent.killed(), agent.left(), s.Hub.LogFile(), s.Agents[clusterName].LogFile())
 }
 
-// judge runs the checker.
-func (r *round) judge() {
+// check runs the checker.
+func (r *round) check() {
 	r.t.Helper()
 	hub.sane(r.t)
 	agent.sane(r.t)

@@ -15,7 +15,7 @@ import (
 
 func TestTwoAgents(t *testing.T) {
 	t.Run("FT-A2 two agent processes of one identity never both write, and one goes on when the other has gone", func(t *testing.T) {
-		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, patience), harness.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
+		file, err := s.Clusters[clusterName].AccountKubeconfigTo(within(t, waitLimit), harness.AgentNamespace, "capstan-agent", s.Ledgers[clusterName].URL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,17 +34,17 @@ func TestTwoAgents(t *testing.T) {
 		if err := second.Stop(syscall.SIGKILL, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Connected(within(t, patience), clusterName); err != nil {
+		if err := s.Connected(within(t, waitLimit), clusterName); err != nil {
 			t.Fatal(err)
 		}
 		r.settled()
 		r.push("two", four)
 		r.settled()
 		r.rest()
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 	})
 }
 
@@ -79,10 +79,10 @@ func TestRenderersDie(t *testing.T) {
 			t.Error("no renderer was killed")
 		}
 		r.rest()
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 		t.Logf("%d renderers killed", killed)
 	})
 }

@@ -19,7 +19,7 @@ import (
 // refreshed waits until the newest version is what could be deployed.
 func (r *round) refreshed() {
 	r.t.Helper()
-	err := harness.Eventually(within(r.t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(r.t, waitLimit), func(ctx context.Context) error {
 		x, err := s.API.Get(ctx, r.name)
 		if err == nil && x.Status.Sync.Revision != r.run.Versions[len(r.run.Versions)-1].Revision {
 			err = fmt.Errorf("revision %q", x.Status.Sync.Revision)
@@ -36,7 +36,7 @@ func TestDatabaseIsUnreliable(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	var mu sync.Mutex
 	faults := 0
-	s.SQL.Judge(func(harness.Statement) harness.SQLAct {
+	s.SQL.Decide(func(harness.Statement) harness.SQLAct {
 		mu.Lock()
 		defer mu.Unlock()
 		if random.IntN(150) != 0 {
@@ -45,11 +45,11 @@ func TestDatabaseIsUnreliable(t *testing.T) {
 		faults++
 		return []harness.SQLAct{{CutBefore: true}, {Lose: true}, {Error: "40001"}, {Error: "40P01"}, {Error: "57014"}, {Delay: 50 * time.Millisecond}}[random.IntN(6)]
 	})
-	t.Cleanup(func() { s.SQL.Judge(nil) })
+	t.Cleanup(func() { s.SQL.Decide(nil) })
 	t.Run("FT-D1 FT-D2 FT-D4 FT-D5 one of 150 statements fails or loses its answer during a whole life", func(t *testing.T) {
 		newRound(t, "unreliable", seed).life()
 		t.Logf("%d faults, seed %d", faults, seed)
-		s.SQL.Judge(nil)
+		s.SQL.Decide(nil)
 		atRest(t)
 	})
 }
@@ -61,7 +61,7 @@ func TestPostgresRestarts(t *testing.T) {
 		restarts := 0
 		// Each restart waits for a commit to be under way.
 		busy := make(chan struct{}, 1)
-		s.SQL.Judge(func(x harness.Statement) harness.SQLAct {
+		s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
 			if x.Tx && regexp.MustCompile(`(?i)^commit`).MatchString(x.SQL) {
 				select {
 				case busy <- struct{}{}:
@@ -77,7 +77,7 @@ func TestPostgresRestarts(t *testing.T) {
 				case <-stop:
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 				if err := s.Postgres.Restart(ctx, harness.StopImmediate); err != nil {
 					t.Error(err)
 				}
@@ -102,12 +102,12 @@ func TestPostgresRestarts(t *testing.T) {
 		r.settled()
 		close(stop)
 		over.Wait()
-		s.SQL.Judge(nil)
+		s.SQL.Decide(nil)
 		r.rest()
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 		atRest(t)
 		t.Logf("%d restarts", restarts)
 	})
@@ -120,24 +120,24 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	canaries.Add("admin password", s.Password())
 	files := map[string]string{"app/secret.yaml": fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: hidden}\nstringData: {key: %q}\n", value)}
 	r := newRound(t, "canary", 0)
-	if _, err := r.repo.Commit(within(t, patience), "secret", files); err != nil {
+	if _, err := r.repo.Commit(within(t, waitLimit), "secret", files); err != nil {
 		t.Fatal(err)
 	}
 	r.repo.Protect(harness.RepositoryOptions{Username: "robot", Password: password})
 	credential := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: canary, labels: {argocd.argoproj.io/secret-type: repository}}\nstringData: {type: git, url: %q, username: robot, password: %q}\n", r.repo.URL(), password)
-	if out, err := s.API.Apply(within(t, patience), credential); err != nil {
+	if out, err := s.API.Apply(within(t, waitLimit), credential); err != nil {
 		t.Fatal(out, err)
 	}
 	r.create(true)
-	if _, err := s.API.Wait(within(t, patience), r.name, stackSettled); err != nil {
+	if _, err := s.API.Wait(within(t, waitLimit), r.name, stackSettled); err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.API.CLI(within(t, patience), "", "cluster", "enroll", "spare", "--token-only")
+	token, err := s.API.CLI(within(t, waitLimit), "", "cluster", "enroll", "spare", "--token-only")
 	if err != nil {
 		t.Fatal(err)
 	}
 	canaries.Add("join token", strings.TrimSpace(token))
-	found := func(t *testing.T, list []harness.Sighting) {
+	found := func(t *testing.T, list []harness.Leak) {
 		t.Helper()
 		for _, x := range list {
 			t.Error(x)
@@ -150,7 +150,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 			"/api/v1/applications", "/api/v1/repositories", "/api/v1/repository-credentials", "/api/v1/clusters", "/api/v1/clusters/spare", "/api/v1/audit?limit=500", "/api/v1/users", "/api/v1/tokens", "/api/v1/me", "/api/v1/projects",
 		} {
 			var raw json.RawMessage
-			if err := s.API.Do(within(t, patience), http.MethodGet, path, nil, &raw); err != nil {
+			if err := s.API.Do(within(t, waitLimit), http.MethodGet, path, nil, &raw); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
 			found(t, canaries.Find(path, raw))
@@ -201,7 +201,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		found(t, list)
 	})
 	t.Run("the canaries are looked for in earnest", func(t *testing.T) {
-		o, err := s.Clusters[clusterName].Dynamic().Resource(secrets).Namespace(r.name).Get(within(t, patience), "hidden", getOptions)
+		o, err := s.Clusters[clusterName].Dynamic().Resource(secrets).Namespace(r.name).Get(within(t, waitLimit), "hidden", getOptions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list := canaries.Find("the cluster", text); !slices.ContainsFunc(list, func(x harness.Sighting) bool { return x.Canary == "Secret in Git" }) {
+		if list := canaries.Find("the cluster", text); !slices.ContainsFunc(list, func(x harness.Leak) bool { return x.Canary == "Secret in Git" }) {
 			t.Error("the Secret in the cluster does not hold its canary")
 		}
 	})

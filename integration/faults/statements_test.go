@@ -16,7 +16,7 @@ func nth(n int, act harness.SQLAct) *atomic.Bool {
 	var hit atomic.Bool
 	var mu sync.Mutex
 	seen := 0
-	s.SQL.Judge(func(x harness.Statement) harness.SQLAct {
+	s.SQL.Decide(func(x harness.Statement) harness.SQLAct {
 		if x.Role != harness.AppRole || !x.Tx {
 			return harness.SQLAct{}
 		}
@@ -49,7 +49,7 @@ func TestStatementsFail(t *testing.T) {
 	r.push("one", four)
 	r.create(false)
 	r.refreshed()
-	t.Cleanup(func() { s.SQL.Judge(nil) })
+	t.Cleanup(func() { s.SQL.Decide(nil) })
 	ways := []struct {
 		what string
 		act  harness.SQLAct
@@ -76,7 +76,7 @@ func TestStatementsFail(t *testing.T) {
 				before := r.syncs()
 				hit := nth(n, act)
 				r.sync(fmt.Sprintf("%s-%d-%s%s", r.name, n, act.Error, map[bool]string{true: "lose", false: "cut"}[act.Lose]))
-				s.SQL.Judge(nil)
+				s.SQL.Decide(nil)
 				if got := r.syncs() - before; got != 1 {
 					t.Errorf("statement %d: %d operations came of one request", n, got)
 				}
@@ -95,9 +95,9 @@ func TestStatementsFail(t *testing.T) {
 	}
 	t.Run("INV-1 INV-2 INV-4 INV-8 INV-10 INV-11 after all of them", func(t *testing.T) {
 		r.t = t
-		r.gather()
+		r.collect()
 		r.remove()
-		r.gather()
-		r.judge()
+		r.collect()
+		r.check()
 	})
 }

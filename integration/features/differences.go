@@ -64,7 +64,7 @@ func mentioned(folder string, d difference) error {
 }
 
 // printDifferences writes one line for each.
-func (v verdict) printDifferences(out io.Writer, list []difference) {
+func (v coverage) printDifferences(out io.Writer, list []difference) {
 	if len(list) == 0 {
 		return
 	}

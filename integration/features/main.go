@@ -74,7 +74,7 @@ func run(out io.Writer, catalogue, differences string, missing bool, logs []stri
 	if len(tests) == 0 {
 		return errors.New("no log holds a test: run make test first")
 	}
-	v := judge(list, tests)
+	v := match(list, tests)
 	v.printDifferences(out, others)
 	return v.print(out, missing)
 }
@@ -147,18 +147,18 @@ const (
 // marks are the words that may stand in parentheses behind an id.
 var marks = map[string]status{"": whole, "part": partial, "refused": refused}
 
-// A verdict says what the tests show.
-type verdict struct {
+// A coverage says what the tests show.
+type coverage struct {
 	list     []feature
 	shown    map[string]status // by passing tests
 	failed   map[string]bool
 	mistakes []string // ids of a known area that are not in the list, and unknown marks
 }
 
-// judge matches tests with the catalogue. One failing test is enough for its
+// match matches tests with the catalogue. One failing test is enough for its
 // ids not to count.
-func judge(list []feature, tests []testlog.Test) verdict {
-	v := verdict{list: list, shown: map[string]status{}, failed: map[string]bool{}}
+func match(list []feature, tests []testlog.Test) coverage {
+	v := coverage{list: list, shown: map[string]status{}, failed: map[string]bool{}}
 	known, areas := map[string]feature{}, map[string]bool{}
 	for _, f := range list {
 		known[f.id] = f
@@ -193,14 +193,14 @@ func judge(list []feature, tests []testlog.Test) verdict {
 	return v
 }
 
-func (v *verdict) mistake(what string) {
+func (v *coverage) mistake(what string) {
 	if what = strings.TrimSpace(what); !slices.Contains(v.mistakes, what) {
 		v.mistakes = append(v.mistakes, what)
 	}
 }
 
 // status returns how much of a behaviour is shown.
-func (v verdict) status(id string) status {
+func (v coverage) status(id string) status {
 	if v.failed[id] {
 		return untested
 	}
@@ -208,11 +208,11 @@ func (v verdict) status(id string) status {
 }
 
 // covered says whether a passing test shows the behaviour or a part of it.
-func (v verdict) covered(id string) bool { return v.status(id) >= partial }
+func (v coverage) covered(id string) bool { return v.status(id) >= partial }
 
 // print writes one line for each area, and the totals. With missing it names
 // what is not shown, or not all of it, instead of what is.
-func (v verdict) print(out io.Writer, missing bool) error {
+func (v coverage) print(out io.Writer, missing bool) error {
 	var total [whole + 1]int
 	for rest := v.list; len(rest) > 0; {
 		n := 1
@@ -263,7 +263,7 @@ func aside(count [whole + 1]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-func (v verdict) name(f feature, missing bool) string {
+func (v coverage) name(f feature, missing bool) string {
 	s := v.status(f.id)
 	switch {
 	case v.failed[f.id]:

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/testlog"
 )
 
-func TestJudge(t *testing.T) {
+func TestMatch(t *testing.T) {
 	t.Parallel()
 	list, err := readCatalogue(strings.NewReader(`id,area,title,semantics,missing
 DIR-01,Directories,one,s,
@@ -21,7 +21,7 @@ ENG-02,Engine,six,s,waves
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := judge(list, []testlog.Test{
+	v := match(list, []testlog.Test{
 		{Name: "TestA/DIR-01_reads_all", Result: "pass"},
 		{Name: "TestB/DIR-02_fails_here", Result: "fail"},
 		{Name: "TestC/DIR-02_but_not_here", Result: "pass"},
@@ -124,7 +124,7 @@ func TestDifferencesHaveDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	judge(list, []testlog.Test{{Name: "TestA/" + others[0].id + "_instead", Result: "pass"}}).printDifferences(&out, others)
+	match(list, []testlog.Test{{Name: "TestA/" + others[0].id + "_instead", Result: "pass"}}).printDifferences(&out, others)
 	if !strings.Contains(out.String(), "1 of them with a passing test") || strings.Count(out.String(), "(no passing test)") != len(others)-1 {
 		t.Errorf("printDifferences() wrote\n%s", out.String())
 	}

@@ -42,7 +42,7 @@ func main() {
 func soak(ctx context.Context, repeat time.Duration, log string, args []string) (bool, error) {
 	begun := time.Now()
 	for n := 1; ; n++ {
-		ok, err := once(ctx, log, args)
+		ok, err := runTests(ctx, log, args)
 		if repeat == 0 || !ok || err != nil || ctx.Err() != nil {
 			return ok, err
 		}
@@ -54,8 +54,8 @@ func soak(ctx context.Context, repeat time.Duration, log string, args []string) 
 	}
 }
 
-// once runs the tests and tells whether all is well.
-func once(ctx context.Context, log string, args []string) (bool, error) {
+// runTests runs the tests and tells whether all is well.
+func runTests(ctx context.Context, log string, args []string) (bool, error) {
 	keep := io.Discard
 	if log != "" {
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
@@ -79,7 +79,7 @@ func once(ctx context.Context, log string, args []string) (bool, error) {
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("start go test: %w", err)
 	}
-	r := report{out: os.Stdout, said: map[string][]string{}}
+	r := report{out: os.Stdout, output: map[string][]string{}}
 	err = testlog.Events(io.TeeReader(out, keep), r.event)
 	ended := cmd.Wait()
 	if err != nil {
@@ -94,7 +94,7 @@ const keepLines = 400
 // A report turns events into lines for people.
 type report struct {
 	out    io.Writer
-	said   map[string][]string // by package, test and build
+	output map[string][]string // by package, test and build
 	tests  []testlog.Test
 	broken int // packages that failed without a failing test
 }
@@ -105,9 +105,9 @@ func (r *report) event(e testlog.Event) error {
 		fmt.Fprint(r.out, e.Output)
 	case e.Action == "output":
 		key := e.Package + " " + e.Test
-		r.said[key] = append(r.said[key], e.Output)
-		if extra := len(r.said[key]) - keepLines; extra > 0 {
-			r.said[key] = slices.Delete(r.said[key], 0, extra)
+		r.output[key] = append(r.output[key], e.Output)
+		if extra := len(r.output[key]) - keepLines; extra > 0 {
+			r.output[key] = slices.Delete(r.output[key], 0, extra)
 		}
 	case e.Action != testlog.Pass && e.Action != testlog.Fail && e.Action != testlog.Skip:
 	case e.Test != "":
@@ -123,9 +123,9 @@ func (r *report) test(e testlog.Event) {
 	r.tests = append(r.tests, testlog.Test{Package: e.Package, Name: e.Test, Result: e.Action})
 	key := e.Package + " " + e.Test
 	if e.Action == testlog.Fail {
-		fmt.Fprintf(r.out, "\n--- %s\n%s", key, strings.Join(r.said[key], ""))
+		fmt.Fprintf(r.out, "\n--- %s\n%s", key, strings.Join(r.output[key], ""))
 	}
-	delete(r.said, key)
+	delete(r.output, key)
 }
 
 // pack shows the end of a package.
@@ -136,14 +136,14 @@ func (r *report) pack(e testlog.Event) {
 	switch {
 	case e.Action == testlog.Fail && n.Failed == 0:
 		r.broken++
-		fmt.Fprintf(r.out, "%s", strings.Join(r.said[key], ""))
+		fmt.Fprintf(r.out, "%s", strings.Join(r.output[key], ""))
 		fmt.Fprintf(r.out, "FAIL  %-60s the package itself failed\n", short(e.Package))
 	case e.Action == testlog.Fail:
 		fmt.Fprintf(r.out, "FAIL  %-60s %s\n", short(e.Package), n)
 	case len(mine) > 0:
 		fmt.Fprintf(r.out, "ok    %-60s %s in %.1f s\n", short(e.Package), n, e.Elapsed)
 	}
-	delete(r.said, key)
+	delete(r.output, key)
 }
 
 // close prints the closing line.

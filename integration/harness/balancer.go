@@ -113,13 +113,13 @@ func (b *Balancer) pick() []Backend {
 }
 
 func (b *Balancer) pass(client net.Conn) {
-	defer b.keep(client)()
+	defer b.track(client)()
 	for _, backend := range b.pick() {
 		server, err := net.DialTimeout("tcp", backend.Address, time.Second)
 		if err != nil {
 			continue
 		}
-		defer b.keep(server)()
+		defer b.track(server)()
 		ended := make(chan struct{}, 2)
 		for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
 			go func() {
@@ -134,8 +134,8 @@ func (b *Balancer) pass(client net.Conn) {
 	}
 }
 
-// keep remembers a connection until it is closed.
-func (b *Balancer) keep(c net.Conn) func() {
+// track remembers a connection until it is closed.
+func (b *Balancer) track(c net.Conn) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[c] = true

@@ -69,21 +69,21 @@ func (c *Canaries) add(name, v string) {
 	}
 }
 
-// A Sighting is a canary where it must not be.
-type Sighting struct{ Canary, How, Where string }
+// A Leak is a canary where it must not be.
+type Leak struct{ Canary, How, Where string }
 
 // String is for people.
-func (s Sighting) String() string { return fmt.Sprintf("%s %s in %s", s.Canary, s.How, s.Where) }
+func (s Leak) String() string { return fmt.Sprintf("%s %s in %s", s.Canary, s.How, s.Where) }
 
 // Find looks through bytes, and through what is compressed in them as a whole.
-func (c *Canaries) Find(where string, data []byte, except ...string) []Sighting {
+func (c *Canaries) Find(where string, data []byte, except ...string) []Leak {
 	c.mu.Lock()
 	forms := slices.Clone(c.forms)
 	c.mu.Unlock()
-	var out []Sighting
+	var out []Leak
 	for _, f := range forms {
 		if !slices.Contains(except, f.name) && bytes.Contains(data, f.text) {
-			out = append(out, Sighting{f.name, f.how, where})
+			out = append(out, Leak{f.name, f.how, where})
 		}
 	}
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
@@ -98,8 +98,8 @@ func (c *Canaries) Find(where string, data []byte, except ...string) []Sighting 
 
 // FindInFolder looks through every file below a folder, apart from those that
 // skip names by their paths in it.
-func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except ...string) ([]Sighting, error) {
-	var out []Sighting
+func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except ...string) ([]Leak, error) {
+	var out []Leak
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if os.IsNotExist(err) {
 			return nil // it went while we looked
@@ -129,8 +129,8 @@ func (c *Canaries) FindInFolder(dir string, skip func(path string) bool, except 
 
 // FindInProcess looks at what everybody on the machine may read of a process
 // and its children: names and arguments. With environment, also at that.
-func (c *Canaries) FindInProcess(pid int, environment bool) ([]Sighting, error) {
-	var out []Sighting
+func (c *Canaries) FindInProcess(pid int, environment bool) ([]Leak, error) {
+	var out []Leak
 	for _, p := range append(Children(pid), pid) {
 		files := []string{"cmdline", "comm"}
 		if environment {

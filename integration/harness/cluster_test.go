@@ -135,7 +135,7 @@ func TestClustersSideBySide(t *testing.T) {
 		}
 		w.Stop()
 		want := harness.Count{Watches: 1, Others: 3}
-		waitCtx, cancel := context.WithTimeout(ctx, patience)
+		waitCtx, cancel := context.WithTimeout(ctx, waitLimit)
 		defer cancel()
 		var got harness.Count
 		err = harness.Eventually(waitCtx, func(context.Context) error {
@@ -214,7 +214,7 @@ func TestClustersSideBySide(t *testing.T) {
 func TestClusterWithNodes(t *testing.T) {
 	t.Parallel()
 	c := harness.NewCluster(t, "nodes", harness.ClusterOptions{Nodes: true})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	if err := c.Apply(ctx, workloads); err != nil {
 		t.Fatal(err)

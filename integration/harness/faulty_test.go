@@ -71,11 +71,11 @@ func TestWire(t *testing.T) {
 	if got, err := say(c, "hello"); got != "hello" || err != nil {
 		t.Fatal(got, err)
 	}
-	w.Set(harness.Weather{Delay: time.Millisecond, Jitter: time.Millisecond, Rate: 1 << 20})
+	w.Set(harness.NetworkFaults{Delay: time.Millisecond, Jitter: time.Millisecond, Rate: 1 << 20})
 	if got, err := say(c, "slow"); got != "slow" || err != nil {
 		t.Fatal(got, err)
 	}
-	w.Set(harness.Weather{Corrupt: 1})
+	w.Set(harness.NetworkFaults{Corrupt: 1})
 	damaged := []byte("damaged\n") // the end of the line may be what is damaged
 	got := make([]byte, len(damaged))
 	for range 20 { // the way back may mend what the way there has done
@@ -92,7 +92,7 @@ func TestWire(t *testing.T) {
 	if bytes.Equal(got, damaged) {
 		t.Error("nothing was damaged")
 	}
-	w.Set(harness.Weather{Swallow: harness.Down})
+	w.Set(harness.NetworkFaults{Swallow: harness.Down})
 	if _, err := io.WriteString(c, "lost\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +107,12 @@ func TestWire(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("a cut link ended with %v", err)
 	}
-	w.Set(harness.Weather{})
+	w.Set(harness.NetworkFaults{})
 	w.Budget(6)
 	if got, err := say(dial(), "0123456789"); err == nil {
 		t.Errorf("%q came through beyond the budget", got)
 	}
-	w.Set(harness.Weather{Refuse: true})
+	w.Set(harness.NetworkFaults{Refuse: true})
 	if c, err := net.Dial("tcp", w.Addr()); err == nil { // or it is refused before that
 		defer c.Close()
 		if got, err := say(c, "x"); err == nil {
@@ -147,7 +147,7 @@ func TestSQLWire(t *testing.T) {
 	}
 	count := func() int {
 		t.Helper()
-		w.Judge(nil)
+		w.Decide(nil)
 		var n int
 		if err := connect().QueryRow(t.Context(), "SELECT count(*) FROM x WHERE n > $1", -1).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestSQLWire(t *testing.T) {
 	}
 	at := func(sql string, act harness.SQLAct) {
 		hit := false
-		w.Judge(func(s harness.Statement) harness.SQLAct {
+		w.Decide(func(s harness.Statement) harness.SQLAct {
 			if hit || !s.Tx || !strings.HasPrefix(strings.ToLower(s.SQL), sql) {
 				return harness.SQLAct{}
 			}
@@ -258,7 +258,7 @@ subjects: [{kind: ServiceAccount, name: writer, namespace: default}]
 	if err := apply("3"); err == nil {
 		t.Error("429 was not seen")
 	}
-	l.Calm()
+	l.ClearFaults()
 	if err := apply("2"); err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func TestGitWebhook(t *testing.T) {
 		calls <- call{r.Header.Get("X-GitHub-Event"), p.Ref, p.After, p.Repository.CloneURL, p.Commits[0].Added, r.Header.Get("X-Hub-Signature-256") == harness.Sign(secret, body)}
 	}))
 	defer receiver.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	g := harness.NewGit(t, harness.GitOptions{TLS: true})
 	r, err := g.Create(ctx, "hooked", harness.RepositoryOptions{})

@@ -26,7 +26,7 @@ func (g *Git) serve(w http.ResponseWriter, request *http.Request) {
 	}
 	kind := kindOf(request, rest)
 	if !ours {
-		r.note(kind)
+		r.count(kind)
 	}
 	if kind == pushRequest {
 		r.pushing.Lock()
@@ -65,7 +65,7 @@ func (r *Repository) admit(w http.ResponseWriter, request *http.Request) bool {
 	if status == 0 {
 		return true
 	}
-	r.note(refusedRequest)
+	r.count(refusedRequest)
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 	}
@@ -123,8 +123,8 @@ func kindOf(request *http.Request, rest string) requestKind {
 	}
 }
 
-// note counts a request.
-func (r *Repository) note(kind requestKind) {
+// count counts a request.
+func (r *Repository) count(kind requestKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch kind {

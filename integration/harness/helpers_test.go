@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// patience is the most that a test waits for something that must happen.
-const patience = 3 * time.Minute
+// waitLimit is the most that a test waits for something that must happen.
+const waitLimit = 3 * time.Minute
 
 // sharedDir is a folder that other users can enter, which t.TempDir is not.
 func sharedDir(t *testing.T) string {

@@ -81,7 +81,7 @@ type kubeFault struct {
 	seen, hit int
 }
 
-func (f KubeFault) fits(e Entry) bool {
+func (f KubeFault) matches(e Entry) bool {
 	for _, x := range [][2]string{{f.Verb, e.Verb}, {f.Group, e.Group}, {f.Resource, e.Resource}, {f.Namespace, e.Namespace}, {f.Name, e.Name}} {
 		if x[0] != "" && x[0] != x[1] {
 			return false
@@ -167,8 +167,8 @@ func (l *Ledger) Fault(f KubeFault) {
 	l.faults = append(l.faults, &kubeFault{KubeFault: f})
 }
 
-// Calm removes all faults.
-func (l *Ledger) Calm() {
+// ClearFaults removes all faults.
+func (l *Ledger) ClearFaults() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = nil
@@ -233,7 +233,7 @@ func (l *Ledger) begin(e *Entry) KubeFault {
 	defer l.mu.Unlock()
 	var found KubeFault
 	for _, f := range l.faults {
-		if !f.fits(*e) {
+		if !f.matches(*e) {
 			continue
 		}
 		if f.seen++; f.seen <= f.After || f.hit >= f.Times {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func TestNothingOutlivesAKilledProcess(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	parent := exec.CommandContext(ctx, os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+sharedDir(t))

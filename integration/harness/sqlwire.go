@@ -43,7 +43,7 @@ type SQLWire struct {
 
 	mu     sync.Mutex
 	target string
-	judge  func(Statement) SQLAct
+	decide func(Statement) SQLAct
 	open   map[*sqlConn]bool
 	conns  int
 	all    int
@@ -72,12 +72,12 @@ func (w *SQLWire) Point(target string) {
 	w.target = target
 }
 
-// Judge is asked about every statement from now on; nil lets all pass. It
+// Decide is asked about every statement from now on; nil lets all pass. It
 // must not block.
-func (w *SQLWire) Judge(f func(Statement) SQLAct) {
+func (w *SQLWire) Decide(f func(Statement) SQLAct) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge = f
+	w.decide = f
 }
 
 // Cut resets all connections.
@@ -223,11 +223,11 @@ func (c *sqlConn) request(kind byte, body []byte) bool {
 	case 'E': // Execute: portal
 		portal, _ := text(body)
 		if !c.skip {
-			act = c.ask(c.portals[portal])
+			act = c.decide(c.portals[portal])
 		}
 	case 'Q':
 		sql, _ := text(body)
-		act = c.ask(sql)
+		act = c.decide(sql)
 	}
 	if act.Delay > 0 {
 		time.Sleep(act.Delay)
@@ -262,8 +262,8 @@ func (c *sqlConn) request(kind byte, body []byte) bool {
 	return writeMessage(c.server, kind, body) == nil
 }
 
-// ask follows transactions and has the statement judged.
-func (c *sqlConn) ask(sql string) SQLAct {
+// decide follows transactions and has the statement judged.
+func (c *sqlConn) decide(sql string) SQLAct {
 	c.n++
 	word := bytes.ToLower([]byte(sql))
 	if bytes.HasPrefix(word, []byte("begin")) {
@@ -272,15 +272,15 @@ func (c *sqlConn) ask(sql string) SQLAct {
 	c.w.mu.Lock()
 	c.w.all++
 	s := Statement{Conn: c.id, N: c.n, All: c.w.all, Role: c.role, Tx: c.tx, SQL: sql}
-	judge := c.w.judge
+	decide := c.w.decide
 	c.w.mu.Unlock()
 	if bytes.HasPrefix(word, []byte("commit")) || bytes.HasPrefix(word, []byte("rollback")) {
 		c.tx = false
 	}
-	if judge == nil {
+	if decide == nil {
 		return SQLAct{}
 	}
-	return judge(s)
+	return decide(s)
 }
 
 // pendingMark stands for the answer of a pipeline whose Sync has not come.

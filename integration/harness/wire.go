@@ -21,8 +21,8 @@ const (
 	Both    Direction = Up | Down
 )
 
-// Weather is what a Wire does to bytes. The zero value lets them pass.
-type Weather struct {
+// NetworkFaults is what a Wire does to bytes. The zero value lets them pass.
+type NetworkFaults struct {
 	Swallow Direction     // read and dropped, while connections stay open
 	Delay   time.Duration // of every piece
 	Jitter  time.Duration // at most this much more, at random: TCP hides loss and order behind it
@@ -41,15 +41,15 @@ type Wire struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	target  string
-	weather Weather
-	strands map[*strand]bool
+	faults  NetworkFaults
+	conns   map[*wireConn]bool
 	budgets []int // bytes that the next connections may carry before they are reset
 	dials   int
 	closed  bool
 	lines   [2]sync.Mutex // held while a piece is on the line that all share, up and down
 }
 
-type strand struct {
+type wireConn struct {
 	w       *Wire
 	in, out *net.TCPConn
 	once    sync.Once
@@ -62,7 +62,7 @@ func NewWire(target string) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a wire to %s: %w", target, err)
 	}
-	w := &Wire{ln: ln, target: target, strands: map[*strand]bool{}}
+	w := &Wire{ln: ln, target: target, conns: map[*wireConn]bool{}}
 	w.changed = sync.NewCond(&w.mu)
 	w.live.Go(w.accept)
 	return w, nil
@@ -86,10 +86,10 @@ func (w *Wire) Stop() error {
 }
 
 // Set changes the weather for connections that are open and for new ones.
-func (w *Wire) Set(x Weather) {
+func (w *Wire) Set(x NetworkFaults) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.weather = x
+	w.faults = x
 }
 
 // Retarget sends new connections elsewhere.
@@ -110,8 +110,8 @@ func (w *Wire) Budget(bytes ...int) {
 // Cut resets all connections (RST), and says how many there were.
 func (w *Wire) Cut() int {
 	w.mu.Lock()
-	var all []*strand
-	for s := range w.strands {
+	var all []*wireConn
+	for s := range w.conns {
 		all = append(all, s)
 	}
 	w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *Wire) Dials() int {
 func (w *Wire) Open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.strands)
+	return len(w.conns)
 }
 
 // AwaitDials waits until so many connections were made in all.
@@ -157,7 +157,7 @@ func (w *Wire) accept() {
 		w.mu.Lock()
 		w.dials++
 		w.changed.Broadcast()
-		target, refuse, left := w.target, w.weather.Refuse, -1
+		target, refuse, left := w.target, w.faults.Refuse, -1
 		if len(w.budgets) > 0 {
 			left, w.budgets = w.budgets[0], w.budgets[1:]
 		}
@@ -176,9 +176,9 @@ func (w *Wire) carry(in *net.TCPConn, target string, left int) {
 		drop(in)
 		return
 	}
-	s := &strand{w: w, in: in, out: conn.(*net.TCPConn), left: left}
+	s := &wireConn{w: w, in: in, out: conn.(*net.TCPConn), left: left}
 	w.mu.Lock()
-	w.strands[s] = true
+	w.conns[s] = true
 	gone := w.closed
 	w.mu.Unlock()
 	if gone {
@@ -193,7 +193,7 @@ func (w *Wire) carry(in *net.TCPConn, target string, left int) {
 
 // copy passes bytes one way. The end of one side is passed on, as TCP does,
 // unless the wire swallows it: the other side then sees a half-open peer.
-func (s *strand) copy(to, from *net.TCPConn, way Direction) {
+func (s *wireConn) copy(to, from *net.TCPConn, way Direction) {
 	piece := make([]byte, 16<<10)
 	carried := 0
 	for {
@@ -232,7 +232,7 @@ func (s *strand) copy(to, from *net.TCPConn, way Direction) {
 
 // line waits for the turn of a piece on the line that all connections share,
 // and for as long as it is on it.
-func (w *Wire) line(x Weather, way Direction, n int) {
+func (w *Wire) line(x NetworkFaults, way Direction, n int) {
 	if x.Line == 0 {
 		return
 	}
@@ -242,7 +242,7 @@ func (w *Wire) line(x Weather, way Direction, n int) {
 	time.Sleep(time.Duration(n) * time.Second / time.Duration(x.Line))
 }
 
-func (x Weather) wait(n int) time.Duration {
+func (x NetworkFaults) wait(n int) time.Duration {
 	d := x.Delay
 	if x.Jitter > 0 {
 		d += rand.N(x.Jitter)
@@ -254,23 +254,23 @@ func (x Weather) wait(n int) time.Duration {
 }
 
 // spend takes bytes from the budget and says how many may pass.
-func (s *strand) spend(n int) (Weather, int) {
+func (s *wireConn) spend(n int) (NetworkFaults, int) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	if s.left < 0 {
-		return s.w.weather, n
+		return s.w.faults, n
 	}
 	may := min(n, s.left)
 	s.left -= may
-	return s.w.weather, may
+	return s.w.faults, may
 }
 
-func (s *strand) reset() {
+func (s *wireConn) reset() {
 	s.once.Do(func() {
 		drop(s.in)
 		drop(s.out)
 		s.w.mu.Lock()
-		delete(s.w.strands, s)
+		delete(s.w.conns, s)
 		s.w.changed.Broadcast()
 		s.w.mu.Unlock()
 	})

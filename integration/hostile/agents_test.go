@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/stack"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -47,7 +47,7 @@ func (a *stranger) Facts(context.Context) (link.Facts, error) {
 // joinToken makes a join token of a tenant's cluster.
 func joinToken(t *testing.T, of *stack.API, cluster string) string {
 	t.Helper()
-	out, err := of.CLI(within(t, patience), "", "cluster", "enroll", cluster, "--token-only")
+	out, err := of.CLI(within(t, waitLimit), "", "cluster", "enroll", cluster, "--token-only")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func joinToken(t *testing.T, of *stack.API, cluster string) string {
 // enrol trades a join token for an identity.
 func (a *stranger) enrol(t *testing.T, token string) error {
 	t.Helper()
-	_, err := link.Enroll(within(t, patience), token, link.EnrolConfig{Vault: a, Cluster: a, Log: slog.New(slog.DiscardHandler), Version: "test"})
+	_, err := link.Enroll(within(t, waitLimit), token, link.EnrolConfig{Vault: a, Cluster: a, Log: slog.New(slog.DiscardHandler), Version: "test"})
 	return err
 }
 
@@ -86,8 +86,8 @@ func (a *stranger) dial(t *testing.T, address string) (*tunnel.Session, error) {
 		t.Fatal(err)
 	}
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-	session, err := tunnel.Dial(within(t, patience), s.Hub.Link, tunnel.DialConfig{
-		Lane: tunnel.Control(), Pins: pins, Certificate: cert, Dial: dialer.DialContext, Log: slog.New(slog.DiscardHandler), Clock: run.System{},
+	session, err := tunnel.Dial(within(t, waitLimit), s.Hub.Link, tunnel.DialConfig{
+		Lane: tunnel.Control(), Pins: pins, Certificate: cert, Dial: dialer.DialContext, Log: slog.New(slog.DiscardHandler), Clock: lifecycle.System{},
 	})
 	if err == nil {
 		t.Cleanup(func() { session.Close(errTestOver) })
@@ -104,7 +104,7 @@ func (a *stranger) hello(t *testing.T, session *tunnel.Session, probe bool) erro
 	if err != nil {
 		return err
 	}
-	_, err = linkv1.NewSessionClient(cc).Hello(within(t, patience),
+	_, err = linkv1.NewSessionClient(cc).Hello(within(t, waitLimit),
 		&linkv1.HelloRequest{AgentId: a.id.AgentID, Epoch: "e", Fingerprint: "uid-of-" + a.name, Probe: probe})
 	return err
 }
@@ -123,14 +123,14 @@ func (a *stranger) attach(t *testing.T, address string) (*tunnel.Session, error)
 // many were refused as too many.
 func (a *stranger) flood(t *testing.T, hellos int) (refused int) {
 	t.Helper()
-	for said := 0; said < hellos; {
+	for gotText := 0; gotText < hellos; {
 		session, err := a.dial(t, "127.0.7.1")
 		if err != nil {
-			said++ // it counts as one that was refused with the connection
+			gotText++ // it counts as one that was refused with the connection
 			continue
 		}
-		for said < hellos {
-			said++
+		for gotText < hellos {
+			gotText++
 			if err = a.hello(t, session, true); fault.KindOf(err) == fault.Exceeded {
 				refused++
 			} else if err != nil {
@@ -157,7 +157,7 @@ func TestAnAgentThatFloods(t *testing.T) {
 		}
 	})
 	t.Run("FT-L13 INV-7 the agent of this installation that was connected still is", func(t *testing.T) {
-		if err := s.Connected(within(t, patience), "in-cluster"); err != nil {
+		if err := s.Connected(within(t, waitLimit), "in-cluster"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -167,7 +167,7 @@ func TestAnAgentThatFloods(t *testing.T) {
 func TestIdleConnections(t *testing.T) {
 	agent := newStranger(t, s.API, "beside-the-idle")
 	for range 1100 {
-		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 8, 1)}}).DialContext(within(t, patience), "tcp", s.Hub.Link)
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 8, 1)}}).DialContext(within(t, waitLimit), "tcp", s.Hub.Link)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestIdleConnections(t *testing.T) {
 			t.Fatal(pins, err)
 		}
 		dialer := tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 9, 5)}}, Config: &tls.Config{InsecureSkipVerify: true}}
-		c, err := dialer.DialContext(within(t, patience), "tcp", s.Hub.Link)
+		c, err := dialer.DialContext(within(t, waitLimit), "tcp", s.Hub.Link)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestAReplacedAgent(t *testing.T) {
 	t.Run("SEC-K5 it is cut when its successor enrols", func(t *testing.T) {
 		select {
 		case <-session.Done():
-		case <-within(t, patience).Done():
+		case <-within(t, waitLimit).Done():
 			t.Error("its session goes on")
 		}
 	})
@@ -263,7 +263,7 @@ func TestGuessedJoinTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 40 {
-			_, err := linkv1.NewIdentityClient(cc).Enroll(within(t, patience), &linkv1.EnrollRequest{Token: "guess"})
+			_, err := linkv1.NewIdentityClient(cc).Enroll(within(t, waitLimit), &linkv1.EnrollRequest{Token: "guess"})
 			if err == nil {
 				t.Fatal("a guessed token is good")
 			}
@@ -287,7 +287,7 @@ func TestGuessedJoinTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := linkv1.NewIdentityClient(cc).Enroll(within(t, patience), &linkv1.EnrollRequest{Token: string(parsed.Secret), Probe: true}); err != nil {
+		if _, err := linkv1.NewIdentityClient(cc).Enroll(within(t, waitLimit), &linkv1.EnrollRequest{Token: string(parsed.Secret), Probe: true}); err != nil {
 			t.Error(err)
 		}
 		if err := agent.enrol(t, token); err != nil {

@@ -27,7 +27,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 	var open []net.Conn
 	for _, path := range []string{"/api/v1/login", "/api/webhook"} {
 		for range 30 {
-			c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 11, 1)}}).DialContext(within(t, patience), "tcp", host)
+			c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 11, 1)}}).DialContext(within(t, waitLimit), "tcp", host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,14 +40,14 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 	}
 	t.Run("SEC-I5 FT-W1 others are answered meanwhile", func(t *testing.T) {
 		for range 20 {
-			if err := s.API.Do(within(t, patience), http.MethodGet, "/api/v1/applications", nil, nil); err != nil {
+			if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/applications", nil, nil); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	t.Run("SEC-I5 FT-W1 the hub ends each of them", func(t *testing.T) {
 		for _, c := range open {
-			if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) { // it returns once the hub closes
@@ -72,10 +72,10 @@ func TestAHostileGitServer(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			own := "git-" + strings.ReplaceAll(name, " ", "-")
-			if _, err := evil.Apply(within(t, patience), app(own, server.URL+"/"+own, ".")); err != nil {
+			if _, err := evil.Apply(within(t, waitLimit), app(own, server.URL+"/"+own, ".")); err != nil {
 				t.Fatal(err)
 			}
-			x, err := evil.Wait(within(t, patience), own, func(x stack.App) error {
+			x, err := evil.Wait(within(t, waitLimit), own, func(x stack.App) error {
 				if len(x.Status.Conditions) == 0 {
 					return fmt.Errorf("no condition yet")
 				}
@@ -113,7 +113,7 @@ func TestManifestsAgainstTheAgent(t *testing.T) {
 			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n",
 	} {
 		t.Run("SEC-K9 its "+what, func(t *testing.T) {
-			ctx := within(t, 2*patience)
+			ctx := within(t, 2*waitLimit)
 			repo, err := s.Repository(ctx, "against-"+what, harness.RepositoryOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -126,9 +126,9 @@ func TestManifestsAgainstTheAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := s.API.Wait(ctx, "against-"+what, func(x stack.App) error {
-				said, err := json.Marshal(x.Status)
-				if err == nil && !bytes.Contains(said, []byte("the agent's own")) {
-					err = fmt.Errorf("status %.1500s", said)
+				gotText, err := json.Marshal(x.Status)
+				if err == nil && !bytes.Contains(gotText, []byte("the agent's own")) {
+					err = fmt.Errorf("status %.1500s", gotText)
 				}
 				return err
 			}); err != nil {
@@ -137,7 +137,7 @@ func TestManifestsAgainstTheAgent(t *testing.T) {
 		})
 	}
 	t.Run("SEC-K9 it is still connected, with the identity that it had", func(t *testing.T) {
-		if err := s.Connected(within(t, patience), "in-cluster"); err != nil {
+		if err := s.Connected(within(t, waitLimit), "in-cluster"); err != nil {
 			t.Error(err)
 		}
 		o, err := s.Clusters["in-cluster"].Dynamic().Resource(secrets).Namespace(ns).Get(t.Context(), "capstan-agent-state", metav1.GetOptions{})

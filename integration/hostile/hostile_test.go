@@ -64,7 +64,7 @@ func attacks() map[string]attack {
 // arm pushes all attacks, and one directory that is well.
 func arm(t *testing.T, all map[string]attack) *harness.Repository {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	r, err := s.Repository(ctx, "evil", harness.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestAHostileTenant(t *testing.T) {
 	}
 	arrives := func(v string) {
 		t.Helper()
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "good", "a", value(v)); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "good", "a", value(v)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +191,7 @@ func TestAHostileTenant(t *testing.T) {
 	wg.Go(func() { wrong = asking(asked, &failures, &answers) })
 
 	t.Run("FT-G9 INV-7 LD-2 another tenant's pushes arrive while loops wait for their turn", func(t *testing.T) {
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			if n, err := ended(ctx, ""); err != nil || n == 0 {
 				return fmt.Errorf("no attack has begun: %w", err)
 			}
@@ -212,7 +212,7 @@ func TestAHostileTenant(t *testing.T) {
 	})
 	for name, a := range all {
 		t.Run("SEC-B INV-13 "+name+" ends as one sentence on its application", func(t *testing.T) {
-			x, err := evil.Wait(within(t, 3*patience), name, func(x stack.App) error {
+			x, err := evil.Wait(within(t, 3*waitLimit), name, func(x stack.App) error {
 				if len(x.Status.Conditions) == 0 {
 					return errors.New("no condition yet")
 				}
@@ -235,7 +235,7 @@ func TestAHostileTenant(t *testing.T) {
 		})
 	}
 	t.Run("INV-13 the attacker's own application that is well is rendered", func(t *testing.T) {
-		if _, err := evil.Wait(within(t, patience), "fine", func(x stack.App) error {
+		if _, err := evil.Wait(within(t, waitLimit), "fine", func(x stack.App) error {
 			if x.Status.Capstan.Target == "" {
 				return fmt.Errorf("no target; conditions %v", x.Status.Conditions)
 			}
@@ -253,7 +253,7 @@ func TestAHostileTenant(t *testing.T) {
 		t.Logf("%d requests were answered", answers.Load())
 	})
 	t.Run("INV-6 the other tenant's status is what it was", func(t *testing.T) {
-		if _, err := s.API.Wait(within(t, patience), "good", stack.Settled); err != nil {
+		if _, err := s.API.Wait(within(t, waitLimit), "good", stack.Settled); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -68,9 +68,9 @@ func letIn(ctx context.Context, dir string) error {
 	return err
 }
 
-// patience is how long a step may hang, on a slow machine too. It is less than
+// waitLimit is how long a step may hang, on a slow machine too. It is less than
 // the time between two looks of the hub at a repository.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // within bounds a step of a story.
 func within(t *testing.T, d time.Duration) context.Context {

@@ -18,7 +18,7 @@ import (
 // post sends an event to the hub and gives the status of the answer.
 func post(t *testing.T, body string, header map[string]string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(within(t, patience), http.MethodPost, s.URL()+"/api/webhook", bytes.NewBufferString(body))
+	req, err := http.NewRequestWithContext(within(t, waitLimit), http.MethodPost, s.URL()+"/api/webhook", bytes.NewBufferString(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func hexHMAC(secret, body string) string {
 // no other one. The repository calls no webhook itself, and the hub would look
 // at it later than these tests wait.
 func TestSendersOfEvents(t *testing.T) {
-	ctx := within(t, 5*patience)
+	ctx := within(t, 5*waitLimit)
 	repo, err := s.Git.Create(ctx, "senders", harness.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestSendersOfEvents(t *testing.T) {
 	}
 	seen := func(t *testing.T, commit string) {
 		t.Helper()
-		if _, err := s.API.Wait(within(t, patience), "senders", func(x stack.App) error {
+		if _, err := s.API.Wait(within(t, waitLimit), "senders", func(x stack.App) error {
 			if x.Status.Sync.Revision != commit {
 				return fmt.Errorf("revision %q; conditions %v", x.Status.Sync.Revision, x.Status.Conditions)
 			}

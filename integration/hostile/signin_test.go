@@ -16,7 +16,7 @@ import (
 // at is a client whose connections come from an address of this machine.
 func at(t *testing.T, address string) *http.Client {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: waitLimit}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -30,7 +30,7 @@ func signIn(t *testing.T, address, tenant, username, password string, forwarded 
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(within(t, patience), http.MethodPost, s.URL()+"/api/v1/login", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(within(t, waitLimit), http.MethodPost, s.URL()+"/api/v1/login", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +64,24 @@ func TestStrangersCannotLockAnybodyOut(t *testing.T) {
 	const password, home, elsewhere = "correct horse battery", "127.0.1.1", "127.0.1.2"
 	ctx := within(t, 5*time.Minute)
 	account(ctx, t, "victim", password)
-	if status, said := signIn(t, home, "default", "victim", password); status != http.StatusOK {
-		t.Fatalf("the owner's first sign-in: %d %s", status, said)
+	if status, gotText := signIn(t, home, "default", "victim", password); status != http.StatusOK {
+		t.Fatalf("the owner's first sign-in: %d %s", status, gotText)
 	}
 	for i := range 100 {
-		if status, said := signIn(t, fmt.Sprint("127.0.2.", 1+i/4), "default", "victim", "guess"); status != http.StatusUnauthorized {
-			t.Fatalf("guess %d: %d %s", i, status, said)
+		if status, gotText := signIn(t, fmt.Sprint("127.0.2.", 1+i/4), "default", "victim", "guess"); status != http.StatusUnauthorized {
+			t.Fatalf("guess %d: %d %s", i, status, gotText)
 		}
 	}
 	t.Run("SEC-E8 INV-7 the owner signs in from a known address", func(t *testing.T) {
-		if status, said := signIn(t, home, "default", "victim", password); status != http.StatusOK {
-			t.Errorf("%d %s", status, said)
+		if status, gotText := signIn(t, home, "default", "victim", password); status != http.StatusOK {
+			t.Errorf("%d %s", status, gotText)
 		}
 	})
 	t.Run("SEC-E8 SEC-G1 strangers are refused, and learn nothing of the password", func(t *testing.T) {
-		right, said := signIn(t, elsewhere, "default", "victim", password)
+		right, gotText := signIn(t, elsewhere, "default", "victim", password)
 		wrong, wrongSaid := signIn(t, elsewhere, "default", "victim", "guess")
-		if right != http.StatusTooManyRequests || wrong != right || said != wrongSaid {
-			t.Errorf("right: %d %s\nwrong: %d %s", right, said, wrong, wrongSaid)
+		if right != http.StatusTooManyRequests || wrong != right || gotText != wrongSaid {
+			t.Errorf("right: %d %s\nwrong: %d %s", right, gotText, wrong, wrongSaid)
 		}
 	})
 	t.Run("SEC-E8 the audit log says that the account is closed to strangers", func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestStrangersCannotLockAnybodyOut(t *testing.T) {
 		if !stopped {
 			t.Error("the address was never refused")
 		}
-		if status, said := signIn(t, home, "default", "victim", password); status != http.StatusOK {
-			t.Errorf("another address: %d %s", status, said)
+		if status, gotText := signIn(t, home, "default", "victim", password); status != http.StatusOK {
+			t.Errorf("another address: %d %s", status, gotText)
 		}
 	})
 }
@@ -127,8 +127,8 @@ func TestClientsBehindAProxy(t *testing.T) {
 		if !closed(proxy, func(int) string { return "203.0.113.1" }) {
 			t.Error("the client that guesses was never refused")
 		}
-		if status, said := signIn(t, proxy, "default", "behind", password, "203.0.113.2"); status != http.StatusOK {
-			t.Errorf("another client: %d %s", status, said)
+		if status, gotText := signIn(t, proxy, "default", "behind", password, "203.0.113.2"); status != http.StatusOK {
+			t.Errorf("another client: %d %s", status, gotText)
 		}
 	})
 	t.Run("SEC-E8 TM07 the audit log names the client and not the proxy", func(t *testing.T) {

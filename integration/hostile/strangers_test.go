@@ -19,7 +19,7 @@ import (
 func deliver(t *testing.T, url, secret string) string {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, url)
-	req, err := http.NewRequestWithContext(within(t, patience), http.MethodPost, s.URL()+"/api/webhook", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(within(t, waitLimit), http.MethodPost, s.URL()+"/api/webhook", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func deliver(t *testing.T, url, secret string) string {
 // Who holds the secret of one tenant, or none, learns nothing of what others
 // deploy, and makes nobody else fetch.
 func TestStrangers(t *testing.T) {
-	ctx := within(t, 2*patience)
+	ctx := within(t, 2*waitLimit)
 	theirs, err := s.Repository(ctx, "private", harness.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestStrangers(t *testing.T) {
 	t.Run("SEC-C1 a password in a URL is refused and stands nowhere", func(t *testing.T) {
 		const canary = "CANARYURLPW"
 		out, err := s.API.Apply(ctx, app("leak", "http://user:"+canary+"@127.0.0.1:9/x.git", "app"))
-		if said := out + fmt.Sprint(err); err == nil || strings.Contains(said, canary) || !strings.Contains(said, "password or a token") {
+		if gotText := out + fmt.Sprint(err); err == nil || strings.Contains(gotText, canary) || !strings.Contains(gotText, "password or a token") {
 			t.Errorf("output %s, error %v", out, err)
 		}
 		out, err = s.API.CLI(ctx, "", "audit", "list", "-o", "json")

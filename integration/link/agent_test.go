@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // vault keeps an identity in memory.
@@ -86,7 +86,7 @@ func (i *inventory) Cursor() *linkv1.Cursor {
 	return &linkv1.Cursor{Incarnation: incarnation, Seq: last.GetSeq(), Chain: last.GetChain()}
 }
 
-func (i *inventory) Take(_ context.Context, b *linkv1.Batch) error {
+func (i *inventory) StoreBatch(_ context.Context, b *linkv1.Batch) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	defer i.changed.Broadcast()
@@ -96,11 +96,11 @@ func (i *inventory) Take(_ context.Context, b *linkv1.Batch) error {
 		return err
 	}
 	for _, r := range b.GetRows() {
-		prev := chain.First(b.GetIncarnation())
+		prev := hashchain.First(b.GetIncarnation())
 		if n := len(i.rows); n > 0 {
 			prev = i.rows[n-1].GetChain()
 		}
-		if r.GetSeq() != uint64(len(i.rows)+1) || !bytes.Equal(r.GetChain(), chain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
+		if r.GetSeq() != uint64(len(i.rows)+1) || !bytes.Equal(r.GetChain(), hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), r.GetAppId(), r.GetBody())) {
 			return fmt.Errorf("row %d does not follow row %d", r.GetSeq(), len(i.rows))
 		}
 		i.rows = append(i.rows, r)
@@ -121,7 +121,7 @@ func (i *inventory) Rewound(reason string) {
 	i.changed.Broadcast()
 }
 
-func (i *inventory) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+func (i *inventory) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	return nil, nil
 }
 
@@ -299,7 +299,7 @@ func (w *world) run(v *vault, change func(*link.Config)) *agent {
 		Vault: v, Cluster: someFacts(), Desired: a.desired, Reports: a.reports, Sessions: a.sessions,
 		Load: func() link.Load { return link.Load{Backlog: 3, Seq: a.desired.Cursor().GetSeq()} }, Epoch: epoch, Log: w.log.logger(),
 		Serve:   func(r grpc.ServiceRegistrar) { linkv1.RegisterOpsServer(r, live{name: "agent"}) },
-		Version: "test", Clock: run.System{},
+		Version: "test", Clock: lifecycle.System{},
 		Random: func() float64 { return 0 }, // no test waits for a back-off
 	}
 	if change != nil {

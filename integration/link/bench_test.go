@@ -106,7 +106,7 @@ func startChild(b *testing.B) *child {
 	return c
 }
 
-func (c *child) ask(b *testing.B, what string) string {
+func (c *child) request(b *testing.B, what string) string {
 	b.Helper()
 	if _, err := fmt.Fprintln(c.in, what); err != nil {
 		b.Fatal(err)
@@ -126,7 +126,7 @@ func (c *child) line(b *testing.B) string {
 func (c *child) memory(b *testing.B) memory {
 	b.Helper()
 	var m memory
-	if err := json.Unmarshal([]byte(c.ask(b, "memory")), &m); err != nil {
+	if err := json.Unmarshal([]byte(c.request(b, "memory")), &m); err != nil {
 		b.Fatal(err)
 	}
 	return m
@@ -139,7 +139,7 @@ func BenchmarkAgents(b *testing.B) {
 	const agents = 100
 	hub := startChild(b)
 	w := newWorld(b)
-	tokens := []string{hub.ask(b, strconv.Itoa(agents+1))}
+	tokens := []string{hub.request(b, strconv.Itoa(agents+1))}
 	for len(tokens) < agents+1 {
 		tokens = append(tokens, hub.line(b))
 	}

@@ -21,7 +21,7 @@ import (
 // way is how agents of a test reach the hub.
 type way struct {
 	addr    string
-	outer   tunnel.Outer
+	proxy   tunnel.ProxyConfig
 	carrier string
 }
 
@@ -30,25 +30,25 @@ type way struct {
 func TestCarriers(t *testing.T) {
 	company := newAuthority(t)
 	ways := map[string]func(*testing.T, *replica) way{
-		"nothing in between": func(_ *testing.T, r *replica) way { return way{r.addr, tunnel.Outer{}, tunnel.CarrierTLS} },
+		"nothing in between": func(_ *testing.T, r *replica) way { return way{r.addr, tunnel.ProxyConfig{}, tunnel.CarrierTLS} },
 		"a load balancer that ends TLS and goes on with TLS": func(t *testing.T, r *replica) way {
-			return way{balancer(t, company, forward(t, "https://"+r.addr)).addr, tunnel.Outer{}, tunnel.CarrierWebSocket}
+			return way{balancer(t, company, forward(t, "https://"+r.addr)).addr, tunnel.ProxyConfig{}, tunnel.CarrierWebSocket}
 		},
 		"a load balancer that ends TLS and goes on without": func(t *testing.T, r *replica) way {
 			plain := serveOn(t, nil, r.split.WebSocket())
-			return way{balancer(t, company, forward(t, "http://"+plain)).addr, tunnel.Outer{Roots: company.pool()}, tunnel.CarrierWebSocket}
+			return way{balancer(t, company, forward(t, "http://"+plain)).addr, tunnel.ProxyConfig{Roots: company.pool()}, tunnel.CarrierWebSocket}
 		},
 		"a box that resets handshakes which offer more than HTTP": func(t *testing.T, r *replica) way {
-			return way{picky(t, r.addr).addr, tunnel.Outer{}, tunnel.CarrierWebSocket}
+			return way{picky(t, r.addr).addr, tunnel.ProxyConfig{}, tunnel.CarrierWebSocket}
 		},
 		"a network of small packets": func(t *testing.T, r *replica) way {
-			return way{narrow(t, r.addr, 1220).addr, tunnel.Outer{}, tunnel.CarrierTLS} // MTU 1280
+			return way{narrow(t, r.addr, 1220).addr, tunnel.ProxyConfig{}, tunnel.CarrierTLS} // MTU 1280
 		},
 		"a network that delivers single bytes": func(t *testing.T, r *replica) way {
-			return way{narrow(t, r.addr, 1, 1, 3, 1220, 2, 536).addr, tunnel.Outer{}, tunnel.CarrierTLS}
+			return way{narrow(t, r.addr, 1, 1, 3, 1220, 2, 536).addr, tunnel.ProxyConfig{}, tunnel.CarrierTLS}
 		},
 		"a layer 7 load balancer behind a network of small packets": func(t *testing.T, r *replica) way {
-			return way{narrow(t, balancer(t, company, forward(t, "https://"+r.addr)).addr, 1220, 1).addr, tunnel.Outer{Roots: company.pool()}, tunnel.CarrierWebSocket}
+			return way{narrow(t, balancer(t, company, forward(t, "https://"+r.addr)).addr, 1220, 1).addr, tunnel.ProxyConfig{Roots: company.pool()}, tunnel.CarrierWebSocket}
 		},
 		"an HTTP proxy with a password": func(t *testing.T, r *replica) way {
 			return way{hubName + ":443", viaProxy(t, "someone:s3cret", plainProxy(t, "someone:s3cret", r.addr)), tunnel.CarrierTLS}
@@ -84,7 +84,7 @@ func TestIPv6(t *testing.T) {
 	w.host = "::1"
 	r := w.start()
 	t.Run("FT-L10 a hub that has nothing but IPv6", func(t *testing.T) {
-		wholeAgent(t, w, r, way{r.addr, tunnel.Outer{}, tunnel.CarrierTLS})
+		wholeAgent(t, w, r, way{r.addr, tunnel.ProxyConfig{}, tunnel.CarrierTLS})
 	})
 	t.Run("FT-L10 a proxy that has nothing but IPv6 before it", func(t *testing.T) {
 		p := plainProxy(t, "", r.addr)
@@ -111,11 +111,11 @@ func wholeAgent(t *testing.T, w *world, r *replica, by way) {
 	t.Helper()
 	token, _, cluster := w.token(r, by.addr, tenant())
 	v := &vault{}
-	if _, err := link.Enroll(t.Context(), token, link.EnrolConfig{Vault: v, Cluster: someFacts(), Log: w.log.logger(), Version: "test", Outer: by.outer}); err != nil {
+	if _, err := link.Enroll(t.Context(), token, link.EnrolConfig{Vault: v, Cluster: someFacts(), Log: w.log.logger(), Version: "test", Proxy: by.proxy}); err != nil {
 		t.Fatalf("Enroll() = %v", err)
 	}
 	digests := w.svc.store(200, 6<<10)
-	a := w.run(v, func(c *link.Config) { c.Outer = by.outer })
+	a := w.run(v, func(c *link.Config) { c.Proxy = by.proxy })
 	w.svc.row(string(cluster), "shop", strings.Repeat("x", 100<<10))
 	w.svc.await(func() bool { return w.svc.receipts[string(cluster)] == 1 })
 	a.reports.make(50 << 10)
@@ -146,7 +146,7 @@ func TestCarrierErrors(t *testing.T) {
 	r := w.start()
 	company, other := newAuthority(t), newWorld(t).start()
 	cert, _, _ := w.credential(r, tenant())
-	proxied := func(o tunnel.Outer) func(*tunnel.DialConfig) { return func(c *tunnel.DialConfig) { c.Outer = o } }
+	proxied := func(o tunnel.ProxyConfig) func(*tunnel.DialConfig) { return func(c *tunnel.DialConfig) { c.Proxy = o } }
 	closed := &middle{addr: "127.0.0.1:1"} // a port that was free a moment ago may be taken
 	cases := map[string]struct {
 		addr   string
@@ -159,7 +159,7 @@ func TestCarrierErrors(t *testing.T) {
 		"ProxyRefuses":         {hubName + ":443", proxied(viaProxy(t, "", tunnelProxy(t, "", func(rw http.ResponseWriter, _ func() net.Conn) { rw.WriteHeader(http.StatusForbidden) }))), fault.Offline, "the proxy refuses to connect to hub.test:443: 403 Forbidden"},
 		"ProxyAway":            {hubName + ":443", proxied(viaProxy(t, "", closed)), fault.Offline, "proxy " + closed.addr + ": it cannot be connected to"},
 		"ProxyIsNone":          {hubName + ":443", proxied(viaProxy(t, "", &middle{addr: r.addr})), fault.Offline, "proxy " + r.addr},
-		"CertificateUnknown":   {balancer(t, company, refuse(200)).addr, func(c *tunnel.DialConfig) { c.Outer.Roots = newAuthority(t).pool() }, fault.Offline, "outer CA file"},
+		"CertificateUnknown":   {balancer(t, company, refuse(200)).addr, func(c *tunnel.DialConfig) { c.Proxy.Roots = newAuthority(t).pool() }, fault.Offline, "outer CA file"},
 		"UpgradeRefused":       {balancer(t, company, refuse(http.StatusForbidden)).addr, nil, fault.Offline, "the upgrade was refused with 403 Forbidden"},
 		"UpgradeNotFound":      {balancer(t, company, refuse(http.StatusNotFound)).addr, nil, fault.Offline, "refused with 404 Not Found"},
 		"UpgradeRedirected":    {balancer(t, company, http.RedirectHandler("https://login.example/", http.StatusFound)).addr, nil, fault.Offline, "refused with 302 Found"},
@@ -167,7 +167,7 @@ func TestCarrierErrors(t *testing.T) {
 		"SEC-K4 AnotherHub":    {other.addr, nil, fault.Unknown, "not the hub's"},
 		"SEC-K4 AnotherHubBehindATrustedCertificate": {
 			balancer(t, company, forward(t, "https://"+other.addr)).addr,
-			func(c *tunnel.DialConfig) { c.Outer.Roots = company.pool() }, fault.Unknown, "not the hub's",
+			func(c *tunnel.DialConfig) { c.Proxy.Roots = company.pool() }, fault.Unknown, "not the hub's",
 		},
 	}
 	for name, c := range cases {
@@ -203,16 +203,16 @@ func TestCarrierErrors(t *testing.T) {
 	})
 }
 
-func TestLearnt(t *testing.T) {
+func TestProxyMemory(t *testing.T) {
 	w := newWorld(t)
 	r := w.start()
 	cert, _, _ := w.credential(r, tenant())
 	box := picky(t, r.addr)
-	var learnt tunnel.Learnt
+	var memory tunnel.ProxyMemory
 	dial := func(addr string) (dials int, err error) {
 		before := len(box.requests())
 		s, err := dialThrough(t.Context(), t, r, addr, cert, func(c *tunnel.DialConfig) {
-			c.Learnt = &learnt
+			c.Memory = &memory
 			if addr == "" {
 				t.Fatal("no address")
 			}

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // TestCuts cuts the connection after any number of bytes, again and again,
@@ -63,9 +63,9 @@ func (w *world) verify(rt *rapid.T, a *agent, cluster string, rows, reports int)
 	}
 	w.svc.mu.Lock() // what was sent twice may still come in
 	defer w.svc.mu.Unlock()
-	prev := chain.First(incarnation)
+	prev := hashchain.First(incarnation)
 	for _, row := range a.desired.rows {
-		prev = chain.Next(prev, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
+		prev = hashchain.Next(prev, row.GetSeq(), int32(row.GetKind()), row.GetAppId(), row.GetBody())
 		if string(prev) != string(row.GetChain()) {
 			rt.Errorf("INV-8 the chain of hashes is broken at row %d", row.GetSeq())
 		}

@@ -185,8 +185,8 @@ func (d *directory) Connected(_ context.Context, a hub.Attachment) error {
 	return d.do(func() error { d.connected[a.Cluster] = a; d.hellos++; return nil })
 }
 
-// Seen knows the newest session of each cluster, as the store's row does.
-func (d *directory) Seen(_ context.Context, all []hub.Sighting) (lost []string, err error) {
+// RenewAttachments knows the newest session of each cluster, as the store's row does.
+func (d *directory) RenewAttachments(_ context.Context, all []hub.Heartbeat) (lost []string, err error) {
 	err = d.do(func() error {
 		for _, s := range all {
 			d.seen[s.Session]++
@@ -212,8 +212,8 @@ func (d *directory) Quarantine(_ context.Context, t hub.TenantID, c hub.ClusterI
 	return fresh, err
 }
 
-// keep ends a quarantine.
-func (d *directory) keep(c hub.ClusterID, fingerprint, rejected string) {
+// endQuarantine ends a quarantine.
+func (d *directory) endQuarantine(c hub.ClusterID, fingerprint, rejected string) {
 	_ = d.do(func() error {
 		m := d.members[c]
 		m.Fingerprint, m.Rejected = fingerprint, append(m.Rejected, rejected)

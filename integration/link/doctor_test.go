@@ -74,19 +74,19 @@ func TestDoctor(t *testing.T) {
 		},
 		"a proxy that wants a password": {
 			hub: func(h *doctor.Hub) {
-				h.Addresses, h.Outer = []string{hubName + ":443"}, viaProxy(t, "me:s3cret", plainProxy(t, "me:other", r.addr))
+				h.Addresses, h.Proxy = []string{hubName + ":443"}, viaProxy(t, "me:s3cret", plainProxy(t, "me:other", r.addr))
 			},
 			failed: 1, lines: []string{"FAIL  proxy", "407", "HTTPS_PROXY"},
 		},
 		"a proxy that works": {
 			hub: func(h *doctor.Hub) {
-				h.Addresses, h.Outer = []string{hubName + ":443"}, viaProxy(t, "me:s3cret", plainProxy(t, "me:s3cret", r.addr))
+				h.Addresses, h.Proxy = []string{hubName + ":443"}, viaProxy(t, "me:s3cret", plainProxy(t, "me:s3cret", r.addr))
 			},
 			lines: []string{"ok    proxy", "opened the way to hub.test:443", "ok    hub"},
 		},
 		"an unknown authority in front": {
 			hub: func(h *doctor.Hub) {
-				h.Addresses, h.Outer.Roots = []string{balancer(t, company, refuse(200)).addr}, newAuthority(t).pool()
+				h.Addresses, h.Proxy.Roots = []string{balancer(t, company, refuse(200)).addr}, newAuthority(t).pool()
 			},
 			failed: 2, lines: []string{"FAIL  outer TLS", "outer CA file"},
 		},

@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -223,9 +223,9 @@ func TestEnrolWhileHubIsAway(t *testing.T) {
 }
 
 // skipClock is real time in which nobody waits.
-type skipClock struct{ run.System }
+type skipClock struct{ lifecycle.System }
 
-func newSkipClock() run.Clock { return skipClock{} }
+func newSkipClock() lifecycle.Clock { return skipClock{} }
 
 func (skipClock) After(time.Duration) (<-chan time.Time, func()) {
 	ch := make(chan time.Time, 1)

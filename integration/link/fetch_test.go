@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/link"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // store puts n blobs of a size into the hub and gives their digests.

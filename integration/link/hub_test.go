@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -62,12 +62,12 @@ func (s *services) row(cluster, app, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log := s.logs[cluster]
-	prev := chain.First(incarnation)
+	prev := hashchain.First(incarnation)
 	if len(log) > 0 {
 		prev = log[len(log)-1].GetChain()
 	}
 	r := &linkv1.Row{Seq: uint64(len(log) + 1), Kind: linkv1.RowKind_ROW_KIND_STATE, AppId: app, Body: []byte(body)}
-	r.Chain = chain.Next(prev, r.GetSeq(), int32(r.GetKind()), app, r.GetBody())
+	r.Chain = hashchain.Next(prev, r.GetSeq(), int32(r.GetKind()), app, r.GetBody())
 	s.logs[cluster] = append(log, r)
 	s.changed.Broadcast()
 }
@@ -75,9 +75,9 @@ func (s *services) row(cluster, app, body string) {
 func rootOf(rows []*linkv1.Row) []byte {
 	leaves := map[string][32]byte{}
 	for _, r := range rows {
-		leaves[r.GetAppId()] = chain.Leaf(r.GetAppId(), r.GetBody())
+		leaves[r.GetAppId()] = hashchain.Leaf(r.GetAppId(), r.GetBody())
 	}
-	return chain.Root(leaves)
+	return hashchain.Root(leaves)
 }
 
 // Follow serves the log of the cluster that the certificate names.
@@ -229,14 +229,14 @@ type world struct {
 	dir  *directory
 	svc  *services
 	log  *logs
-	hub  run.Clock
+	hub  lifecycle.Clock
 	cfg  func(*fleet.Config)
 	host string // that hubs listen at; empty: 127.0.0.1
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return &world{t: t, dir: newDirectory(), svc: newServices(), log: &logs{}, hub: run.System{}}
+	return &world{t: t, dir: newDirectory(), svc: newServices(), log: &logs{}, hub: lifecycle.System{}}
 }
 
 // start runs a hub until the test ends, or stop is called.
@@ -273,10 +273,10 @@ func (w *world) start() *replica {
 	}})
 	done := make(chan error, 1)
 	go func() {
-		done <- run.Run(ctx,
-			run.Part{Name: "port", Run: split.Run},
-			run.Part{Name: "web", Run: func(ctx context.Context) error { return serveWeb(ctx, split.HTTP(), split.WebSocket()) }},
-			run.Part{Name: "fleet", Run: func(ctx context.Context) error { return s.Serve(ctx, split.Link()) }})
+		done <- lifecycle.Run(ctx,
+			lifecycle.Part{Name: "port", Run: split.Run},
+			lifecycle.Part{Name: "web", Run: func(ctx context.Context) error { return serveWeb(ctx, split.HTTP(), split.WebSocket()) }},
+			lifecycle.Part{Name: "fleet", Run: func(ctx context.Context) error { return s.Serve(ctx, split.Link()) }})
 	}()
 	var once sync.Once
 	stop := func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/harness"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -238,7 +238,7 @@ func TestSilentHub(t *testing.T) {
 	a.sessions.awaitOpened(2)
 }
 
-func TestPresence(t *testing.T) {
+func TestAttachments(t *testing.T) {
 	w := newWorld(t)
 	clock := runtest.NewClock(time.Now())
 	w.hub = clock

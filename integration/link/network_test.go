@@ -262,7 +262,7 @@ func picky(t testing.TB, target string) *middle {
 			if err != nil {
 				return
 			}
-			live.Go(func() { m.judge(in, target) })
+			live.Go(func() { m.inspect(in, target) })
 		}
 	})
 	t.Cleanup(func() { _ = ln.Close(); live.Wait() })
@@ -330,7 +330,7 @@ func inPieces(in net.Conn, target string, sizes []int) {
 	both.Wait()
 }
 
-func (m *middle) judge(in net.Conn, target string) {
+func (m *middle) inspect(in net.Conn, target string) {
 	defer func() { _ = in.Close() }()
 	first := make([]byte, 4096)
 	n, err := in.Read(first)
@@ -375,7 +375,7 @@ func indexOf(b, sub []byte) bool {
 }
 
 // viaProxy is an outer layer with a proxy, whose address has a user if given.
-func viaProxy(t testing.TB, user string, m *middle) tunnel.Outer {
+func viaProxy(t testing.TB, user string, m *middle) tunnel.ProxyConfig {
 	t.Helper()
 	at := "http://" + m.addr
 	if user != "" {
@@ -385,7 +385,7 @@ func viaProxy(t testing.TB, user string, m *middle) tunnel.Outer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tunnel.Outer{Proxy: p}
+	return tunnel.ProxyConfig{Proxy: p}
 }
 
 // dialThrough dials the control lane as an agent would.

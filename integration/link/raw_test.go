@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -36,7 +36,7 @@ func dialOnce(t testing.TB, r *replica, cert *tls.Certificate, lane tunnel.Lane)
 		t.Fatal(err)
 	}
 	s, err := tunnel.Dial(t.Context(), r.addr, tunnel.DialConfig{
-		Lane: lane, Pins: []tunnel.Pin{pin}, Certificate: cert, Log: (&logs{}).logger(), Clock: run.System{},
+		Lane: lane, Pins: []tunnel.Pin{pin}, Certificate: cert, Log: (&logs{}).logger(), Clock: lifecycle.System{},
 	})
 	if err != nil {
 		t.Fatal(err)

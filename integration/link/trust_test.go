@@ -70,7 +70,7 @@ func TestCloneAtAnotherReplica(t *testing.T) {
 		}
 	})
 	t.Run("FT-L9 the one that keeps the identity comes back, the other one does not and starts no new quarantine", func(t *testing.T) {
-		w.dir.keep(a.cluster, someFacts().Fingerprint, "clone")
+		w.dir.endQuarantine(a.cluster, someFacts().Fingerprint, "clone")
 		a.stop() // it would wait for half a minute, as would one that comes before the replicas know
 		for _, r := range []*replica{one, two} {
 			for say(r, someFacts().Fingerprint, true) != nil {
@@ -134,9 +134,9 @@ func TestRevocationsSurviveARestore(t *testing.T) {
 		}
 	}
 	witness := w.join(r, r.addr, org, nil)
-	told := witness.sessions.awaitOpened(1).GetRevoked()
-	if len(told) != 1 || told[0].GetAgentId() != victim.id.AgentID {
-		t.Fatalf("the agent was told of %v", told)
+	shown := witness.sessions.awaitOpened(1).GetRevoked()
+	if len(shown) != 1 || shown[0].GetAgentId() != victim.id.AgentID {
+		t.Fatalf("the agent was told of %v", shown)
 	}
 	witness.stop()
 	_ = w.dir.do(func() error { w.dir.revoked = nil; w.dir.version += 2; return nil }) // the database of before
@@ -146,7 +146,7 @@ func TestRevocationsSurviveARestore(t *testing.T) {
 		}
 	}
 	t.Run("SEC-K3 what the hub did not sign revokes nobody", func(t *testing.T) {
-		bad := &linkv1.Revoked{AgentId: victim.id.AgentID, UntilUnix: told[0].GetUntilUnix() + 9, Proof: told[0].GetProof()}
+		bad := &linkv1.Revoked{AgentId: victim.id.AgentID, UntilUnix: shown[0].GetUntilUnix() + 9, Proof: shown[0].GetProof()}
 		again := w.run(witness.vault, func(c *link.Config) { c.Revoked = func() []*linkv1.Revoked { return []*linkv1.Revoked{bad} } })
 		again.sessions.awaitOpened(1)
 		again.stop()
@@ -155,7 +155,7 @@ func TestRevocationsSurviveARestore(t *testing.T) {
 		}
 	})
 	t.Run("FT-D9 a revocation that an agent knows holds again", func(t *testing.T) {
-		again := w.run(witness.vault, func(c *link.Config) { c.Revoked = func() []*linkv1.Revoked { return told } })
+		again := w.run(witness.vault, func(c *link.Config) { c.Revoked = func() []*linkv1.Revoked { return shown } })
 		again.sessions.awaitOpened(1)
 		if err := out(); fault.KindOf(err) != fault.Denied {
 			t.Errorf("Hello() of the revoked agent = %v", err)
@@ -199,10 +199,10 @@ func TestHelloWhileTheHubStarts(t *testing.T) {
 	})
 	t.Run("FT-H6 who comes while the hub starts is let in when they are", func(t *testing.T) {
 		c := dialWith(t, starting, cert, tunnel.Control())
-		said := make(chan error, 1)
-		go func() { said <- hello(t.Context(), c) }()
+		gotText := make(chan error, 1)
+		go func() { gotText <- hello(t.Context(), c) }()
 		close(gate)
-		if err := <-said; err != nil {
+		if err := <-gotText; err != nil {
 			t.Errorf("Hello() = %v", err)
 		}
 	})

@@ -13,15 +13,15 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/fleet"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/chain"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
 func TestVersions(t *testing.T) {
 	w := newWorld(t)
-	w.cfg = func(c *fleet.Config) { c.Floor, c.Features = "0.4.0", []string{"paint", tunnel.FeatureProbe} }
+	w.cfg = func(c *fleet.Config) { c.MinVersion, c.Features = "0.4.0", []string{"paint", tunnel.FeatureProbe} }
 	r := w.start()
 
 	t.Run("FT-L14 an agent that is too old hears that it needs an upgrade, and so do people", func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestVersions(t *testing.T) {
 		w.svc.mu.Lock()
 		last := w.svc.logs[name][0]
 		odd := &linkv1.Row{Seq: 2, Kind: 77, AppId: "app", Body: last.GetBody()}
-		odd.Chain = chain.Next(last.GetChain(), 2, 77, "app", odd.GetBody())
+		odd.Chain = hashchain.Next(last.GetChain(), 2, 77, "app", odd.GetBody())
 		w.svc.logs[name] = append(w.svc.logs[name], proto.Clone(odd).(*linkv1.Row))
 		w.svc.changed.Broadcast()
 		w.svc.mu.Unlock()

@@ -156,9 +156,9 @@ func TestObservability(t *testing.T) {
 		}
 	})
 	t.Run("ISO-1 no metric and no span holds a secret", func(t *testing.T) {
-		told := scraped + fmt.Sprint(collector.Spans())
+		shown := scraped + fmt.Sprint(collector.Spans())
 		for _, secret := range []string{canary, s.API.Token, s.Hub.Secret(), s.Password()} {
-			if strings.Contains(told, secret) {
+			if strings.Contains(shown, secret) {
 				t.Errorf("%.6s… is told", secret)
 			}
 		}

@@ -57,11 +57,11 @@ func (e *edge) Facts(context.Context) (link.Facts, error) {
 }
 
 func (e *edge) Cursor() *linkv1.Cursor {
-	c, _ := e.Place()
+	c, _ := e.Position()
 	return &linkv1.Cursor{Incarnation: c.Incarnation, Seq: c.Seq, Chain: c.Chain, Proof: c.Proof}
 }
 
-func (e *edge) Take(ctx context.Context, b *linkv1.Batch) error {
+func (e *edge) StoreBatch(ctx context.Context, b *linkv1.Batch) error {
 	_, commit, err := e.Stage(b)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (e *edge) Take(ctx context.Context, b *linkv1.Batch) error {
 }
 
 func (e *edge) Rewound(reason string) { e.Rewind(reason) }
-func (e *edge) Answer(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
+func (e *edge) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) {
 	return nil, nil
 }
 

@@ -101,8 +101,8 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  v: %q\n", name, value)
 }
 
-// ask reads one value from the database.
-func ask[T any](t *testing.T, sql string, args ...any) T {
+// queryOne reads one value from the database.
+func queryOne[T any](t *testing.T, sql string, args ...any) T {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	conn, err := pgx.Connect(ctx, s.Postgres.Superuser("capstan"))
@@ -122,7 +122,7 @@ func holder(t *testing.T) (holds, other *harness.Hub) {
 	t.Helper()
 	var name string
 	err := harness.Eventually(within(t, 2*time.Minute), func(context.Context) error {
-		name = ask[string](t, `SELECT coalesce(max(replica), '') FROM directory.agent_attachment WHERE session_id IS NOT NULL AND until > now()`)
+		name = queryOne[string](t, `SELECT coalesce(max(replica), '') FROM directory.agent_attachment WHERE session_id IS NOT NULL AND until > now()`)
 		if name == "" {
 			return fmt.Errorf("no replica holds the agent")
 		}

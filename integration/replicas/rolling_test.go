@@ -227,23 +227,23 @@ func TestRollingRestart(t *testing.T) {
 			t.Errorf("%d applications and %d operations were acknowledged: that is no load", len(l.made), len(l.ops))
 		}
 		for id := range l.ops {
-			if n := ask[int](t, `SELECT count(*) FROM operation WHERE id = $1 AND finished_at IS NOT NULL`, id); n != 1 {
+			if n := queryOne[int](t, `SELECT count(*) FROM operation WHERE id = $1 AND finished_at IS NOT NULL`, id); n != 1 {
 				t.Errorf("operation %s was acknowledged and has not ended", id)
 			}
 		}
 	})
 	t.Run("INV-4 nothing was accepted twice", func(t *testing.T) {
 		// Automation begins one operation for a snapshot; attempts count up.
-		twice := ask[int](t, `SELECT count(*) FROM (SELECT FROM operation WHERE (initiator ->> 'automated')::boolean
+		twice := queryOne[int](t, `SELECT count(*) FROM (SELECT FROM operation WHERE (initiator ->> 'automated')::boolean
 			GROUP BY application_id, snapshot_id, attempt, kind HAVING count(*) > 1) x`)
 		if twice != 0 {
 			t.Errorf("%d snapshots were accepted more than once", twice)
 		}
-		if n := ask[int](t, `SELECT count(*) FROM (SELECT FROM history GROUP BY application_id, operation_id HAVING count(*) > 1) x`); n != 0 {
+		if n := queryOne[int](t, `SELECT count(*) FROM (SELECT FROM history GROUP BY application_id, operation_id HAVING count(*) > 1) x`); n != 0 {
 			t.Errorf("%d operations are in the history more than once", n)
 		}
 		// Operations of one application never overlap.
-		overlap := ask[int](t, `SELECT count(*) FROM operation a JOIN operation b
+		overlap := queryOne[int](t, `SELECT count(*) FROM operation a JOIN operation b
 			ON a.tenant_id = b.tenant_id AND a.application_id = b.application_id AND a.id <> b.id
 			WHERE a.created_at < b.created_at AND a.finished_at IS NOT NULL AND b.started_at IS NOT NULL AND b.started_at < a.finished_at AND a.started_at IS NOT NULL`)
 		if overlap != 0 {
@@ -251,7 +251,7 @@ func TestRollingRestart(t *testing.T) {
 		}
 	})
 	t.Run("work was shared out", func(t *testing.T) {
-		t.Logf("measured: operations %d, history %d", ask[int](t, `SELECT count(*) FROM operation`), ask[int](t, `SELECT count(*) FROM history`))
+		t.Logf("measured: operations %d, history %d", queryOne[int](t, `SELECT count(*) FROM operation`), queryOne[int](t, `SELECT count(*) FROM history`))
 	})
 }
 

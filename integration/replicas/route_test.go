@@ -90,7 +90,7 @@ func promptly(ctx context.Context, t *testing.T, a *stack.API) error {
 	return fmt.Errorf("status %d: %s", res.StatusCode, body)
 }
 
-func TestSeenElsewhere(t *testing.T) {
+func TestAttachedElsewhere(t *testing.T) {
 	repo := repository(t, "seen", map[string]string{"app/a.yaml": configMap("a", "one")})
 	a, b := only(s.Hubs[0]), only(s.Hubs[1])
 
@@ -253,7 +253,7 @@ func TestFrozen(t *testing.T) {
 		})
 		defer wake()
 		err := harness.Eventually(ctx, func(context.Context) error {
-			if n := ask[int](t, `SELECT count(*) FROM directory.replica`); n != 1 {
+			if n := queryOne[int](t, `SELECT count(*) FROM directory.replica`); n != 1 {
 				return fmt.Errorf("%d replicas count as living", n)
 			}
 			return nil
@@ -265,7 +265,7 @@ func TestFrozen(t *testing.T) {
 		for i := range repos {
 			at(t, name(i), last[i])
 		}
-		begun := ask[int64](t, `SELECT count(*) FROM operation`)
+		begun := queryOne[int64](t, `SELECT count(*) FROM operation`)
 		wake()
 		restarted(t, victim)
 		err = harness.Eventually(ctx, func(context.Context) error {
@@ -278,7 +278,7 @@ func TestFrozen(t *testing.T) {
 					t.Fatalf("%s went back from %s to %s", name(i), last[i], x.Status.Sync.Revision)
 				}
 			}
-			if n := ask[int](t, `SELECT count(*) FROM directory.replica`); n != 2 {
+			if n := queryOne[int](t, `SELECT count(*) FROM directory.replica`); n != 2 {
 				return fmt.Errorf("%d replicas count as living", n)
 			}
 			return nil
@@ -286,7 +286,7 @@ func TestFrozen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if more := ask[int64](t, `SELECT count(*) FROM operation`); more != begun {
+		if more := queryOne[int64](t, `SELECT count(*) FROM operation`); more != begun {
 			t.Errorf("%d operations began when it woke, although nothing had changed", more-begun)
 		}
 		push()

@@ -53,8 +53,8 @@ func starve(t *testing.T) (end func()) {
 	return end
 }
 
-// said counts what the hubs have logged.
-func said(t *testing.T, text string) (n int) {
+// logged counts what the hubs have logged.
+func logged(t *testing.T, text string) (n int) {
 	t.Helper()
 	for _, h := range s.Hubs {
 		log, err := os.ReadFile(h.LogFile())
@@ -90,7 +90,7 @@ func TestStarved(t *testing.T) {
 	bad := []string{"replicas are gone", "agent disconnected", "another replica has taken work over", "leases of work cannot be renewed", "panic"}
 	before := map[string]int{}
 	for _, text := range bad {
-		before[text] = said(t, text)
+		before[text] = logged(t, text)
 	}
 	if _, err := many.Commit(t.Context(), "two", files("two")); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestStarved(t *testing.T) {
 	}
 	end := starve(t)
 	behind := func() int {
-		return ask[int](t, `SELECT count(*) FROM application a JOIN application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
+		return queryOne[int](t, `SELECT count(*) FROM application a JOIN application_status s ON s.tenant_id = a.tenant_id AND s.application_id = a.id
 			WHERE a.name LIKE 'starved-%' AND s.revision IS DISTINCT FROM $1`, settledAt)
 	}
 	t.Run("FT-H10 with a tenth of the CPU and no memory to spare people are answered while what came from Git waits", func(t *testing.T) {
@@ -136,11 +136,11 @@ func TestStarved(t *testing.T) {
 	end()
 	t.Run("FT-H10 FT-H3 no lease and no agent is lost over it", func(t *testing.T) {
 		for _, text := range bad {
-			if n := said(t, text) - before[text]; n != 0 {
+			if n := logged(t, text) - before[text]; n != 0 {
 				t.Errorf("%q was said %d times", text, n)
 			}
 		}
-		if n := ask[int](t, `SELECT count(*) FROM directory.replica`); n != len(s.Hubs) {
+		if n := queryOne[int](t, `SELECT count(*) FROM directory.replica`); n != len(s.Hubs) {
 			t.Errorf("%d replicas count as living", n)
 		}
 	})

@@ -219,7 +219,7 @@ func TestRewindElsewhere(t *testing.T) {
 		}
 		stop(a) // the agent goes over
 		see(t, b, "in-cluster", "it holds the agent now", func(p place) bool {
-			return proven(p) && ask[bool](t, `SELECT EXISTS (SELECT FROM directory.agent_attachment
+			return proven(p) && queryOne[bool](t, `SELECT EXISTS (SELECT FROM directory.agent_attachment
 			WHERE session_id IS NOT NULL AND until > now() AND replica LIKE 'replica-1.%')`)
 		})
 		err := harness.Eventually(within(t, 3*time.Minute), func(ctx context.Context) error {

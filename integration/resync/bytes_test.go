@@ -12,16 +12,16 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// picture is what an agent sees: message by application and name.
-type picture map[string]map[string]string
+// snapshot is what an agent sees: message by application and name.
+type snapshot map[string]map[string]string
 
-func (w *world) picture(objects int) picture {
-	p := picture{}
+func (w *world) snapshot(objects int) snapshot {
+	p := snapshot{}
 	for i := range objects {
 		app := string(w.apps[i%len(w.apps)])
 		if p[app] == nil {
@@ -32,7 +32,7 @@ func (w *world) picture(objects int) picture {
 	return p
 }
 
-func (p picture) flat() map[string]string {
+func (p snapshot) flat() map[string]string {
 	out := map[string]string{}
 	for app, of := range p {
 		for name, v := range of {
@@ -50,8 +50,8 @@ func object(app, name, message string) *linkv1.Resource {
 }
 
 // show puts a picture into a new life's outbox.
-func (w *world) show(p picture, epoch string) *report.Outbox {
-	o := report.New(epoch, run.System{}, func(string) {}, w.log)
+func (w *world) show(p snapshot, epoch string) *report.Outbox {
+	o := report.New(epoch, lifecycle.System{}, func(string) {}, w.log)
 	for app, of := range p {
 		o.App(&linkv1.AppReport{AppId: app, Generation: 1, Sync: "Synced", Health: "Healthy", ComparedUnixNano: time.Now().UnixNano()})
 		for name, message := range of {
@@ -84,7 +84,7 @@ func TestResyncBytes(t *testing.T) {
 		<-ended
 		_ = copied.Close()
 	}()
-	p := w.picture(objects)
+	p := w.snapshot(objects)
 	equal := func(t *testing.T) {
 		t.Helper()
 		if got := w.held(); !maps.Equal(got, p.flat()) {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-cd/capstan/agent/report"
 	"github.com/capstan-cd/capstan/hub/observe"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 // wire is one stream of reports, in memory: what the agent had on the way, and
@@ -69,8 +69,8 @@ func (a *agent) begin() {
 	a.outbox.Ready()
 }
 
-// gather takes up to n reports from the outbox, as the link does.
-func (a *agent) gather(n int) {
+// collect takes up to n reports from the outbox, as the link does.
+func (a *agent) collect(n int) {
 	for range n {
 		a.clock.Advance(5 * time.Second)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -111,7 +111,7 @@ func (a *agent) exchange(taken, heard int) {
 func (a *agent) change(name, v string) {
 	if v == "" {
 		if _, ok := a.truth[name]; ok {
-			a.outbox.Gone(object(a.app, name, a.truth[name]))
+			a.outbox.Removed(object(a.app, name, a.truth[name]))
 			delete(a.truth, name)
 		}
 		return
@@ -141,7 +141,7 @@ func TestAnyCuts(t *testing.T) {
 			case 0:
 				a.change(rapid.StringMatching(`[a-f]`).Draw(t, "name"), rapid.StringMatching(`[xyz]?`).Draw(t, "value"))
 			case 1:
-				a.gather(rapid.IntRange(1, 3).Draw(t, "gathered"))
+				a.collect(rapid.IntRange(1, 3).Draw(t, "gathered"))
 			case 2, 3:
 				a.exchange(rapid.IntRange(0, 4).Draw(t, "taken"), rapid.IntRange(0, 4).Draw(t, "heard"))
 			case 4: // changes while nobody looks, then another life
@@ -156,7 +156,7 @@ func TestAnyCuts(t *testing.T) {
 			}
 		}
 		for i := 0; i < 50 && !(a.outbox.Agreed() && len(a.onWay) == 0); i++ {
-			a.gather(10)
+			a.collect(10)
 			a.exchange(len(a.onWay), 100)
 		}
 		want := map[string]string{}

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
-	"github.com/capstan-cd/capstan/shared/buckets"
-	"github.com/capstan-cd/capstan/shared/chain"
+	"github.com/capstan-cd/capstan/shared/buckethash"
+	"github.com/capstan-cd/capstan/shared/hashchain"
 )
 
 // state appends a state of each application to the cluster's log.
@@ -37,7 +37,7 @@ func (w *world) state(generation uint64) {
 				return err
 			}
 			r := hub.LogRow{Seq: head.Seq + 1, Kind: hub.RowState, Application: app, Body: body}
-			r.Chain = chain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(app), body)
+			r.Chain = hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(app), body)
 			head.Seq, head.Chain = r.Seq, r.Chain
 			rows = append(rows, r)
 		}
@@ -47,12 +47,12 @@ func (w *world) state(generation uint64) {
 
 // follower is an agent's side of one stream.
 type follower struct {
-	t      *testing.T
-	copied desired
-	stream grpc.BidiStreamingClient[linkv1.FollowUp, linkv1.FollowDown]
-	states int // rows of states that came
-	resets int
-	told   *linkv1.FollowDown // the last message that was no row
+	t           *testing.T
+	copied      desired
+	stream      grpc.BidiStreamingClient[linkv1.FollowUp, linkv1.FollowDown]
+	states      int // rows of states that came
+	resets      int
+	lastMessage *linkv1.FollowDown // the last message that was no row
 }
 
 func (w *world) follow(t *testing.T, copied *inventory.Store, change func(*linkv1.Cursor)) *follower {
@@ -104,7 +104,7 @@ func (f *follower) barrier() *linkv1.Barrier {
 		}
 		switch m := down.GetMessage().(type) {
 		case *linkv1.FollowDown_Batch:
-			if err := f.copied.Take(f.t.Context(), m.Batch); err != nil {
+			if err := f.copied.StoreBatch(f.t.Context(), m.Batch); err != nil {
 				f.t.Fatal(err)
 			}
 			if m.Batch.GetReset_() {
@@ -118,11 +118,11 @@ func (f *follower) barrier() *linkv1.Barrier {
 		case *linkv1.FollowDown_Barrier:
 			return m.Barrier
 		case *linkv1.FollowDown_Rewound:
-			f.told = down
+			f.lastMessage = down
 			return nil
 		default:
-			f.told = down
-			if up, _ := f.copied.Answer(f.t.Context(), down); up != nil {
+			f.lastMessage = down
+			if up, _ := f.copied.Respond(f.t.Context(), down); up != nil {
 				f.send(up)
 			}
 		}
@@ -165,7 +165,7 @@ func TestDesiredBuckets(t *testing.T) {
 		// One bucket of the copy is lost, the place is not.
 		at := copied.Cursor()
 		_, commit, err := copied.Stage(&linkv1.Batch{
-			Incarnation: at.Incarnation, Partial: true, ForgetBuckets: []uint32{uint32(buckets.Of(string(w.apps[7])))},
+			Incarnation: at.Incarnation, Partial: true, ForgetBuckets: []uint32{uint32(buckethash.Of(string(w.apps[7])))},
 			Rows: []*linkv1.Row{{Seq: at.Seq, Chain: at.Chain}}, Proof: at.Proof,
 		})
 		if err != nil || commit.Wait(t.Context()) != nil {
@@ -196,7 +196,7 @@ func TestDesiredBuckets(t *testing.T) {
 	})
 	t.Run("SEC-K3 a place that this hub did not sign holds that agent alone", func(t *testing.T) {
 		f := w.follow(t, copied, func(c *linkv1.Cursor) { c.Seq, c.Proof = c.Seq+5, []byte("made up") })
-		if f.barrier() != nil || f.told.GetRewound() == nil {
+		if f.barrier() != nil || f.lastMessage.GetRewound() == nil {
 			t.Fatal("the agent was served")
 		}
 		storetest.In(t, w.db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
@@ -232,8 +232,8 @@ func TestDesiredBuckets(t *testing.T) {
 		w.state(2)
 		f := w.follow(t, copied, nil)
 		f.barrier()
-		if f.told.GetHold().GetReason() == "" || f.states != 120 {
-			t.Errorf("told %v, %d states", f.told, f.states)
+		if f.lastMessage.GetHold().GetReason() == "" || f.states != 120 {
+			t.Errorf("told %v, %d states", f.lastMessage, f.states)
 		}
 	})
 }

@@ -529,15 +529,15 @@ func (a *API) Get(ctx context.Context, name string) (App, error) {
 	return x, err
 }
 
-// oneLook is how long one look of several may take: one that has gone to a
+// pollTimeout is how long one look of several may take: one that has gone to a
 // replica that is frozen is given up, as every client does.
-const oneLook = 10 * time.Second
+const pollTimeout = 10 * time.Second
 
 // Wait waits until an application satisfies check.
 func (a *API) Wait(ctx context.Context, name string, check func(App) error) (App, error) {
 	var last App
 	err := harness.Eventually(ctx, func(ctx context.Context) error {
-		own, cancel := context.WithTimeout(ctx, oneLook)
+		own, cancel := context.WithTimeout(ctx, pollTimeout)
 		defer cancel()
 		x, err := a.Get(own, name)
 		if err != nil {

@@ -22,7 +22,7 @@ func status(t *testing.T, name string) map[string]any {
 // entries are the numbers of the history that the command line shows.
 func entries(t *testing.T, name string, args ...string) []string {
 	t.Helper()
-	out, err := s.API.CLI(within(t, patience), "", append([]string{"app", "history", name, "-o", "name"}, args...)...)
+	out, err := s.API.CLI(within(t, waitLimit), "", append([]string{"app", "history", name, "-o", "name"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestApplicationReport(t *testing.T) {
 	cluster := s.Clusters["in-cluster"]
 	t.Run("APP-04 the destination's namespace is for objects that name none", func(t *testing.T) {
 		for _, at := range [][3]string{{"reported", "a", "0"}, {"reported-else", "b", "one"}} {
-			if _, err := cluster.WaitFor(within(t, patience), configMaps, at[0], at[1], value(at[2])); err != nil {
+			if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, at[0], at[1], value(at[2])); err != nil {
 				t.Errorf("%s/%s: %v", at[0], at[1], err)
 			}
 		}
@@ -60,7 +60,7 @@ func TestApplicationReport(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), fmt.Sprint(i), map[string]string{"app/a.yaml": configMap("a", fmt.Sprint(i))}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "reported", "a", value(fmt.Sprint(i))); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "reported", "a", value(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "reported", func(x stack.App) error {
@@ -96,7 +96,7 @@ func TestApplicationReport(t *testing.T) {
 		if held, _ := st["history"].([]any); len(held) != 3 {
 			t.Errorf("status.history is %v", st["history"])
 		}
-		out, err := s.API.CLI(within(t, patience), "", "app", "rollback", "reported", "10")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "rollback", "reported", "10")
 		if err == nil || !strings.Contains(out+err.Error(), "beyond its spec.revisionHistoryLimit") {
 			t.Errorf("rollback beyond it: %v\n%s", err, out)
 		}
@@ -107,7 +107,7 @@ func TestApplicationReport(t *testing.T) {
 		if got := entries(t, "reported"); len(got) != 0 {
 			t.Errorf("with 0 the history is %v", got)
 		}
-		out, err = s.API.CLI(within(t, patience), "", "app", "rollback", "reported", "12")
+		out, err = s.API.CLI(within(t, waitLimit), "", "app", "rollback", "reported", "12")
 		if err == nil || !strings.Contains(out+err.Error(), "no history is kept") {
 			t.Errorf("rollback with 0: %v\n%s", err, out)
 		}
@@ -118,10 +118,10 @@ func TestApplicationReport(t *testing.T) {
 		if _, err := s.API.Apply(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "reported", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "reported", "--yes"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "reported", "a", value("12")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "reported", "a", value("12")); err != nil {
 			t.Error(err)
 		}
 	})

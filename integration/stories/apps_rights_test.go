@@ -131,7 +131,7 @@ func TestAppOfItself(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "move", map[string]string{"apps/self.yaml": self("other")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "itself", "b", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "itself", "b", value("two")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "itself")
@@ -140,7 +140,7 @@ func TestAppOfItself(t *testing.T) {
 		if _, err := repo.Push(t.Context(), harness.Change{Message: "not itself", Remove: []string{"other/self.yaml"}, Write: map[string]string{"other/cm.yaml": configMap("b", "three")}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "itself", "b", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "itself", "b", value("three")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "itself")

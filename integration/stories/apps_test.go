@@ -23,7 +23,7 @@ type node struct {
 func tree(t *testing.T, name string) []node {
 	t.Helper()
 	var out struct{ Nodes []node }
-	if err := s.API.Do(within(t, patience), "GET", "/api/v1/applications/argocd/"+name+"/tree", nil, &out); err != nil {
+	if err := s.API.Do(within(t, waitLimit), "GET", "/api/v1/applications/argocd/"+name+"/tree", nil, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Nodes
@@ -67,7 +67,7 @@ spec:
   destination: {server: https://kubernetes.default.svc, namespace: argocd}
   syncPolicy: {automated: {prune: true, selfHeal: true}}
 `, name, project, repo, path)
-	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -75,7 +75,7 @@ spec:
 // absent waits until an application is not there.
 func absent(t *testing.T, name string) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	err := harness.Eventually(ctx, func(ctx context.Context) error {
 		_, err := s.API.CLI(ctx, "", "app", "get", name)
 		if err == nil {
@@ -129,7 +129,7 @@ func TestAppOfApps(t *testing.T) {
 		}
 		settled(t, "root-app")
 		settled(t, "app-a")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "app-a", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "app-a", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestAppOfApps(t *testing.T) {
 		if _, err := repo.Push(t.Context(), harness.Change{Message: "b for a", Remove: []string{"apps/app-a.yaml"}, Write: files}); err != nil {
 			t.Fatal(err)
 		}
-		if err := cluster.WaitGone(within(t, patience), configMaps, "app-a", "a"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "app-a", "a"); err != nil {
 			t.Fatal(err)
 		}
 		absent(t, "app-a")
@@ -229,7 +229,7 @@ func TestAppOfApps(t *testing.T) {
 	t.Run("DEL-02 the deletion of the parent takes its children along", func(t *testing.T) {
 		cli(t, "app", "delete", "root-app", "--cascade=true", "--yes") // guide/06 gives it no finalizer
 		absent(t, "app-b")
-		if err := cluster.WaitGone(within(t, patience), configMaps, "app-b", "a"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "app-b", "a"); err != nil {
 			t.Fatal(err)
 		}
 		absent(t, "root-app")
@@ -294,7 +294,7 @@ data:
 		if x := settled(t, "waves-of-apps"); x.Status.Health.Status != "Healthy" {
 			t.Errorf("%+v", x.Status.Health)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "wave-second", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "wave-second", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -339,13 +339,13 @@ spec:
 		if _, err := s.API.Apply(t.Context(), parent); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), jobs, "middle", "before-children", func(*unstructured.Unstructured) error { return nil }); err != nil {
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), jobs, "middle", "before-children", func(*unstructured.Unstructured) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Hub.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Hub.Start(within(t, patience)); err != nil {
+		if err := s.Hub.Start(within(t, waitLimit)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 6 {

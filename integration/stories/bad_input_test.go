@@ -158,7 +158,7 @@ func TestBadInput(t *testing.T) {
 			}
 			return fmt.Errorf("operation %+v", x.Status.OperationState)
 		})
-		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, "unnamed", "named", value("one")); err != nil {
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), configMaps, "unnamed", "named", value("one")); err != nil {
 			t.Fatal(err)
 		}
 		x, err := s.API.Get(t.Context(), "unnamed")
@@ -173,7 +173,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		says(t, "keep", "b.yaml")
-		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, "keep", "kept", value("one")); err != nil {
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), configMaps, "keep", "kept", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -191,7 +191,7 @@ func TestBadInput(t *testing.T) {
 				break
 			}
 			// A slow hub has not answered by then.
-			if err == nil || limit > patience || !strings.Contains(err.Error(), "timed out") {
+			if err == nil || limit > waitLimit || !strings.Contains(err.Error(), "timed out") {
 				t.Fatalf("%v\n%s", err, out)
 			}
 		}
@@ -206,7 +206,7 @@ func TestBadInput(t *testing.T) {
 		if _, err := good.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, "good", "a", value("two")); err != nil {
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), configMaps, "good", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -53,7 +53,7 @@ spec:
   orphanedResources:
     ignore: [{kind: ConfigMap, name: "cache-*"}]
 `
-	if _, err := s.API.Apply(within(t, patience), project); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), project); err != nil {
 		t.Fatal(err)
 	}
 	app := func(name, path, automated string) string {
@@ -67,7 +67,7 @@ spec:
   syncPolicy: {%ssyncOptions: [CreateNamespace=true]}
 `, name, repo.URL(), path, automated)
 	}
-	if _, err := s.API.Apply(within(t, patience), app("compare", "app", "automated: {selfHeal: false}, ")); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), app("compare", "app", "automated: {selfHeal: false}, ")); err != nil {
 		t.Fatal(err)
 	}
 	settled(t, "compare")
@@ -81,7 +81,7 @@ spec:
 			}
 		}
 		conditioned(t, "compare", "OrphanedResourceWarning", "ConfigMap stray")
-		out, err := s.API.CLI(within(t, patience), "", "app", "get", "compare")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "get", "compare")
 		if err != nil || !strings.Contains(out, "orphaned: no application manages it") || strings.Contains(out, "cache-1") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -99,7 +99,7 @@ spec:
 		conditioned(t, "compare", "OrphanedResourceWarning", "one orphaned resource, which no application manages: ConfigMap stray")
 	})
 	t.Run("TRK-07 a second application that lists an object says so", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, patience), app("compare2", "two", "")); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), app("compare2", "two", "")); err != nil {
 			t.Fatal(err)
 		}
 		conditioned(t, "compare2", "SharedResourceWarning", "managed by application compare too")
@@ -110,12 +110,12 @@ spec:
 			t.Fatal(err)
 		}
 		condition(t, "compare", differs)
-		out, err := s.API.CLI(within(t, patience), "", "app", "diff", "compare")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "diff", "compare")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 1 || !strings.Contains(out, "-  replicas: 2") || strings.Contains(out, "progressDeadlineSeconds") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		out, err = s.API.CLI(within(t, patience), "", "app", "diff", "compare", "--server-side-diff", "-o", "json")
+		out, err = s.API.CLI(within(t, waitLimit), "", "app", "diff", "compare", "--server-side-diff", "-o", "json")
 		if !errors.As(err, &e) || e.Code != 1 {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -138,14 +138,14 @@ spec:
 		if got, _, _ := unstructured.NestedInt64(now.Object, "spec", "replicas"); err != nil || got != 2 {
 			t.Errorf("asking changed it: %d, %v", got, err)
 		}
-		out, err = s.API.CLI(within(t, patience), configMap("a", "one"), "app", "diff", "compare", "--local", "-", "--diff-exit-code", "1")
+		out, err = s.API.CLI(within(t, waitLimit), configMap("a", "one"), "app", "diff", "compare", "--local", "-", "--diff-exit-code", "1")
 		if !errors.As(err, &e) || e.Code != 1 || strings.Contains(out, "ConfigMap compare/a:") || !strings.Contains(out, "Deployment compare/web") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "compare"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "compare"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := s.API.CLI(within(t, patience), "", "app", "diff", "compare"); err != nil {
+		if out, err := s.API.CLI(within(t, waitLimit), "", "app", "diff", "compare"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
@@ -154,17 +154,17 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "compare", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "compare", "--yes"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "compare2"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "compare2"); err != nil {
 			t.Fatal(err)
 		}
 		after, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil || after.GetUID() == before.GetUID() || value("two")(after) != nil {
 			t.Errorf("%v, %v", err, after)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "compare2", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "compare2", "--yes"); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -96,10 +96,10 @@ spec:
   destination: {name: in-cluster, namespace: %[1]s}
   syncPolicy: {syncOptions: [CreateNamespace=true]}
 `, name, repo, path)
-	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.API.CLI(within(t, patience), "", "app", "sync", name, "--reason", "the first time"); err != nil {
+	if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", name, "--reason", "the first time"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -136,22 +136,22 @@ func (c *console) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := cmd.StdoutPipe()
+	gotText, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c.talk(t, said, answers)
+	c.talk(t, gotText, answers)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the browser's story failed: %v\n%s", err, stderr.String())
 	}
 }
 
-func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
+func (c *console) talk(t *testing.T, gotText io.Reader, answers io.WriteCloser) {
 	defer answers.Close()
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(gotText)
 	for lines.Scan() {
 		line := lines.Text()
 		t.Log(line)
@@ -163,7 +163,7 @@ func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
 		if !ok {
 			continue
 		}
-		answer, err := c.answer(t, question)
+		answer, err := c.respond(t, question)
 		if err != nil {
 			t.Errorf("%s: %v", question, err)
 			return // the script ends when its input does
@@ -175,8 +175,8 @@ func (c *console) talk(t *testing.T, said io.Reader, answers io.WriteCloser) {
 	}
 }
 
-// answer does what a person does outside of the console.
-func (c *console) answer(t *testing.T, question string) (string, error) {
+// respond does what a person does outside of the console.
+func (c *console) respond(t *testing.T, question string) (string, error) {
 	switch question {
 	case "create":
 		deploy(t, "console-new", c.live.URL(), "app", "")

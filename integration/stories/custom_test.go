@@ -31,7 +31,7 @@ spec:
   destination: {name: in-cluster, namespace: custom}
   syncPolicy: {automated: {selfHeal: false}, syncOptions: [CreateNamespace=true]}
 `, repo.URL())
-	if _, err := s.API.Apply(within(t, patience), text); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 		t.Fatal(err)
 	}
 	settled(t, "custom")
@@ -78,7 +78,7 @@ spec:
 	})
 	sync := func(t *testing.T) {
 		t.Helper()
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "custom"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "custom"); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "custom")
@@ -138,7 +138,7 @@ spec:
 			return nil
 		})
 	})
-	if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "custom", "--yes"); err != nil {
+	if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "custom", "--yes"); err != nil {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "push", "a", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "push", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -50,7 +50,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 			if _, err := maps.Patch(t.Context(), "a", types.MergePatchType, fmt.Appendf(nil, `{"data":{"v":"edit-%d"}}`, i), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := cluster.WaitFor(within(t, patience), configMaps, "push", "a", value("two")); err != nil {
+			if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "push", "a", value("two")); err != nil {
 				t.Fatalf("edit %d: %v", i, err)
 			}
 		}
@@ -59,7 +59,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		if err := cluster.Dynamic().Resource(configMaps).Namespace("push").Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "push", "b", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "push", "b", value("one")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -68,13 +68,13 @@ func TestPushReachesTheCluster(t *testing.T) {
 		if _, err := repo.Push(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
-		if err := cluster.WaitGone(within(t, patience), configMaps, "push", "b"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "push", "b"); err != nil {
 			t.Fatal(err)
 		}
 	})
 	settled(t, "push")
 	t.Run("ROLL-01 API-08 rollback brings the older state back and automation leaves it there", func(t *testing.T) {
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		if _, err := s.API.CLI(ctx, "", "app", "rollback", "push", "1", "--reason", "a story"); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestPushReachesTheCluster(t *testing.T) {
 		})
 	})
 	t.Run("DEL-01 API-06(part) deletion with cascade removes the objects", func(t *testing.T) {
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		if _, err := s.API.CLI(ctx, "", "app", "delete", "push", "--yes"); err != nil {
 			t.Fatal(err)
 		}
@@ -136,17 +136,17 @@ func TestManualApplication(t *testing.T) {
 		condition(t, "manual", differs)
 	})
 	t.Run("UX-CLI-5 DIFF-17 diff shows the field and answers with exit code 1", func(t *testing.T) {
-		out, err := s.API.CLI(within(t, patience), "", "app", "diff", "manual")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "diff", "manual")
 		var e *stack.CLIError
 		if !errors.As(err, &e) || e.Code != 1 || !strings.Contains(out, "two") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
 	t.Run("SYNC-01 API-08 a person's sync applies it", func(t *testing.T) {
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "manual", "--reason", "by hand"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "manual", "--reason", "by hand"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, "manual", "a", value("two")); err != nil {
+		if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), configMaps, "manual", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -245,7 +245,7 @@ func TestGuide(t *testing.T) {
 		if err := s.Clusters["in-cluster"].Apply(t.Context(), "apiVersion: v1\nkind: Namespace\nmetadata: {name: production}\n"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "my-kustomize-app"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "my-kustomize-app"); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "my-kustomize-app")

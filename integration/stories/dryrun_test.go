@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-cd/capstan/integration/stack"
 )
 
-// A standing is all that a dry run must leave as it is.
-type standing struct {
+// An appState is all that a dry run must leave as it is.
+type appState struct {
 	Sync, Revision, Target, Accepted, Hold string
 	By, Reason                             string // of the pause
 	Objects                                map[string]string
@@ -26,15 +26,15 @@ type standing struct {
 	History                                []string
 }
 
-// standingOf reads it once.
-func standingOf(t *testing.T, conn *pgx.Conn, name string) standing {
+// appStateOf reads it once.
+func appStateOf(t *testing.T, conn *pgx.Conn, name string) appState {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	x, err := s.API.Get(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := standing{
+	out := appState{
 		Sync: x.Status.Sync.Status, Revision: x.Status.Sync.Revision, Target: x.Status.Capstan.Target, Accepted: x.Status.Capstan.Accepted,
 		Hold: x.Status.Capstan.Hold, Objects: map[string]string{}, History: entries(t, name),
 	}
@@ -103,7 +103,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	before := standingOf(t, conn, name)
+	before := appStateOf(t, conn, name)
 	for title, args := range map[string][]string{
 		"SYNC-04 a dry run of all leaves a rollback as it is": {"app", "sync", name, "--dry-run", "--prune"},
 		"SYNC-04 SYNC-03 one of a single object too":          {"app", "sync", name, "--dry-run", "--resource", ":ConfigMap:a"},
@@ -113,7 +113,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			cli(t, args...)
 			last = ended(t, name, last)
-			if diff := cmp.Diff(before, standingOf(t, conn, name)); diff != "" {
+			if diff := cmp.Diff(before, appStateOf(t, conn, name)); diff != "" {
 				t.Errorf("the dry run changed something (-before +after):\n%s", diff)
 			}
 			if action := lastAudited(t, name); !strings.HasSuffix(action, "/dry-run") {
@@ -134,7 +134,7 @@ func lastAudited(t *testing.T, name string) string {
 	var audit struct {
 		Items []struct{ Action, Object string }
 	}
-	if err := s.API.Do(within(t, patience), http.MethodGet, "/api/v1/audit", nil, &audit); err != nil {
+	if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/audit", nil, &audit); err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(audit.Items, func(r struct{ Action, Object string }) bool { return strings.HasSuffix(r.Object, name) })

@@ -33,7 +33,7 @@ func interrupted(t *testing.T, name string, disturb func(t *testing.T)) {
 	if err := cluster.Apply(t.Context(), "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+name+"}\n"); err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, 2*patience)
+	ctx := within(t, 2*waitLimit)
 	watching, err := cluster.Dynamic().Resource(jobs).Namespace(name).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			if err := s.Hub.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Hub.Start(within(t, patience)); err != nil {
+			if err := s.Hub.Start(within(t, waitLimit)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -88,7 +88,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 	t.Run("FT-D1 Postgres restarts during a sync with waves and a hook", func(t *testing.T) {
 		interrupted(t, "restart-db", func(t *testing.T) {
-			if err := s.Postgres.Restart(within(t, patience), harness.StopImmediate); err != nil {
+			if err := s.Postgres.Restart(within(t, waitLimit), harness.StopImmediate); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -102,7 +102,7 @@ func TestHubAway(t *testing.T) {
 	cluster := s.Clusters["in-cluster"]
 	heal := func(t *testing.T, edit string) {
 		t.Helper()
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		maps := cluster.Dynamic().Resource(configMaps).Namespace("away")
 		if _, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"v":"`+edit+`"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
 			t.Fatal(err)
@@ -124,17 +124,17 @@ func TestHubAway(t *testing.T) {
 		}
 		heal(t, "edited again")
 	})
-	if err := s.Hub.Start(within(t, patience)); err != nil {
+	if err := s.Hub.Start(within(t, waitLimit)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Connected(within(t, 2*patience), "in-cluster"); err != nil {
+	if err := s.Connected(within(t, 2*waitLimit), "in-cluster"); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("INV-5 a push after the hub is back reaches the cluster", func(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "away", "a", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "away", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -145,14 +145,14 @@ func TestDatabaseAway(t *testing.T) {
 		if err := s.Postgres.Halt(harness.StopImmediate); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.API.CLI(within(t, patience), "", "app", "list")
-		if resumed := s.Postgres.Resume(within(t, patience)); resumed != nil {
+		_, err := s.API.CLI(within(t, waitLimit), "", "app", "list")
+		if resumed := s.Postgres.Resume(within(t, waitLimit)); resumed != nil {
 			t.Fatal(resumed)
 		}
 		if err == nil || !strings.Contains(err.Error(), "database") || strings.Contains(err.Error(), "postgres://") {
 			t.Errorf("error %v", err)
 		}
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		if err := harness.Eventually(ctx, func(ctx context.Context) error {
 			_, err := s.API.CLI(ctx, "", "app", "list")
 			return err

@@ -63,7 +63,7 @@ func TestOutOfFiles(t *testing.T) {
 			_ = c.Close()
 		}
 	})
-	err = harness.Eventually(within(t, patience), func(context.Context) error {
+	err = harness.Eventually(within(t, waitLimit), func(context.Context) error {
 		// It may close some meanwhile, so more and more come.
 		c, err := net.Dial("tcp", at.Host)
 		if err != nil {
@@ -85,12 +85,12 @@ func TestOutOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("FT-H10 a hub that has had no file descriptors goes on by itself, and what was pushed meanwhile arrives", func(t *testing.T) {
-		if _, err := in.WaitFor(within(t, patience), configMaps, "files", "a", value("two")); err != nil {
+		if _, err := in.WaitFor(within(t, waitLimit), configMaps, "files", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "files")
 		var list struct{ Items []stack.App }
-		if err := s.API.Do(within(t, patience), http.MethodGet, "/api/v1/applications", nil, &list); err != nil || len(list.Items) == 0 {
+		if err := s.API.Do(within(t, waitLimit), http.MethodGet, "/api/v1/applications", nil, &list); err != nil || len(list.Items) == 0 {
 			t.Errorf("%d applications, %v", len(list.Items), err)
 		}
 	})

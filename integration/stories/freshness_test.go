@@ -19,7 +19,7 @@ const exitAway = 8
 // waits runs `capstan app wait` and returns its exit code.
 func waits(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
-	out, err := s.API.CLI(within(t, patience), "", append([]string{"app", "wait"}, args...)...)
+	out, err := s.API.CLI(within(t, waitLimit), "", append([]string{"app", "wait"}, args...)...)
 	var failed *stack.CLIError
 	if errors.As(err, &failed) {
 		return failed.Code, failed.Text
@@ -76,7 +76,7 @@ func TestFreshness(t *testing.T) {
 		if out := cli(t, "app", "get", "fresh"); !strings.Contains(out, "Not current: the agent of cluster in-cluster is not connected") {
 			t.Errorf("get prints\n%s", out)
 		}
-		_, err := s.API.CLI(within(t, patience), "", "app", "sync", "fresh", "--agent-timeout", "1s")
+		_, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "fresh", "--agent-timeout", "1s")
 		if failed := (*stack.CLIError)(nil); !errors.As(err, &failed) || failed.Code != exitAway {
 			t.Errorf("sync ends with %v", err)
 		}
@@ -103,7 +103,7 @@ func unknown(t *testing.T, name, why string) {
 			}
 		}
 	}
-	if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+	if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/applications/argocd/"+name, nil, &x); err != nil {
 			return err
 		}
@@ -128,13 +128,13 @@ func TestBrokenSource(t *testing.T) {
 	repo := repository(t, "branch", map[string]string{"app/a.yaml": configMap("a", "one")})
 	push := func(t *testing.T, c harness.Change) {
 		t.Helper()
-		if _, err := repo.Push(within(t, patience), c); err != nil {
+		if _, err := repo.Push(within(t, waitLimit), c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	git := func(t *testing.T, args ...string) {
 		t.Helper()
-		if _, err := repo.Run(within(t, patience), args...); err != nil {
+		if _, err := repo.Run(within(t, waitLimit), args...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,7 +160,7 @@ spec:
   destination: {name: in-cluster, namespace: branch-gone}
   syncPolicy: {automated: {}, syncOptions: [CreateNamespace=true]}
 `, repo.URL())
-		if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "branch-gone")

@@ -19,7 +19,7 @@ import (
 // heard waits until the agent has stored all that its log holds.
 func heard(t *testing.T) {
 	t.Helper()
-	err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+	err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 		var c struct{ Seq, AckedSeq int64 }
 		if err := s.API.Do(ctx, http.MethodGet, "/api/v1/clusters/in-cluster", nil, &c); err != nil {
 			return err
@@ -41,13 +41,13 @@ func TestInClusterSwitchedOff(t *testing.T) {
 	settled(t, app)
 	refused := func(t *testing.T, args ...string) {
 		t.Helper()
-		out, err := s.API.CLI(within(t, patience), "", args...)
+		out, err := s.API.CLI(within(t, waitLimit), "", args...)
 		if err == nil || !strings.Contains(out+err.Error(), "cluster.inClusterEnabled of argocd-cm is false") {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
 	t.Run("APP-05 a value that is neither true nor false is refused", func(t *testing.T) {
-		out, err := s.API.Apply(within(t, patience), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: {cluster.inClusterEnabled: nope}\n")
+		out, err := s.API.Apply(within(t, waitLimit), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: {cluster.inClusterEnabled: nope}\n")
 		if err == nil || !strings.Contains(out+err.Error(), "neither true nor false") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -75,7 +75,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 			body["spec"] = map[string]any{
 				"project": "default", "source": map[string]any{"repoURL": repo.URL(), "path": "app"}, "destination": map[string]any{key: value, "namespace": app},
 			}
-			if err := s.API.Do(within(t, patience), http.MethodPost, "/api/v1/applications", body, &answer); err != nil {
+			if err := s.API.Do(within(t, waitLimit), http.MethodPost, "/api/v1/applications", body, &answer); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(strings.Join(answer.Warnings, " "), "destination in-cluster is switched off") {
@@ -88,7 +88,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		heard(t)
 		maps := s.Clusters["in-cluster"].Dynamic().Resource(configMaps).Namespace(app)
 		// What it has just heard may not be in force yet: then it heals once more.
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			o, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"v":"edited"}}`), metav1.PatchOptions{FieldManager: "kubectl-edit"})
 			if err != nil {
 				return err
@@ -115,7 +115,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := s.API.CLI(within(t, patience), "", "app", "refresh", app); err != nil {
+		if out, err := s.API.CLI(within(t, waitLimit), "", "app", "refresh", app); err != nil {
 			t.Fatal(err, out)
 		}
 		heard(t)
@@ -132,7 +132,7 @@ func TestInClusterSwitchedOff(t *testing.T) {
 	t.Run("APP-05 switched on again, all goes on", func(t *testing.T) {
 		settings(t, "{cluster.inClusterEnabled: null}")
 		live(t, app, "a", value("two"))
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, app, "b"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, app, "b"); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, app)

@@ -61,7 +61,7 @@ func TestCustomLabels(t *testing.T) {
 		shows("ConfigMap team=blue")
 		settled(t, "labels")
 	})
-	if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "labels", "--yes"); err != nil {
+	if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "labels", "--yes"); err != nil {
 		t.Error(err)
 	}
 }

@@ -36,10 +36,10 @@ func begin(ctx context.Context, dir string) (stop func() error, err error) {
 	return s.Stop, err
 }
 
-// patience is how long a step of a story may hang, on a slow machine too. It is
+// waitLimit is how long a step of a story may hang, on a slow machine too. It is
 // less than the time between two looks of the hub at a repository: an event
 // that was lost is not made up for by the next look.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // within bounds a step of a story.
 func within(t *testing.T, d time.Duration) context.Context {
@@ -52,7 +52,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // repository makes a repository with files.
 func repository(t *testing.T, name string, files map[string]string) *harness.Repository {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	r, err := s.Repository(ctx, name, harness.RepositoryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ spec:
     automated: {prune: true, selfHeal: true}
     syncOptions: [CreateNamespace=true]
 %[4]s`, name, repo, path, extra)
-	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ spec:
 // settled waits until an application is Synced and Healthy.
 func settled(t *testing.T, name string) stack.App {
 	t.Helper()
-	x, err := s.API.Wait(within(t, patience), name, stack.Settled)
+	x, err := s.API.Wait(within(t, waitLimit), name, stack.Settled)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func settled(t *testing.T, name string) stack.App {
 // condition waits until an application says something.
 func condition(t *testing.T, name string, check func(stack.App) error) stack.App {
 	t.Helper()
-	x, err := s.API.Wait(within(t, patience), name, check)
+	x, err := s.API.Wait(within(t, waitLimit), name, check)
 	if err != nil {
 		t.Fatal(err)
 	}

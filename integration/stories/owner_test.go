@@ -16,7 +16,7 @@ import (
 // owns applies an application of a project that goes to a namespace.
 func owns(t *testing.T, name, project, repo, path, namespace, policy string) {
 	t.Helper()
-	if _, err := s.API.Apply(within(t, patience), fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+	if _, err := s.API.Apply(within(t, waitLimit), fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata: {name: %s, namespace: argocd, finalizers: [resources-finalizer.argocd.argoproj.io]}
 spec:
@@ -62,7 +62,7 @@ func TestOwnersOfObjects(t *testing.T) {
 		"hostile/own.yaml": strings.ReplaceAll(configMap("victim", "hostile"), "metadata:\n", "metadata:\n  namespace: "+ns+"\n"),
 		"right/own.yaml":   configMap("victim", "rightful"),
 	})
-	if _, err := s.API.Apply(within(t, patience), `apiVersion: argoproj.io/v1alpha1
+	if _, err := s.API.Apply(within(t, waitLimit), `apiVersion: argoproj.io/v1alpha1
 kind: AppProject
 metadata: {name: owners-small, namespace: argocd}
 spec:
@@ -83,7 +83,7 @@ spec:
 		}
 		conditioned(t, "owners-idle", "SharedResourceWarning", "owners-role")
 		cli(t, "app", "delete", "owners-role", "owners-idle", "--yes", "--wait")
-		if err := cluster.WaitGone(within(t, patience), clusterRoles, "", "owners-role"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), clusterRoles, "", "owners-role"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -92,7 +92,7 @@ spec:
 		says(t, "owners-squatter", "does not permit")
 		owns(t, "owners-rightful", "default", repo.URL(), "right", ns, automated)
 		settled(t, "owners-rightful")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, ns, "victim", ownedBy("owners-rightful")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, ns, "victim", ownedBy("owners-rightful")); err != nil {
 			t.Error(err)
 		}
 		cli(t, "app", "delete", "owners-squatter", "owners-rightful", "--yes", "--wait")
@@ -102,16 +102,16 @@ spec:
 		settled(t, "owners-a")
 		owns(t, "owners-b", "default", repo.URL(), "second", ns, ", automated: {prune: true}, retry: {limit: 0}")
 		conditioned(t, "owners-b", "SyncError", "managed by application owners-a")
-		if out, err := s.API.CLI(within(t, patience), "", "app", "sync", "owners-b"); err == nil {
+		if out, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "owners-b"); err == nil {
 			t.Errorf("the sync succeeded: %s", out)
 		}
 		cli(t, "app", "delete", "owners-a", "--yes")
 		settled(t, "owners-b")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, ns, "shared", ownedBy("owners-b")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, ns, "shared", ownedBy("owners-b")); err != nil {
 			t.Error(err)
 		}
 		cli(t, "app", "delete", "owners-b", "--yes", "--wait")
-		if err := cluster.WaitGone(within(t, patience), configMaps, ns, "shared"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), configMaps, ns, "shared"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -132,7 +132,7 @@ spec:
 			for _, name := range c.order {
 				absent(t, name)
 			}
-			if err := cluster.WaitGone(within(t, patience), configMaps, ns, "shared"); err != nil {
+			if err := cluster.WaitGone(within(t, waitLimit), configMaps, ns, "shared"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -45,7 +45,7 @@ func TestGuideProject(t *testing.T) {
 	text := strings.ReplaceAll(guideFile(t, "15-appproject.yaml"), "https://github.com/my-org/", base)
 	put := func(text string) {
 		t.Helper()
-		if _, err := s.API.Apply(within(t, patience), text); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestGuideProject(t *testing.T) {
 		})
 	}
 	sync := func(name string) (string, error) {
-		out, err := s.API.CLI(within(t, patience), "", "app", "sync", name)
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", name)
 		if err != nil {
 			out += err.Error()
 		}
@@ -104,7 +104,7 @@ func TestGuideProject(t *testing.T) {
 		if out, err := sync("guide-15"); err != nil {
 			t.Fatal(out)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "backend-api", "a", value("one")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "backend-api", "a", value("one")); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := sync("guide-15-wide"); err == nil || !strings.Contains(out, "does not permit") {

@@ -86,7 +86,7 @@ func TestPruneOfThousands(t *testing.T) {
 		settled(t, "prune-many")
 	})
 	t.Run("DEL-01 nothing keeps the application from being deleted", func(t *testing.T) {
-		if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "prune-many", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "prune-many", "--yes"); err != nil {
 			t.Fatal(err)
 		}
 		long("the rest is deleted", 0)

@@ -39,10 +39,10 @@ func offline(t *testing.T, do func(ctx context.Context) error) {
 	if err := s.Hub.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := do(within(t, patience)); err != nil {
+	if err := do(within(t, waitLimit)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Hub.Start(within(t, patience)); err != nil {
+	if err := s.Hub.Start(within(t, waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,7 +61,7 @@ func restore(ctx context.Context) error {
 func rewound(t *testing.T) place {
 	t.Helper()
 	var p place
-	err := harness.Eventually(within(t, 2*patience), func(ctx context.Context) (err error) {
+	err := harness.Eventually(within(t, 2*waitLimit), func(ctx context.Context) (err error) {
 		if p, err = cluster(ctx); err == nil && (p.Rewind == nil || !p.Held) {
 			err = fmt.Errorf("rewind %+v, held %v", p.Rewind, p.Held)
 		}
@@ -92,17 +92,17 @@ func TestRestoredBackup(t *testing.T) {
 		return err
 	})
 	t.Cleanup(func() { _ = s.Postgres.DropDatabase(context.Background(), "backup") })
-	if err := s.Connected(within(t, 2*patience), "in-cluster"); err != nil {
+	if err := s.Connected(within(t, 2*waitLimit), "in-cluster"); err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.API.CLI(within(t, patience), "", "cluster", "enroll", "elsewhere", "--token-only")
+	token, err := s.API.CLI(within(t, waitLimit), "", "cluster", "enroll", "elsewhere", "--token-only")
 	if err != nil || strings.TrimSpace(token) == "" {
 		t.Fatal(err)
 	}
 	if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two"), "app/c.yaml": configMap("c", "two")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.WaitFor(within(t, patience), configMaps, "rewind", "c", value("two")); err != nil {
+	if _, err := in.WaitFor(within(t, waitLimit), configMaps, "rewind", "c", value("two")); err != nil {
 		t.Fatal(err)
 	}
 	later := repository(t, "later", map[string]string{"app/d.yaml": configMap("d", "one")})
@@ -123,14 +123,14 @@ func TestRestoredBackup(t *testing.T) {
 		if !p.Held || !p.Rewind.Proven || p.Rewind.AgentSeq <= p.Rewind.HubSeq {
 			t.Errorf("rewind %+v, held %v", p.Rewind, p.Held)
 		}
-		out, err := s.API.CLI(within(t, patience), "", "cluster", "list")
+		out, err := s.API.CLI(within(t, waitLimit), "", "cluster", "list")
 		if err != nil || !strings.Contains(out, "accept-hub in-cluster") {
 			t.Errorf("cluster list: %v\n%s", err, out)
 		}
 		untouched(t)
 	})
 	t.Run("FT-D9 enrolment is closed meanwhile", func(t *testing.T) {
-		_, err := s.API.CLI(within(t, patience), "", "cluster", "enroll", "another", "--token-only")
+		_, err := s.API.CLI(within(t, waitLimit), "", "cluster", "enroll", "another", "--token-only")
 		if err == nil || !strings.Contains(err.Error(), "restored from a backup") {
 			t.Errorf("error %v", err)
 		}
@@ -167,16 +167,16 @@ func TestRestoredBackup(t *testing.T) {
 		untouched(t)
 	})
 	t.Run("FT-D9 after an admin has decided all goes on, and what the hub forgot stays", func(t *testing.T) {
-		if out, err := s.API.CLI(within(t, patience), "", "cluster", "accept-hub", "in-cluster", "--yes"); err != nil {
+		if out, err := s.API.CLI(within(t, waitLimit), "", "cluster", "accept-hub", "in-cluster", "--yes"); err != nil {
 			t.Fatal(err, out)
 		}
-		if _, err := in.WaitFor(within(t, 2*patience), configMaps, "rewind", "a", value("three")); err != nil {
+		if _, err := in.WaitFor(within(t, 2*waitLimit), configMaps, "rewind", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(rewind("c", "two"), lost("d", "one")); err != nil {
 			t.Errorf("what the hub did not know was deleted: %v", err)
 		}
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			if p, err := cluster(ctx); err != nil || p.Rewind != nil || p.Held || p.Connection != "Connected" {
 				return fmt.Errorf("cluster %+v, %v", p, err)
 			}
@@ -198,13 +198,13 @@ func TestRestoredBackup(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "four", map[string]string{"app/a.yaml": configMap("a", "four")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.WaitFor(within(t, patience), configMaps, "rewind", "a", value("four")); err != nil {
+		if _, err := in.WaitFor(within(t, waitLimit), configMaps, "rewind", "a", value("four")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "rewind")
 	})
 	t.Run("FT-D9 capstan-hub restored holds everything until an admin decides", func(t *testing.T) {
-		out, err := s.Hub.Command(within(t, patience), "restored")
+		out, err := s.Hub.Command(within(t, waitLimit), "restored")
 		if err != nil || !strings.Contains(out, "accept-hub") {
 			t.Fatal(err, out)
 		}
@@ -212,13 +212,13 @@ func TestRestoredBackup(t *testing.T) {
 		if p := rewound(t); !p.Held {
 			t.Errorf("cluster %+v", p)
 		}
-		if _, err := s.API.CLI(within(t, patience), "", "cluster", "accept-hub", "--all", "--yes"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "cluster", "accept-hub", "--all", "--yes"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := repo.Commit(t.Context(), "five", map[string]string{"app/a.yaml": configMap("a", "five")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.WaitFor(within(t, 2*patience), configMaps, "rewind", "a", value("five")); err != nil {
+		if _, err := in.WaitFor(within(t, 2*waitLimit), configMaps, "rewind", "a", value("five")); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -39,7 +39,7 @@ func TestRightsAreExact(t *testing.T) {
 	exercise(t)
 	agent := s.Agents["in-cluster"].User()
 	var requests []harness.Request
-	err := harness.Eventually(within(t, patience), func(context.Context) (err error) {
+	err := harness.Eventually(within(t, waitLimit), func(context.Context) (err error) {
 		if requests, err = s.Clusters["in-cluster"].Requests(0); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func exercise(t *testing.T) {
 	})
 	deploy(t, "rights", repo.URL(), "app", "")
 	settled(t, "rights")
-	ctx := within(t, 2*patience)
+	ctx := within(t, 2*waitLimit)
 	if _, err := repo.Commit(ctx, "two", map[string]string{
 		"app/a.yaml": configMap("a", "two"), "app/replaced.yaml": strings.Replace(replaced, "one", "two", 1), "app/gone.yaml": "",
 	}); err != nil {
@@ -195,7 +195,7 @@ func withoutThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	if err := cluster.Apply(ctx, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: weak, namespace: default}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: weak}\nrules:\n"+string(rules)+
 		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: weak}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: weak}\nsubjects: [{kind: ServiceAccount, name: weak, namespace: default}]\n"); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ var (
 func customKind(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
 	cluster := s.Clusters["in-cluster"]
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	if err := cluster.Apply(ctx, fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: %[4]s.%[1]s}
@@ -86,7 +86,7 @@ func TestHealthByScript(t *testing.T) {
 	deploy(t, "certs", repo.URL(), "app", "")
 	rule := func(manifest string) {
 		t.Helper()
-		if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +164,7 @@ spec:
 ---
 `, denied)
 	}
-	if _, err := s.API.Apply(within(t, patience), project("")+fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
+	if _, err := s.API.Apply(within(t, waitLimit), project("")+fmt.Sprintf(`apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata: {name: acts, namespace: argocd}
 spec:
@@ -175,18 +175,18 @@ spec:
 `, repo.URL())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.WaitFor(within(t, patience), rollouts, app, "web", func(*unstructured.Unstructured) error { return nil }); err != nil {
+	if _, err := cluster.WaitFor(within(t, waitLimit), rollouts, app, "web", func(*unstructured.Unstructured) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	setStatus(t, rollouts, app, "web", `{"observedGeneration":"1","pauseConditions":[{"reason":"CanaryPauseStep"}],"currentStepIndex":0}`)
 	list := func(api *stack.API, kind string) (string, error) {
-		return api.CLI(within(t, patience), "", "app", "actions", "list", app, "--kind", kind)
+		return api.CLI(within(t, waitLimit), "", "app", "actions", "list", app, "--kind", kind)
 	}
 	run := func(api *stack.API, action, kind, name string, more ...string) (string, error) {
-		return api.CLI(within(t, patience), "", append([]string{"app", "actions", "run", app, action, "--kind", kind, "--resource-name", name}, more...)...)
+		return api.CLI(within(t, waitLimit), "", append([]string{"app", "actions", "run", app, action, "--kind", kind, "--resource-name", name}, more...)...)
 	}
 	for _, kind := range []string{"Rollout", "Deployment", "CronJob"} { // until the hub knows that they are there
-		if err := harness.Eventually(within(t, patience), func(context.Context) error { _, err := list(s.API, kind); return err }); err != nil {
+		if err := harness.Eventually(within(t, waitLimit), func(context.Context) error { _, err := list(s.API, kind); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,10 +205,10 @@ spec:
 		}
 	})
 	t.Run("ACT-05 what the project does not permit is not created", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, patience), project("{group: batch, kind: Job}")); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), project("{group: batch, kind: Job}")); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Eventually(within(t, patience), func(context.Context) error {
+		err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
 			_, err := run(s.API, "create-job", "CronJob", "nightly")
 			if err == nil || !strings.Contains(err.Error(), "does not permit objects of kind batch/Job") {
 				return fmt.Errorf("the answer is %w", err)
@@ -220,10 +220,10 @@ spec:
 		}
 	})
 	t.Run("ACT-02 guide/21 works as written", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, patience), guideFile(t, "21-resource-actions.yaml")); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), guideFile(t, "21-resource-actions.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Eventually(within(t, patience), func(context.Context) error {
+		err := harness.Eventually(within(t, waitLimit), func(context.Context) error {
 			out, err := list(s.API, "Rollout")
 			if err == nil && (strings.Contains(out, "retry") || !strings.Contains(out, "promote-full")) {
 				err = errors.New("the bundled actions are still there:\n" + out)
@@ -239,7 +239,7 @@ spec:
 				t.Fatal(action, out, err)
 			}
 			path := map[string]string{"resume": "pauseConditions", "promote-full": "promoteFull", "abort": "abort"}[action]
-			if _, err := cluster.WaitFor(within(t, patience), rollouts, app, "web", func(o *unstructured.Unstructured) error {
+			if _, err := cluster.WaitFor(within(t, waitLimit), rollouts, app, "web", func(o *unstructured.Unstructured) error {
 				v, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", path)
 				if fmt.Sprint(v) != want {
 					return fmt.Errorf("status.%s is %v", path, v)
@@ -251,7 +251,7 @@ spec:
 		}
 	})
 	t.Run("ACT-06 an action needs its own right", func(t *testing.T) {
-		ctx := within(t, patience)
+		ctx := within(t, waitLimit)
 		if err := s.API.Do(ctx, http.MethodPost, "/api/v1/users", map[string]any{"name": "actor", "password": "correct horse battery"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -298,13 +298,13 @@ spec:
 		if err == nil || !strings.Contains(err.Error(), "agent") {
 			t.Errorf("the answer is %v", err)
 		}
-		if err := s.Agents["in-cluster"].Start(within(t, patience)); err != nil {
+		if err := s.Agents["in-cluster"].Start(within(t, waitLimit)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Connected(within(t, patience), "in-cluster"); err != nil {
+		if err := s.Connected(within(t, waitLimit), "in-cluster"); err != nil {
 			t.Fatal(err)
 		}
-		err = harness.Eventually(within(t, patience), func(context.Context) error { // until the hub knows of the new session
+		err = harness.Eventually(within(t, waitLimit), func(context.Context) error { // until the hub knows of the new session
 			_, err := run(s.API, "restart", "Deployment", "web")
 			return err
 		})

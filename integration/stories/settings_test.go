@@ -82,7 +82,7 @@ func nodes(t *testing.T, name string) string {
 // settings applies data of argocd-cm.
 func settings(t *testing.T, data string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // it cleans up as well
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit) // it cleans up as well
 	defer cancel()
 	if _, err := s.API.Apply(ctx, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm, namespace: argocd}\ndata: "+data+"\n"); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestExclusions(t *testing.T) {
 	}
 	synchronise := func(t *testing.T) {
 		t.Helper()
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "ignore-differences"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "ignore-differences"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestExclusions(t *testing.T) {
 		if _, err := cluster.Dynamic().Resource(deployments).Namespace("my-app").Patch(t.Context(), "ignored", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-scale"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), deployments, "my-app", "ignored", func(o *unstructured.Unstructured) error {
+		if _, err := cluster.WaitFor(within(t, waitLimit), deployments, "my-app", "ignored", func(o *unstructured.Unstructured) error {
 			if n, _, _ := unstructured.NestedInt64(o.Object, "status", "replicas"); n != 2 {
 				return fmt.Errorf("%d replicas", n)
 			}
@@ -214,7 +214,7 @@ func TestExclusions(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
-	if _, err := s.API.CLI(within(t, patience), "", "app", "delete", "ignore-differences", "--yes"); err != nil {
+	if _, err := s.API.CLI(within(t, waitLimit), "", "app", "delete", "ignore-differences", "--yes"); err != nil {
 		t.Error(err)
 	}
 }
@@ -227,7 +227,7 @@ func TestRenderSettings(t *testing.T) {
 	})
 	cluster := s.Clusters["in-cluster"]
 	t.Run("DIR-08 hidden directories are read once they are asked for, and pruned when they are not", func(t *testing.T) {
-		if _, err := s.API.Apply(within(t, patience), recursing("hidden", repo.URL())); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), recursing("hidden", repo.URL())); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "hidden")
@@ -236,26 +236,26 @@ func TestRenderSettings(t *testing.T) {
 		}
 		set := func(data string) {
 			t.Helper()
-			if _, err := s.API.Apply(within(t, patience), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cmd-params-cm, namespace: argocd}\ndata: "+data+"\n"); err != nil {
+			if _, err := s.API.Apply(within(t, waitLimit), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cmd-params-cm, namespace: argocd}\ndata: "+data+"\n"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		set(`{reposerver.include.hidden.directories: "true"}`)
 		live(t, "hidden", "h", value("one"))
 		set(`{reposerver.include.hidden.directories: "false"}`)
-		if err := cluster.WaitGone(within(t, patience), configMaps, "hidden", "h"); err != nil {
+		if err := cluster.WaitGone(within(t, waitLimit), configMaps, "hidden", "h"); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("KUST-08 build options count once they are set", func(t *testing.T) {
 		deploy(t, "build-options", repo.URL(), "k", "")
 		says(t, "build-options", "security")
-		if _, err := s.API.CLI(within(t, patience), "--load-restrictor LoadRestrictionsNone\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "--load-restrictor LoadRestrictionsNone\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-"); err != nil {
 			t.Fatal(err)
 		}
 		live(t, "build-options", "s", value("one"))
 		settled(t, "build-options")
-		_, err := s.API.CLI(within(t, patience), "--enable-exec\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-")
+		_, err := s.API.CLI(within(t, waitLimit), "--enable-exec\n", "settings", "set", "kustomize.buildOptions", "--from-file", "-")
 		if err == nil || !strings.Contains(err.Error(), "sandbox") {
 			t.Errorf("SEC-A7: an option that starts programs: %v", err)
 		}

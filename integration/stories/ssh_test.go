@@ -30,7 +30,7 @@ stringData:
   sshPrivateKey: |
     %s
 `, url, strings.ReplaceAll(strings.TrimSpace(key), "\n", "\n    "))
-	if _, err := s.API.Apply(within(t, patience), secret); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), secret); err != nil {
 		t.Fatal(err)
 	}
 	deploy(t, "over-ssh", url, "app", "")
@@ -39,7 +39,7 @@ stringData:
 		t.Fatal(err)
 	}
 	t.Run("CRED-07 a server that is not known is refused, and the error says how to trust it", func(t *testing.T) {
-		if _, err := s.API.Wait(within(t, patience), "over-ssh", func(x stack.App) error {
+		if _, err := s.API.Wait(within(t, waitLimit), "over-ssh", func(x stack.App) error {
 			for _, c := range x.Status.Conditions {
 				if strings.Contains(c.Message, "capstan cert add-ssh --batch --fingerprint SHA256:") {
 					return nil
@@ -50,7 +50,7 @@ stringData:
 			t.Fatal(err)
 		}
 	})
-	if out, err := s.API.CLI(within(t, patience), lines, "cert", "add-ssh", "--batch"); err != nil {
+	if out, err := s.API.CLI(within(t, waitLimit), lines, "cert", "add-ssh", "--batch"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	settled(t, "over-ssh")
@@ -59,7 +59,7 @@ stringData:
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("two")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-ssh", "a", value("two")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -68,17 +68,17 @@ stringData:
 		if _, err := repo.Commit(t.Context(), "three", map[string]string{"app/a.yaml": configMap("a", "three")}); err != nil {
 			t.Fatal(err)
 		}
-		look(t, url)
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("three")); err != nil {
+		refreshRepository(t, url)
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-ssh", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 	})
 	t.Run("SEC-A a server with another key is refused, and what runs keeps running", func(t *testing.T) {
-		if err := errors.Join(server.ChangeHostKeys(), server.Restart(within(t, patience))); err != nil {
+		if err := errors.Join(server.ChangeHostKeys(), server.Restart(within(t, waitLimit))); err != nil {
 			t.Fatal(err)
 		}
-		look(t, url)
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		refreshRepository(t, url)
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			out, err := s.API.CLI(ctx, "", "repo", "list")
 			if err != nil || !strings.Contains(out, "HAS CHANGED") {
 				return fmt.Errorf("%v: %s", err, out)
@@ -87,16 +87,16 @@ stringData:
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "over-ssh", "a", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "over-ssh", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// look has the hub look at a repository now, as its next poll would.
-func look(t *testing.T, address string) {
+// refreshRepository has the hub look at a repository now, as its next poll would.
+func refreshRepository(t *testing.T, address string) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	var l struct {
 		Items []struct{ ID, URL string }
 	}

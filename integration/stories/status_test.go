@@ -58,7 +58,7 @@ func printed(t *testing.T, name string) (x argoApp) {
 // eventually reads the application until it is as it should be.
 func eventually(t *testing.T, name string, holds func(argoApp) error) argoApp {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, waitLimit)
 	for {
 		x := printed(t, name)
 		err := holds(x)
@@ -96,7 +96,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 	byHand(t, "told", repo.URL(), "app", "team: told", "")
 	t.Run("APP-14 APP-15 the field operation starts a sync of a new application, and goes when it is over", func(t *testing.T) {
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {initiatedBy: {username: eve}, info: [{name: ticket, value: T-1}], sync: {prune: true}, retry: {limit: 2}}\nspec:\n", 1)
-		if _, err := s.API.Apply(within(t, patience), text); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 			t.Fatal(err)
 		}
 		x := printed(t, "told")
@@ -116,9 +116,9 @@ func TestStatusOfAnApplication(t *testing.T) {
 			return nil
 		})
 		st, _ := status(t, "told")["status"].(map[string]any)
-		said, _ := json.Marshal(st["operationState"])
-		if !strings.Contains(string(said), `"phase":"Succeeded"`) || !strings.Contains(string(said), "T-1") || strings.Contains(string(said), "eve") {
-			t.Errorf("APP-15 operationState is %s", said)
+		gotText, _ := json.Marshal(st["operationState"])
+		if !strings.Contains(string(gotText), `"phase":"Succeeded"`) || !strings.Contains(string(gotText), "T-1") || strings.Contains(string(gotText), "eve") {
+			t.Errorf("APP-15 operationState is %s", gotText)
 		}
 	})
 	t.Run("APP-13 operationState has what was asked for, by whom, from where, when, and what became of each object", func(t *testing.T) {
@@ -220,12 +220,12 @@ func TestStatusOfAnApplication(t *testing.T) {
 	})
 	t.Run("CMPR-05 a spec comes back as it was written, whatever Capstan makes of it", func(t *testing.T) {
 		spec, _ := status(t, "told")["spec"].(map[string]any)
-		said := written(t, "told", func(x map[string]any) {
+		gotText := written(t, "told", func(x map[string]any) {
 			spec, _ := x["spec"].(map[string]any)
 			spec["ignoreDifferences"], spec["someDay"] = []any{}, map[string]any{"a": 1}
 		})
-		if !strings.Contains(said, "spec.someDay is kept but has no effect") {
-			t.Errorf("it says %s", said)
+		if !strings.Contains(gotText, "spec.someDay is kept but has no effect") {
+			t.Errorf("it says %s", gotText)
 		}
 		now, _ := status(t, "told")["spec"].(map[string]any)
 		if now["someDay"] == nil || now["ignoreDifferences"] == nil || now["destination"] == nil || len(now) != len(spec)+2 {
@@ -252,7 +252,7 @@ func TestStatusOfAnApplication(t *testing.T) {
 		}
 		text := strings.Replace(applied(t, "told"), "\nspec:\n", "\noperation: {sync: {prune: true}}\nspec:\n", 1)
 		condition(t, "told", differs)
-		if _, err := s.API.Apply(within(t, patience), text); err != nil { // it waits for approval of a deletion
+		if _, err := s.API.Apply(within(t, waitLimit), text); err != nil { // it waits for approval of a deletion
 			t.Fatal(err)
 		}
 		eventually(t, "told", func(x argoApp) error {
@@ -261,9 +261,9 @@ func TestStatusOfAnApplication(t *testing.T) {
 			}
 			return nil
 		})
-		out, err := s.API.Apply(within(t, patience), strings.Replace(text, "team: told", "team: other", 1))
-		if said := fmt.Sprint(out, err); !strings.Contains(said, "is in progress") {
-			t.Errorf("it says %s", said)
+		out, err := s.API.Apply(within(t, waitLimit), strings.Replace(text, "team: told", "team: other", 1))
+		if gotText := fmt.Sprint(out, err); !strings.Contains(gotText, "is in progress") {
+			t.Errorf("it says %s", gotText)
 		}
 		if strings.Contains(applied(t, "told"), "team: other") {
 			t.Error("half of the write was taken")
@@ -279,7 +279,7 @@ func TestRefreshAnnotation(t *testing.T) {
 	for _, kind := range []string{"normal", "hard"} {
 		t.Run("APP-22 the annotation refresh is consumed by the look: "+kind, func(t *testing.T) {
 			text := strings.Replace(applied(t, "asked"), "\n  finalizers:", "\n  annotations: {argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me}\n  finalizers:", 1)
-			if _, err := s.API.Apply(within(t, patience), text); err != nil {
+			if _, err := s.API.Apply(within(t, waitLimit), text); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "asked", func(x argoApp) error {
@@ -288,7 +288,7 @@ func TestRefreshAnnotation(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := s.API.Apply(within(t, patience), strings.Replace(text, "argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me", "", 1)); err != nil {
+			if _, err := s.API.Apply(within(t, waitLimit), strings.Replace(text, "argocd.argoproj.io/refresh: "+kind+", argocd.argoproj.io/refresh-timestamp: \"2026-01-01T00:00:00.1Z\", keep: me", "", 1)); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -296,7 +296,7 @@ func TestRefreshAnnotation(t *testing.T) {
 	t.Run("APP-24 skip-reconcile leaves the application as it is, and without it all goes on", func(t *testing.T) {
 		plain := applied(t, "asked")
 		skipping := strings.Replace(plain, "\n  finalizers:", "\n  annotations: {argocd.argoproj.io/skip-reconcile: \"true\"}\n  finalizers:", 1)
-		if _, err := s.API.Apply(within(t, patience), skipping); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), skipping); err != nil {
 			t.Fatal(err)
 		}
 		condition(t, "asked", func(x stack.App) error {
@@ -309,28 +309,28 @@ func TestRefreshAnnotation(t *testing.T) {
 		if _, err := repo.Commit(t.Context(), "two", map[string]string{"app/a.yaml": configMap("a", "two")}); err != nil {
 			t.Fatal(err)
 		}
-		out, err := s.API.CLI(within(t, patience), "", "app", "sync", "asked")
+		out, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "asked")
 		if err == nil || !strings.Contains(out+err.Error(), "skip-reconcile") {
 			t.Errorf("sync: %v\n%s", err, out)
 		}
 		if now := printedRevision(t, "asked"); now != before {
 			t.Errorf("it moved to %s", now)
 		}
-		if _, err := s.API.Apply(within(t, patience), plain); err != nil {
+		if _, err := s.API.Apply(within(t, waitLimit), plain); err != nil {
 			t.Fatal(err)
 		}
 		live(t, "asked", "a", value("two"))
 	})
 	t.Run("APP-26 APP-25 APP-23 annotations that would be passed over are said", func(t *testing.T) {
-		said := written(t, "asked", func(x map[string]any) {
+		gotText := written(t, "asked", func(x map[string]any) {
 			meta, _ := x["metadata"].(map[string]any)
 			meta["annotations"] = map[string]any{
 				"notice.argocd.argoproj.io/severity": "fatal", "argocd.argoproj.io/managed-by-url": "javascript:1", "argocd.argoproj.io/hydrate": "normal",
 			}
 		})
 		for _, want := range []string{"severity", "managed-by-url", "hydrate"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("it does not speak of %s: %s", want, said)
+			if !strings.Contains(gotText, want) {
+				t.Errorf("it does not speak of %s: %s", want, gotText)
 			}
 		}
 	})

@@ -31,7 +31,7 @@ spec:
   destination: {name: in-cluster, namespace: %[1]s}
   syncPolicy: {syncOptions: [CreateNamespace=true%[5]s]}
 `, name, repo, path, labels, options)
-	if _, err := s.API.Apply(within(t, patience), manifest); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), manifest); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -39,7 +39,7 @@ spec:
 // cli runs the command line and gives what it wrote.
 func cli(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := s.API.CLI(within(t, patience), "", args...)
+	out, err := s.API.CLI(within(t, waitLimit), "", args...)
 	if err != nil {
 		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -48,7 +48,7 @@ func cli(t *testing.T, args ...string) string {
 
 func live(t *testing.T, namespace, name string, check func(*unstructured.Unstructured) error) {
 	t.Helper()
-	if _, err := s.Clusters["in-cluster"].WaitFor(within(t, patience), configMaps, namespace, name, check); err != nil {
+	if _, err := s.Clusters["in-cluster"].WaitFor(within(t, waitLimit), configMaps, namespace, name, check); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,7 +97,7 @@ func TestSyncRequests(t *testing.T) {
 	t.Run("SYNC-06 SYNC-01 an older revision is applied by hand, and the application is OutOfSync afterwards", func(t *testing.T) {
 		cli(t, "app", "sync", "requests", "--revision", first, "--prune", "--async")
 		live(t, "requests", "a", value("two"))
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, "requests", "b"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, "requests", "b"); err != nil {
 			t.Error(err)
 		}
 		condition(t, "requests", differs)
@@ -138,7 +138,7 @@ func TestSyncRequests(t *testing.T) {
 	})
 	t.Run("DEL-08 applications are deleted by selector", func(t *testing.T) {
 		cli(t, "app", "delete", "-l", "team=sync", "--propagation-policy", "background", "--yes")
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, "requests", "a"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, "requests", "a"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestApprovals(t *testing.T) {
 		condition(t, "approvals", waiting)
 		live(t, "approvals", "asks", value("one"))
 		cli(t, "app", "confirm-deletion", "approvals", "--yes", "--reason", "a story")
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, "approvals", "asks"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, "approvals", "asks"); err != nil {
 			t.Error(err)
 		}
 		settled(t, "approvals")
@@ -193,7 +193,7 @@ func TestApprovals(t *testing.T) {
 		if _, err := s.API.Apply(t.Context(), string(text)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, "approvals", "asks"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, "approvals", "asks"); err != nil {
 			t.Error(err)
 		}
 		settled(t, "approvals")
@@ -208,7 +208,7 @@ func TestApprovals(t *testing.T) {
 		})
 		live(t, "approvals", "a", value("one"))
 		pods := s.Clusters["in-cluster"].Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("approvals")
-		if err := harness.Eventually(within(t, patience), func(ctx context.Context) error {
+		if err := harness.Eventually(within(t, waitLimit), func(ctx context.Context) error {
 			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "job-name=bye"})
 			if err != nil || len(list.Items) != 1 {
 				return fmt.Errorf("the hook has not its one pod: %v, %+v", err, list)
@@ -219,7 +219,7 @@ func TestApprovals(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Clusters["in-cluster"].WaitGone(within(t, patience), configMaps, "approvals", "a"); err != nil {
+		if err := s.Clusters["in-cluster"].WaitGone(within(t, waitLimit), configMaps, "approvals", "a"); err != nil {
 			t.Error(err)
 		}
 	})

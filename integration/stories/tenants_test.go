@@ -79,7 +79,7 @@ func TestTenantsSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range []*stack.API{s.API, other} {
-			if _, err := a.Wait(within(t, patience), "shop", stack.Settled); err != nil {
+			if _, err := a.Wait(within(t, waitLimit), "shop", stack.Settled); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -132,7 +132,7 @@ func TestTenantsSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = again.Stop() })
-		err = harness.Eventually(within(t, patience), func(context.Context) error {
+		err = harness.Eventually(within(t, waitLimit), func(context.Context) error {
 			b, err := os.ReadFile(filepath.Join(dir, "agent.log"))
 			if err != nil || !strings.Contains(string(b), "used") {
 				return fmt.Errorf("%v: the agent does not say that the token was used:\n%s", err, b)

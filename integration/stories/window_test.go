@@ -39,7 +39,7 @@ func projectWith(t *testing.T, name string, windows ...map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.API.Apply(within(t, patience), string(b)); err != nil {
+	if _, err := s.API.Apply(within(t, waitLimit), string(b)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,7 +89,7 @@ func TestWindows(t *testing.T) {
 	})
 	t.Run("WIN-09 a person's sync and rollback are refused with the next opening", func(t *testing.T) {
 		for _, args := range [][]string{{"app", "sync", "windows"}, {"app", "rollback", "windows", "1"}} {
-			out, err := s.API.CLI(within(t, patience), "", args...)
+			out, err := s.API.CLI(within(t, waitLimit), "", args...)
 			if err == nil || !strings.Contains(out+err.Error(), "next opening 20") {
 				t.Errorf("%v: %v\n%s", args, err, out)
 			}
@@ -121,7 +121,7 @@ func TestWindows(t *testing.T) {
 			}
 			condition(t, "windows", held("closed by the deny window"))
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "windows", "a", value(waiting)); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "windows", "a", value(waiting)); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().Before(end) {
@@ -136,10 +136,10 @@ func TestWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		condition(t, "windows", held("closed by the deny window"))
-		if _, err := s.API.CLI(within(t, patience), "", "app", "sync", "windows"); err != nil {
+		if _, err := s.API.CLI(within(t, waitLimit), "", "app", "sync", "windows"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "windows", "a", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "windows", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -157,7 +157,7 @@ func TestWindows(t *testing.T) {
 			return fmt.Errorf("conditions %v", x.Status.Conditions)
 		})
 		projectWith(t, "windows")
-		if _, err := cluster.WaitFor(within(t, patience), configMaps, "windows", "a", value("three")); err != nil {
+		if _, err := cluster.WaitFor(within(t, waitLimit), configMaps, "windows", "a", value("three")); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, "windows")

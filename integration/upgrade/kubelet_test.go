@@ -131,7 +131,7 @@ func (k *kubelet) start(ctx context.Context, pod *unstructured.Unstructured) err
 	k.mu.Unlock()
 	go func() {
 		defer close(c.ended)
-		if err := k.keep(own, c); err != nil && own.Err() == nil {
+		if err := k.restart(own, c); err != nil && own.Err() == nil {
 			slog.Error("the kubelet of the test", "pod", pod.GetName(), "error", err)
 		}
 	}()
@@ -153,7 +153,7 @@ func (c *container) signal(s syscall.Signal) {
 	}
 }
 
-func (k *kubelet) keep(ctx context.Context, c *container) error {
+func (k *kubelet) restart(ctx context.Context, c *container) error {
 	spec := struct {
 		Account    string `json:"serviceAccountName"`
 		Restart    string `json:"restartPolicy"`
@@ -213,13 +213,13 @@ func (k *kubelet) process(ctx context.Context, c *container, program, args []str
 	cmd := exec.Command(program[0], words...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "CAPSTAN_UPGRADE="+c.pod.GetAnnotations()["capstan.dev/upgrade"])
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var said bytes.Buffer
+	var gotText bytes.Buffer
 	log, err := os.OpenFile(filepath.Join(k.dir, c.pod.GetName()+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 127, err.Error()
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, &said
+	cmd.Stdout, cmd.Stderr = log, &gotText
 	c.mu.Lock()
 	if ctx.Err() == nil {
 		err = cmd.Start()
@@ -233,8 +233,8 @@ func (k *kubelet) process(ctx context.Context, c *container, program, args []str
 		return 127, err.Error()
 	}
 	_ = cmd.Wait()
-	_, _ = log.Write(said.Bytes())
-	text := said.Bytes()
+	_, _ = log.Write(gotText.Bytes())
+	text := gotText.Bytes()
 	code := cmd.ProcessState.ExitCode()
 	if code < 0 {
 		code = 137 // by a signal

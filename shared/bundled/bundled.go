@@ -51,7 +51,7 @@ func (c *Catalogue) Health(group, kind string) (source string, ok bool) {
 	}
 	for _, p := range c.patterns {
 		g, k := path.Split(p)
-		if fits(strings.TrimSuffix(g, "/"), group) && fits(k, kind) {
+		if matches(strings.TrimSuffix(g, "/"), group) && matches(k, kind) {
 			return read(path.Join(p, "health.lua"))
 		}
 	}
@@ -88,8 +88,8 @@ func plain(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/_*\\")
 }
 
-// fits says whether a name is what a pattern describes.
-func fits(pattern, name string) bool {
+// matches says whether a name is what a pattern describes.
+func matches(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, wild, "*"), name)
 	return err == nil && ok
 }

@@ -50,8 +50,8 @@ type Owned struct {
 	Rules      uint64 `json:"r,omitempty"` // hash of the ignore rules that were applied; 0: none
 }
 
-// A Verdict is what a comparison says.
-type Verdict struct {
+// A Result is what a comparison says.
+type Result struct {
 	Equal bool
 	// Fields are the paths that differ, such as spec.replicas or
 	// spec.template.spec.containers[name=web].image; at most 50.
@@ -108,43 +108,43 @@ func (c Comparer) record(response *manifest.Object, manager string, digest [32]b
 
 // Compare judges a live object by its record. If ignore has rules by manager
 // and live still has its managedFields, they are read from there.
-func (c Comparer) Compare(o Owned, live *manifest.Object, ignore *Ignore) (Verdict, error) {
+func (c Comparer) Compare(o Owned, live *manifest.Object, ignore *Ignore) (Result, error) {
 	return c.CompareWith(o, live, ignore, nil)
 }
 
 // CompareWith is Compare where the managedFields of live were taken away
 // before; others are those of the managers that ignore rules name.
-func (c Comparer) CompareWith(o Owned, live *manifest.Object, ignore *Ignore, others []Managed) (Verdict, error) {
+func (c Comparer) CompareWith(o Owned, live *manifest.Object, ignore *Ignore, others []Managed) (Result, error) {
 	if why := o.void(live); why != "" {
-		return Verdict{Void: why}, nil
+		return Result{Void: why}, nil
 	}
 	rules := ignore.forObject(manifest.KeyOf(live))
 	if rules.hash() != o.Rules {
-		return Verdict{Void: "the rules for ignored differences have changed"}, nil
+		return Result{Void: "the rules for ignored differences have changed"}, nil
 	}
 	tree, err := parseFields(o.Fields)
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	seen, err := rules.strip(live)
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	p, err := c.project(tree, seen)
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
 	if p.hash() == o.Hash {
-		return Verdict{Equal: true}, nil
+		return Result{Equal: true}, nil
 	}
 	differ := differing(tree, o.Leaves, p.leaves())
 	if others == nil && len(rules.managers) > 0 {
 		others = ManagedBy(live, rules.managers)
 	}
 	if differ, err = rules.withoutManaged(differ, others); err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
-	return verdict(differ), nil
+	return resultOf(differ), nil
 }
 
 func (o Owned) void(live *manifest.Object) string {
@@ -157,9 +157,9 @@ func (o Owned) void(live *manifest.Object) string {
 	return ""
 }
 
-func verdict(differ []path) Verdict {
+func resultOf(differ []path) Result {
 	const most = 50
-	v := Verdict{Equal: len(differ) == 0, paths: differ}
+	v := Result{Equal: len(differ) == 0, paths: differ}
 	for i, p := range differ {
 		if i == most {
 			break
@@ -172,7 +172,7 @@ func verdict(differ []path) Verdict {
 // Writers names the managers that hold fields which differ, apart from the
 // applies of own and from those that only report a status. A field that is no
 // longer there has no manager.
-func (v Verdict) Writers(live *manifest.Object, own string) []string {
+func (v Result) Writers(live *manifest.Object, own string) []string {
 	var out []string
 	for _, entry := range managedEntries(live) {
 		name, _ := entry["manager"].(string)
@@ -204,7 +204,7 @@ func Expect(response *manifest.Object, manager string, digest [32]byte, ignore *
 }
 
 // Compare is Comparer.Compare without a key.
-func (o Owned) Compare(live *manifest.Object, ignore *Ignore) (Verdict, error) {
+func (o Owned) Compare(live *manifest.Object, ignore *Ignore) (Result, error) {
 	return Comparer{}.Compare(o, live, ignore)
 }
 

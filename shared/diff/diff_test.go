@@ -43,7 +43,7 @@ func own(t testing.TB, o *manifest.Object, rules ...diff.Rule) (diff.Owned, *dif
 	return rec, ignore
 }
 
-func compare(t testing.TB, rec diff.Owned, o *manifest.Object, ignore *diff.Ignore) diff.Verdict {
+func compare(t testing.TB, rec diff.Owned, o *manifest.Object, ignore *diff.Ignore) diff.Result {
 	t.Helper()
 	v, err := rec.Compare(o, ignore)
 	if err != nil {
@@ -355,7 +355,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-func TestKeyedRecordsTellNothing(t *testing.T) {
+func TestKeyedRecordsRevealNothing(t *testing.T) {
 	t.Parallel()
 	a, b := diff.Comparer{Key: []byte("one")}, diff.Comparer{Key: []byte("two")}
 	x, err := a.Own(live(t), manager, [32]byte{}, nil)
@@ -425,7 +425,7 @@ func TestSummary(t *testing.T) {
 	if s := v.Summary(nil, o, 9); !strings.Contains(s, "spec.replicas: now 5") || !strings.Contains(s, "…") {
 		t.Errorf("Summary() without the desired object = %q", s)
 	}
-	if s := (diff.Verdict{Void: "x"}).Summary(nil, o, 1); s != "not comparable: x" {
+	if s := (diff.Result{Void: "x"}).Summary(nil, o, 1); s != "not comparable: x" {
 		t.Errorf("Summary() of a void verdict = %q", s)
 	}
 }

@@ -135,7 +135,7 @@ func (p *fieldParser) skip() {
 	}
 }
 
-func (p *fieldParser) take(c byte) bool {
+func (p *fieldParser) accept(c byte) bool {
 	if p.skip(); p.at < len(p.data) && p.data[p.at] == c {
 		p.at++
 		return true
@@ -149,10 +149,10 @@ func (p *fieldParser) object(into *field, depth int) error {
 	if depth > deepest {
 		return fmt.Errorf("nested more than %d deep", deepest)
 	}
-	if !p.take('{') {
+	if !p.accept('{') {
 		return fmt.Errorf("no object at byte %d", p.at)
 	}
-	if p.take('}') {
+	if p.accept('}') {
 		return nil
 	}
 	for {
@@ -160,7 +160,7 @@ func (p *fieldParser) object(into *field, depth int) error {
 		if err != nil {
 			return err
 		}
-		if !p.take(':') {
+		if !p.accept(':') {
 			return fmt.Errorf("no colon at byte %d", p.at)
 		}
 		child, err := newField(name)
@@ -175,10 +175,10 @@ func (p *fieldParser) object(into *field, depth int) error {
 		} else {
 			into.children = append(into.children, child)
 		}
-		if p.take('}') {
+		if p.accept('}') {
 			return nil
 		}
-		if !p.take(',') {
+		if !p.accept(',') {
 			return fmt.Errorf("no comma at byte %d", p.at)
 		}
 	}

@@ -48,7 +48,7 @@ func Respect(desired, live *manifest.Object, ignore *Ignore, manager string) (ap
 	var omit [][]any
 	out := clone(desired.Object)
 	for _, place := range leaves {
-		shared, value, has := standing(place, desired, live, others)
+		shared, value, has := foreignValue(place, desired, live, others)
 		switch {
 		case shared:
 			omit = append(omit, place)
@@ -124,9 +124,9 @@ func valueAt(v any, place []any) (any, bool) {
 	return v, true
 }
 
-// standing says whether another manager owns the field at a place of desired
+// foreignValue says whether another manager owns the field at a place of desired
 // in live, and which value it has there.
-func standing(place []any, desired, live *manifest.Object, others []*field) (shared bool, value any, has bool) {
+func foreignValue(place []any, desired, live *manifest.Object, others []*field) (shared bool, value any, has bool) {
 	for _, tree := range others {
 		p, err := locate(tree, desired.Object, place)
 		if err == nil && tree.covers(p) {

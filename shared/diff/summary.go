@@ -12,7 +12,7 @@ import (
 // "spec.replicas: 3 → 5; metadata.labels.team: a → (none); 4 more". At most
 // limit fields are named. Values of Secrets are never shown, of other objects
 // only short single ones.
-func (v Verdict) Summary(desired, live *manifest.Object, limit int) string {
+func (v Result) Summary(desired, live *manifest.Object, limit int) string {
 	if v.Void != "" {
 		return "not comparable: " + v.Void
 	}

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	stepBytes  = 32  // what an instruction is taken to make, at most about ten times that in truth
-	valueBytes = 16  // a slot in a table or on the stack
-	entryBytes = 128 // a named entry of a table
-	frameBytes = 96  // a place on the call stack
-	fewValues  = 256 // on the stack of one call, that need no counting
-	lookEvery  = 16  // instructions between two looks at the clock
+	stepBytes       = 32  // what an instruction is taken to make, at most about ten times that in truth
+	valueBytes      = 16  // a slot in a table or on the stack
+	entryBytes      = 128 // a named entry of a table
+	frameBytes      = 96  // a place on the call stack
+	fewValues       = 256 // on the stack of one call, that need no counting
+	clockCheckEvery = 16  // instructions between two looks at the clock
 )
 
 // A budget is what is left of a run's limits. One goroutine uses it at a time.
 type budget struct {
-	limits   Limits
-	deadline time.Time
-	outer    context.Context //nolint:containedctx // lives as long as the run that it bounds
-	closed   chan struct{}
-	steps    int64
-	memory   int64
-	look     int
-	threads  int
-	err      error // the limit that was passed
+	limits     Limits
+	deadline   time.Time
+	parent     context.Context //nolint:containedctx // lives as long as the run that it bounds
+	closed     chan struct{}
+	steps      int64
+	memory     int64
+	untilCheck int
+	threads    int
+	err        error // the limit that was passed
 }
 
 func newBudget(ctx context.Context, l Limits) *budget {
@@ -47,7 +47,7 @@ func newBudget(ctx context.Context, l Limits) *budget {
 	}
 	closed := make(chan struct{})
 	close(closed)
-	return &budget{limits: l, deadline: time.Now().Add(l.Time), outer: ctx, closed: closed}
+	return &budget{limits: l, deadline: time.Now().Add(l.Time), parent: ctx, closed: closed}
 }
 
 // spend takes steps and bytes. It gives the limit that this passes, and after
@@ -76,8 +76,8 @@ func (b *budget) tick(top int) error {
 	if err := b.spend(1, bytes); err != nil {
 		return err
 	}
-	if b.look--; b.look < 0 {
-		b.look = lookEvery
+	if b.untilCheck--; b.untilCheck < 0 {
+		b.untilCheck = clockCheckEvery
 		return b.onTime()
 	}
 	return nil
@@ -87,8 +87,8 @@ func (b *budget) onTime() error {
 	if b.err == nil && !time.Now().Before(b.deadline) {
 		b.err = fault.New(fault.Exceeded, "the script was stopped after %s", b.limits.Time)
 	}
-	if b.err == nil && b.outer.Err() != nil {
-		b.err = fault.Wrap(fault.Offline, b.outer.Err(), "the script was stopped because nobody waits for it any more")
+	if b.err == nil && b.parent.Err() != nil {
+		b.err = fault.Wrap(fault.Offline, b.parent.Err(), "the script was stopped because nobody waits for it any more")
 	}
 	return b.err
 }

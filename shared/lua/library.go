@@ -110,11 +110,11 @@ func (r *running) thread(make *glua.LFunction) glua.LGFunction {
 			l.RaiseError("the script makes more than %d coroutines", maxThreads)
 		}
 		r.pay(l, 1, 2*registers*valueBytes+callDepth*frameBytes)
-		outer := l.RemoveContext()
+		parent := l.RemoveContext()
 		made := make.GFunction(l)
-		l.SetContext(outer)
+		l.SetContext(parent)
 		if th := threadOf(l.Get(-1)); th != nil {
-			th.SetContext(meter{outer, r.b, th})
+			th.SetContext(meter{parent, r.b, th})
 		}
 		return made
 	}

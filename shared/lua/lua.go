@@ -75,9 +75,9 @@ func Compile(name, source string) (s *Script, err error) {
 }
 
 // broken is the answer to a script that is no Lua.
-func broken(name, said string) error {
-	said = strings.TrimPrefix(strings.Join(strings.Fields(said), " "), chunkName+" ")
-	return fault.With(fault.New(fault.Invalid, "the script is not valid Lua: %s", short(said)), name, "correct the script")
+func broken(name, message string) error {
+	message = strings.TrimPrefix(strings.Join(strings.Fields(message), " "), chunkName+" ")
+	return fault.With(fault.New(fault.Invalid, "the script is not valid Lua: %s", short(message)), name, "correct the script")
 }
 
 // Hash tells scripts of different text apart.
@@ -125,23 +125,23 @@ func failure(err error) error {
 	if !errors.As(err, &api) {
 		return fault.New(fault.Invalid, "the script failed: %s", short(err.Error()))
 	}
-	said := "it raised an error that is no text"
+	message := "it raised an error that is no text"
 	switch v := api.Object.(type) {
 	case glua.LString, glua.LNumber:
-		said = v.String()
+		message = v.String()
 	case *glua.LTable:
 		if text, ok := v.RawGetString("message").(glua.LString); ok {
-			said = string(text)
+			message = string(text)
 		}
 	case nil, *glua.LNilType:
 		if api.Cause != nil {
-			said = api.Cause.Error()
+			message = api.Cause.Error()
 		}
 	}
-	if rest, ok := strings.CutPrefix(said, chunkName+":"); ok {
-		said = chunkName + " " + rest
+	if rest, ok := strings.CutPrefix(message, chunkName+":"); ok {
+		message = chunkName + " " + rest
 	}
-	return fault.New(fault.Invalid, "the script failed: %s", short(said))
+	return fault.New(fault.Invalid, "the script failed: %s", short(message))
 }
 
 // short bounds what a script says of itself.

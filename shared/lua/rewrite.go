@@ -27,8 +27,8 @@ func guard(chunk []ast.Stmt) ([]ast.Stmt, error) {
 		return nil, w.err
 	}
 	first := &ast.LocalAssignStmt{Names: []string{nameConcat, nameSet, nameKey}, Exprs: []ast.Expr{&ast.Comma3Expr{}}}
-	place(first, 1)
-	place(first.Exprs[0], 1)
+	setLine(first, 1)
+	setLine(first.Exprs[0], 1)
 	return append([]ast.Stmt{first}, chunk...), nil
 }
 
@@ -198,7 +198,7 @@ func apart(s *ast.AssignStmt) ast.Stmt {
 		a, ok := e.(*ast.AttrGetExpr)
 		if !ok {
 			one := &ast.AssignStmt{Lhs: []ast.Expr{e}, Rhs: []ast.Expr{ident(s, value)}}
-			place(one, s.Line())
+			setLine(one, s.Line())
 			sets = append(sets, one)
 			continue
 		}
@@ -207,14 +207,14 @@ func apart(s *ast.AssignStmt) ast.Stmt {
 		places.Exprs = append(places.Exprs, single(a.Object), single(a.Key))
 		sets = append(sets, setCall(s, ident(s, table), ident(s, key), ident(s, value)))
 	}
-	place(places, s.Line())
-	place(values, s.Line())
+	setLine(places, s.Line())
+	setLine(values, s.Line())
 	first := []ast.Stmt{values}
 	if len(places.Names) > 0 {
 		first = []ast.Stmt{places, values}
 	}
 	block := &ast.DoBlockStmt{Stmts: append(first, sets...)}
-	place(block, s.Line())
+	setLine(block, s.Line())
 	return block
 }
 
@@ -233,7 +233,7 @@ func single(e ast.Expr) ast.Expr {
 func setCall(at ast.PositionHolder, table, key ast.Expr, values ...ast.Expr) ast.Stmt {
 	c := call(at, nameSet, append([]ast.Expr{table, key}, values...)...)
 	s := &ast.FuncCallStmt{Expr: c}
-	place(s, at.Line())
+	setLine(s, at.Line())
 	return s
 }
 
@@ -244,17 +244,17 @@ func call(at ast.PositionHolder, name string, args ...ast.Expr) *ast.FuncCallExp
 		}
 	}
 	c := &ast.FuncCallExpr{Func: ident(at, name), Args: args, AdjustRet: name != nameSet}
-	place(c, at.Line())
+	setLine(c, at.Line())
 	return c
 }
 
 func ident(at ast.PositionHolder, name string) *ast.IdentExpr {
 	i := &ast.IdentExpr{Value: name}
-	place(i, at.Line())
+	setLine(i, at.Line())
 	return i
 }
 
-func place(n ast.PositionHolder, line int) {
+func setLine(n ast.PositionHolder, line int) {
 	n.SetLine(line)
 	n.SetLastLine(line)
 }

@@ -70,13 +70,13 @@ func TestWave(t *testing.T) {
 			if got := manifest.Wave(o); got != c.want {
 				t.Errorf("Wave() = %d; want %d", got, c.want)
 			}
-			said := manifest.Misread(o)
-			if len(said) != len(c.misread) {
-				t.Fatalf("Misread() = %q; want %q", said, c.misread)
+			gotText := manifest.Misread(o)
+			if len(gotText) != len(c.misread) {
+				t.Fatalf("Misread() = %q; want %q", gotText, c.misread)
 			}
 			for i, want := range c.misread {
-				if !strings.Contains(said[i], want) {
-					t.Errorf("Misread() = %q; want %q in it", said[i], want)
+				if !strings.Contains(gotText[i], want) {
+					t.Errorf("Misread() = %q; want %q in it", gotText[i], want)
 				}
 			}
 		})

@@ -46,17 +46,17 @@ func (h *Health) Ready(name string, c Check) {
 
 // Liveness gives nil, or what is wrong.
 func (h *Health) Liveness(ctx context.Context) error {
-	return h.ask(ctx, func() map[string]Check { return h.live })
+	return h.runChecks(ctx, func() map[string]Check { return h.live })
 }
 
 // Readiness gives nil, or what is missing.
 func (h *Health) Readiness(ctx context.Context) error {
-	return h.ask(ctx, func() map[string]Check { return h.ready })
+	return h.runChecks(ctx, func() map[string]Check { return h.ready })
 }
 
-// ask runs all checks side by side. A check that does not answer in time
+// runChecks runs all checks side by side. A check that does not answer in time
 // counts as failed, and is left to end by itself.
-func (h *Health) ask(ctx context.Context, which func() map[string]Check) error {
+func (h *Health) runChecks(ctx context.Context, which func() map[string]Check) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	type answer struct {

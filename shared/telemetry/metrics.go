@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/version"
 )
 
 // NewRegistry makes a registry with what every process tells: the Go runtime,
 // the process, the build, and what the monitor knows of its loops.
-func NewRegistry(m *run.Monitor) *prometheus.Registry {
+func NewRegistry(m *lifecycle.Monitor) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build(), monitored{m})
 	return r
@@ -33,7 +33,7 @@ func build() prometheus.Collector {
 }
 
 // monitored tells what a monitor knows.
-type monitored struct{ m *run.Monitor }
+type monitored struct{ m *lifecycle.Monitor }
 
 // The metrics of monitored.
 func panicsDesc() *prometheus.Desc {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/logkey"
-	"github.com/capstan-cd/capstan/shared/run"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 )
 
@@ -84,7 +84,7 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 
 func TestPort(t *testing.T) {
 	t.Parallel()
-	m := run.NewMonitor(run.System{}, nil)
+	m := lifecycle.NewMonitor(lifecycle.System{}, nil)
 	h := telemetry.NewHealth()
 	port := telemetry.Port{Registry: telemetry.NewRegistry(m), Health: h, Readers: telemetry.Readers{Everybody: true}, Log: slog.New(slog.DiscardHandler)}
 	handler := port.Handler()
@@ -116,7 +116,7 @@ func TestPort(t *testing.T) {
 		}
 	})
 	t.Run("FT-H8 caught defects are counted", func(t *testing.T) {
-		_ = run.Safely(m.With(t.Context()), "render", func(context.Context) error { panic("x") })
+		_ = lifecycle.Safely(m.With(t.Context()), "render", func(context.Context) error { panic("x") })
 		if _, body := get(t, handler, "/metrics"); !strings.Contains(body, `capstan_panics_total{where="render"} 1`) || !strings.Contains(body, "capstan_build_info{") {
 			t.Errorf("%.2000s", body)
 		}
@@ -127,7 +127,7 @@ func TestReadersOfMetrics(t *testing.T) {
 	t.Parallel()
 	token, broken := "s3cret", error(nil)
 	port := func(r telemetry.Readers) http.Handler {
-		return telemetry.Port{Registry: telemetry.NewRegistry(run.NewMonitor(run.System{}, nil)), Health: telemetry.NewHealth(), Profiles: true, Readers: r, Log: slog.New(slog.DiscardHandler)}.Handler()
+		return telemetry.Port{Registry: telemetry.NewRegistry(lifecycle.NewMonitor(lifecycle.System{}, nil)), Health: telemetry.NewHealth(), Profiles: true, Readers: r, Log: slog.New(slog.DiscardHandler)}.Handler()
 	}
 	guarded := port(telemetry.Readers{Token: func() (string, error) { return token, broken }})
 	ask := func(h http.Handler, path, from, authorization string) int {

@@ -28,10 +28,10 @@ const (
 	forgetAfter = 3               // failures after which what was learnt is forgotten
 )
 
-// An Outer is what lies between an agent and its hub. Nothing in it is
+// A ProxyConfig is what lies between an agent and its hub. Nothing in it is
 // trusted: the hub proves its key inside, and nothing secret is sent before
 // it has.
-type Outer struct {
+type ProxyConfig struct {
 	// Proxy gives the HTTP proxy for a hub; nil: there is none.
 	Proxy *Proxy
 	// Roots are the authorities that may vouch for a TLS connection which is
@@ -63,16 +63,16 @@ func (c DialConfig) step(name, detail string, err error) {
 	}
 }
 
-// Learnt remembers by address whether the network in between cuts handshakes
+// ProxyMemory remembers by address whether the network in between cuts handshakes
 // that offer more than HTTP. The zero value knows nothing. It may be used by
 // several goroutines.
-type Learnt struct {
+type ProxyMemory struct {
 	mu    sync.Mutex
 	hosts map[string]int // address → failures since it was learnt; no entry: nothing was learnt
 }
 
 // webOnly says whether only HTTP should be offered.
-func (l *Learnt) webOnly(address string) bool {
+func (l *ProxyMemory) webOnly(address string) bool {
 	if l == nil {
 		return false
 	}
@@ -82,8 +82,8 @@ func (l *Learnt) webOnly(address string) bool {
 	return ok
 }
 
-// learn notes that offering only HTTP works, or may.
-func (l *Learnt) learn(address string) {
+// remember notes that offering only HTTP works, or may.
+func (l *ProxyMemory) remember(address string) {
 	if l == nil {
 		return
 	}
@@ -96,7 +96,7 @@ func (l *Learnt) learn(address string) {
 }
 
 // failed counts a dial that used what was learnt and went wrong.
-func (l *Learnt) failed(address string) {
+func (l *ProxyMemory) failed(address string) {
 	if l == nil {
 		return
 	}
@@ -114,12 +114,12 @@ func (l *Learnt) failed(address string) {
 // one that is agreed on. Where the network cuts or refuses that handshake, a
 // second one offers only HTTP.
 func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn, string, error) {
-	if cfg.Learnt.webOnly(address) {
+	if cfg.Memory.webOnly(address) {
 		conn, carrier, err := reach(ctx, address, cfg, true)
 		if err != nil {
-			cfg.Learnt.failed(address)
+			cfg.Memory.failed(address)
 		} else {
-			cfg.Learnt.learn(address)
+			cfg.Memory.remember(address)
 		}
 		return conn, carrier, err
 	}
@@ -127,7 +127,7 @@ func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn
 	var cut errHandshake
 	if err == nil || !errors.As(err, &cut) || ctx.Err() != nil {
 		if errors.As(err, &cut) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cfg.Learnt.learn(address) // no time is left here; the next dial tries the other way
+			cfg.Memory.remember(address) // no time is left here; the next dial tries the other way
 		}
 		return conn, carrier, unmark(err)
 	}
@@ -137,7 +137,7 @@ func dialCarrier(ctx context.Context, address string, cfg DialConfig) (*tls.Conn
 	if second != nil {
 		return nil, "", unmark(better(err, second))
 	}
-	cfg.Learnt.learn(address)
+	cfg.Memory.remember(address)
 	return conn, carrier, nil
 }
 
@@ -182,20 +182,20 @@ func reach(ctx context.Context, address string, cfg DialConfig, webOnly bool) (*
 
 func handshake(ctx context.Context, raw net.Conn, address string, cfg DialConfig, webOnly bool) (*tls.Conn, string, error) {
 	host, _, _ := net.SplitHostPort(address)
-	outer := tls.Client(raw, outerTLS(host, cfg, webOnly))
-	if err := outer.HandshakeContext(ctx); err != nil {
+	proxy := tls.Client(raw, proxyTLS(host, cfg, webOnly))
+	if err := proxy.HandshakeContext(ctx); err != nil {
 		err = handshakeFault(err)
 		cfg.step(StepTLS, "", err)
 		return nil, "", errHandshake{err}
 	}
-	state := outer.ConnectionState()
+	state := proxy.ConnectionState()
 	if state.NegotiatedProtocol == cfg.Lane.Protocol {
 		cfg.step(StepCarrier, "the hub answers itself, no WebSocket is needed", nil)
 		cfg.step(StepLink, "TLS 1.3, the hub proved its key", nil)
-		return outer, CarrierTLS, nil
+		return proxy, CarrierTLS, nil
 	}
-	cfg.step(StepTLS, describeOuter(state, cfg.Pins), nil)
-	ws, err := upgrade(ctx, outer, address)
+	cfg.step(StepTLS, describeProxy(state, cfg.Pins), nil)
+	ws, err := upgrade(ctx, proxy, address)
 	if err != nil {
 		cfg.step(StepCarrier, "", err)
 		return nil, "", err
@@ -211,11 +211,11 @@ func handshake(ctx context.Context, raw net.Conn, address string, cfg DialConfig
 	return inner, CarrierWebSocket, nil
 }
 
-// outerTLS offers both carriers at once. If the other side takes the lane's
+// proxyTLS offers both carriers at once. If the other side takes the lane's
 // own protocol, this is the link's handshake and must meet all its rules;
 // otherwise it is the handshake of whoever answers HTTP there, who learns
 // nothing of the agent.
-func outerTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
+func proxyTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
 	var direct bool
 	c := linkTLS(host, cfg)
 	c.MinVersion = tls.VersionTLS12
@@ -226,7 +226,7 @@ func outerTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
 	// The peer's certificate is verified before ours is asked for.
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		if cs.NegotiatedProtocol != cfg.Lane.Protocol {
-			return verifyOuter(cs, host, cfg)
+			return verifyProxy(cs, host, cfg)
 		}
 		if cs.Version < tls.VersionTLS13 {
 			return fault.New(fault.Offline, "the TLS handshake of the link came down to a version before 1.3")
@@ -246,29 +246,29 @@ func outerTLS(host string, cfg DialConfig, webOnly bool) *tls.Config {
 	return c
 }
 
-// verifyOuter asks who vouches for a server that is not the hub itself, if
+// verifyProxy asks who vouches for a server that is not the hub itself, if
 // the operator said who may.
-func verifyOuter(cs tls.ConnectionState, host string, cfg DialConfig) error {
-	if cfg.Outer.Roots == nil || pinned(cs, cfg.Pins) {
+func verifyProxy(cs tls.ConnectionState, host string, cfg DialConfig) error {
+	if cfg.Proxy.Roots == nil || pinned(cs, cfg.Pins) {
 		return nil
 	}
 	if len(cs.PeerCertificates) == 0 {
-		return errOuter(host, errors.New("no certificate"))
+		return errProxy(host, errors.New("no certificate"))
 	}
 	between := x509.NewCertPool()
 	for _, c := range cs.PeerCertificates[1:] {
 		between.AddCert(c)
 	}
 	_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots: cfg.Outer.Roots, Intermediates: between, DNSName: host, CurrentTime: cfg.Clock.Now(),
+		Roots: cfg.Proxy.Roots, Intermediates: between, DNSName: host, CurrentTime: cfg.Clock.Now(),
 	})
 	if err != nil {
-		return errOuter(host, err)
+		return errProxy(host, err)
 	}
 	return nil
 }
 
-func errOuter(host string, err error) error {
+func errProxy(host string, err error) error {
 	return &fault.Error{
 		Kind:  fault.Offline,
 		Cause: "the certificate in front of the hub is not one that the configured authorities vouch for as " + host,
@@ -277,8 +277,8 @@ func errOuter(host string, err error) error {
 	}
 }
 
-// describeOuter says who ends the outer TLS.
-func describeOuter(cs tls.ConnectionState, pins []Pin) string {
+// describeProxy says who ends the outer TLS.
+func describeProxy(cs tls.ConnectionState, pins []Pin) string {
 	who := "a server without a certificate"
 	switch {
 	case pinned(cs, pins):

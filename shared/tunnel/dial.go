@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // A Dialer opens the connection below everything else, to the hub or to the
@@ -24,10 +24,10 @@ type DialConfig struct {
 	Pins []Pin
 	// Certificate is the agent's; nil only to enrol.
 	Certificate *tls.Certificate
-	// Outer is what lies between agent and hub; the zero value: nothing.
-	Outer Outer
-	// Learnt remembers between dials which carrier works; nil: nothing is.
-	Learnt *Learnt
+	// Proxy is what lies between agent and hub; the zero value: nothing.
+	Proxy ProxyConfig
+	// Memory remembers between dials which carrier works; nil: nothing is.
+	Memory *ProxyMemory
 	// Dial opens connections; nil: TCP.
 	Dial Dialer
 	// Timeout bounds connection and handshake; zero: 15 s.
@@ -35,7 +35,7 @@ type DialConfig struct {
 	// Trace hears of each step as it ends; nil: nobody does.
 	Trace func(Step)
 	Log   *slog.Logger
-	Clock run.Clock
+	Clock lifecycle.Clock
 }
 
 // Dial opens a session to the hub at host:port, over the carrier that the way

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-cd/capstan/shared/run"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 	"github.com/capstan-cd/capstan/shared/tunnel"
 )
 
@@ -106,7 +106,7 @@ func splitPort(t testing.TB, change func(*tunnel.SplitConfig)) port {
 }
 
 func (p port) config(lane tunnel.Lane) tunnel.DialConfig {
-	return tunnel.DialConfig{Lane: lane, Pins: []tunnel.Pin{tunnel.PinOf(p.cert.Leaf)}, Log: quiet(), Clock: run.System{}}
+	return tunnel.DialConfig{Lane: lane, Pins: []tunnel.Pin{tunnel.PinOf(p.cert.Leaf)}, Log: quiet(), Clock: lifecycle.System{}}
 }
 
 // pair gives both ends of one session over real TLS. The first is the end
@@ -121,7 +121,7 @@ func pair(t testing.TB, lane tunnel.Lane, peer tunnel.Peer) (agent, hub *tunnel.
 		if err != nil {
 			return
 		}
-		s, err := tunnel.NewSession(c, tunnel.SessionConfig{Lane: lane, Peer: peer, Log: quiet(), Clock: run.System{}})
+		s, err := tunnel.NewSession(c, tunnel.SessionConfig{Lane: lane, Peer: peer, Log: quiet(), Clock: lifecycle.System{}})
 		if err == nil {
 			accepted <- s
 		}
@@ -138,7 +138,7 @@ func pair(t testing.TB, lane tunnel.Lane, peer tunnel.Peer) (agent, hub *tunnel.
 	return agent, hub
 }
 
-func system() run.Clock { return run.System{} }
+func system() lifecycle.Clock { return lifecycle.System{} }
 
 // rawLink is a connection whose handshake chose the link, and nothing more.
 func rawLink(t testing.TB, p port) *tls.Conn {

@@ -11,7 +11,7 @@ import (
 
 // A Mux runs many streams over one connection. Both sides speak yamux: the one
 // that dialled with the library of that name, the other one, which has a
-// thousand sessions at a time, with leanMux.
+// thousand sessions at a time, with serverMux.
 type Mux interface {
 	Open() (net.Conn, error)
 	// Accept waits for a stream that the other side opened.
@@ -54,10 +54,10 @@ func (m yamuxMux) Streams() int          { return m.NumStreams() }
 // reason that matters.
 type yamuxLog struct{ log *slog.Logger }
 
-func (l yamuxLog) Print(v ...any)            { l.say(fmt.Sprint(v...)) }
-func (l yamuxLog) Printf(f string, v ...any) { l.say(fmt.Sprintf(f, v...)) }
-func (l yamuxLog) Println(v ...any)          { l.say(fmt.Sprintln(v...)) }
+func (l yamuxLog) Print(v ...any)            { l.write(fmt.Sprint(v...)) }
+func (l yamuxLog) Printf(f string, v ...any) { l.write(fmt.Sprintf(f, v...)) }
+func (l yamuxLog) Println(v ...any)          { l.write(fmt.Sprintln(v...)) }
 
-func (l yamuxLog) say(text string) {
+func (l yamuxLog) write(text string) {
 	l.log.DebugContext(context.Background(), "multiplexer", "text", text)
 }

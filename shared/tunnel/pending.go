@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// patience is after how long a handshake makes room for another one of
+	// handshakeTimeout is after how long a handshake makes room for another one of
 	// the same source. One that is well takes milliseconds.
-	patience = 2 * time.Second
+	handshakeTimeout = 2 * time.Second
 	// evictionNotes is how often evictions are logged.
 	evictionNotes = time.Minute
 )
@@ -36,10 +36,10 @@ type pending struct {
 
 // waiting is a connection during its handshake.
 type waiting struct {
-	conn   io.Closer
-	source string
-	since  time.Time
-	place  *list.Element // nil: evicted, or gone
+	conn    io.Closer
+	source  string
+	since   time.Time
+	element *list.Element // nil: evicted, or gone
 }
 
 func newPending(most, perSource int, log *slog.Logger) *pending {
@@ -56,7 +56,7 @@ func (p *pending) enter(ctx context.Context, c io.Closer, address string) (*wait
 	if p.count >= p.most || own != nil && own.Len() >= p.perSource {
 		busiest := p.busiest(own)
 		oldest, _ := busiest.Front().Value.(*waiting)
-		evict := busiest != own || w.since.Sub(oldest.since) >= patience
+		evict := busiest != own || w.since.Sub(oldest.since) >= handshakeTimeout
 		p.note(ctx, oldest.source, w.since)
 		if !evict {
 			// A fleet that comes at once behind one address: those that came
@@ -71,7 +71,7 @@ func (p *pending) enter(ctx context.Context, c io.Closer, address string) (*wait
 		own = list.New()
 		p.sources[w.source] = own
 	}
-	w.place = own.PushBack(w)
+	w.element = own.PushBack(w)
 	p.count++
 	return w, true
 }
@@ -99,12 +99,12 @@ func (p *pending) leave(w *waiting) {
 }
 
 func (p *pending) remove(w *waiting) {
-	if w.place == nil {
+	if w.element == nil {
 		return
 	}
 	l := p.sources[w.source]
-	l.Remove(w.place)
-	w.place = nil
+	l.Remove(w.element)
+	w.element = nil
 	p.count--
 	if l.Len() == 0 {
 		delete(p.sources, w.source)

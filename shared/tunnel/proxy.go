@@ -78,7 +78,7 @@ func connect(ctx context.Context, address string, cfg DialConfig) (net.Conn, err
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	proxy := cfg.Outer.Proxy.For(address)
+	proxy := cfg.Proxy.Proxy.For(address)
 	if proxy == nil {
 		raw, err := dial(ctx, "tcp", address)
 		if err != nil {
@@ -108,7 +108,7 @@ func connectProxy(ctx context.Context, proxy *url.URL, address string, dial Dial
 	conn := raw
 	if proxy.Scheme == "https" {
 		t := tls.Client(raw, &tls.Config{
-			MinVersion: tls.VersionTLS12, ServerName: proxy.Hostname(), RootCAs: cfg.Outer.Roots, NextProtos: []string{webProtocol},
+			MinVersion: tls.VersionTLS12, ServerName: proxy.Hostname(), RootCAs: cfg.Proxy.Roots, NextProtos: []string{webProtocol},
 		})
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
@@ -118,7 +118,7 @@ func connectProxy(ctx context.Context, proxy *url.URL, address string, dial Dial
 		conn = t
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	through, err := ask(conn, proxy, address)
+	through, err := connectThrough(conn, proxy, address)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -132,8 +132,8 @@ func connectProxy(ctx context.Context, proxy *url.URL, address string, dial Dial
 	return through, nil
 }
 
-// ask says CONNECT and reads the answer.
-func ask(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
+// connectThrough says CONNECT and reads the answer.
+func connectThrough(conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {"capstan-agent"}}}
 	if u := proxy.User; u != nil {
 		password, _ := u.Password()

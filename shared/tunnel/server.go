@@ -17,19 +17,19 @@ import (
 // A Server serves gRPC on the streams of any number of sessions. One server
 // for all sessions costs each of them only what its own streams cost.
 type Server struct {
-	grpc   *grpc.Server
-	in     *inlet
-	beside []Beside
-	caught func(ctx context.Context, method string, value any) error
-	log    *slog.Logger
+	grpc     *grpc.Server
+	in       *serverListener
+	wrappers []StreamWrapper
+	caught   func(ctx context.Context, method string, value any) error
+	log      *slog.Logger
 }
 
-// A Beside looks at a stream before its handler runs. It may give another
+// A StreamWrapper looks at a stream before its handler runs. It may give another
 // stream in its place, and what is to be called with the handler's error; an
 // error ends the call. It is no interceptor because it must not stay on the
 // stack: most streams wait nearly always, and their stacks are much of what an
 // agent costs a hub.
-type Beside func(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error)
+type StreamWrapper func(ss grpc.ServerStream, method string) (grpc.ServerStream, func(error), error)
 
 // ServerConfig is how a server is made.
 type ServerConfig struct {
@@ -37,7 +37,7 @@ type ServerConfig struct {
 	// Unary runs in front of every call, and Stream of every stream, in order,
 	// once the limit on calls was checked.
 	Unary  []grpc.UnaryServerInterceptor
-	Stream []Beside
+	Stream []StreamWrapper
 	// Caught makes an error of a panic in the handler of a stream; nil: the
 	// panic goes on.
 	Caught func(ctx context.Context, method string, value any) error
@@ -46,7 +46,7 @@ type ServerConfig struct {
 
 // NewServer makes a server without services.
 func NewServer(cfg ServerConfig) *Server {
-	s := &Server{in: newInlet(), beside: cfg.Stream, caught: cfg.Caught, log: cfg.Log}
+	s := &Server{in: newServerListener(), wrappers: cfg.Stream, caught: cfg.Caught, log: cfg.Log}
 	unary := append([]grpc.UnaryServerInterceptor{s.unary}, cfg.Unary...)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(sessionCreds{}),
@@ -104,10 +104,10 @@ func (s *Server) Attach(ctx context.Context, session *Session) error {
 	}
 }
 
-// Take is Attach for a session that this side did not open: it returns at once
+// Adopt is Attach for a session that this side did not open: it returns at once
 // and no goroutine waits for streams. ended is called when the session has
 // ended, which it does with the server, too; it may take its time.
-func (s *Server) Take(ctx context.Context, session *Session, ended func(error)) {
+func (s *Server) Adopt(ctx context.Context, session *Session, ended func(error)) {
 	release := context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })
 	over := func(err error) {
 		release()
@@ -142,7 +142,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	defer done()
 	res, err := next(ctx, req)
-	return res, s.answer(ctx, info.FullMethod, err)
+	return res, s.statusOf(ctx, info.FullMethod, err)
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -173,9 +173,9 @@ func (c *streamCall) begin() error {
 	if err != nil {
 		return err
 	}
-	c.ends = append(make([]func(error), 0, len(c.s.beside)+1), func(error) { done() })
-	for _, look := range c.s.beside {
-		ss, end, err := look(c.ss, c.method)
+	c.ends = append(make([]func(error), 0, len(c.s.wrappers)+1), func(error) { done() })
+	for _, wrap := range c.s.wrappers {
+		ss, end, err := wrap(c.ss, c.method)
 		if err != nil {
 			return err
 		}
@@ -192,12 +192,12 @@ func (c *streamCall) end(err error) error {
 	for _, end := range slices.Backward(c.ends) {
 		end(err)
 	}
-	return c.s.answer(c.ss.Context(), c.method, err)
+	return c.s.statusOf(c.ss.Context(), c.method, err)
 }
 
-// answer makes a status of a handler's error, and logs what the other side
+// statusOf makes a status of a handler's error, and logs what the other side
 // is not told.
-func (s *Server) answer(ctx context.Context, method string, err error) error {
+func (s *Server) statusOf(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -221,21 +221,21 @@ func enter(ctx context.Context) (func(), error) {
 	return func() { session.calls.Add(-1) }, nil
 }
 
-// inlet is the listener of a server. gRPC closes its listener when it stops,
+// serverListener is the listener of a server. gRPC closes its listener when it stops,
 // and yamux sessions are listeners too: served directly, a stopped server
 // would cut the calls of the other direction. The inlet stands between.
-type inlet struct {
+type serverListener struct {
 	conns chan net.Conn
 	once  sync.Once
 	done  chan struct{}
 }
 
-func newInlet() *inlet {
-	return &inlet{conns: make(chan net.Conn), done: make(chan struct{})}
+func newServerListener() *serverListener {
+	return &serverListener{conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 // Accept waits for the next stream of any session.
-func (i *inlet) Accept() (net.Conn, error) {
+func (i *serverListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-i.conns:
 		return c, nil
@@ -245,15 +245,15 @@ func (i *inlet) Accept() (net.Conn, error) {
 }
 
 // Close stops Accept, and nothing else.
-func (i *inlet) Close() error {
+func (i *serverListener) Close() error {
 	i.once.Do(func() { close(i.done) })
 	return nil
 }
 
 // Addr names the inlet for gRPC's own books.
-func (i *inlet) Addr() net.Addr { return inletAddr{} }
+func (i *serverListener) Addr() net.Addr { return serverAddr{} }
 
-type inletAddr struct{}
+type serverAddr struct{}
 
-func (inletAddr) Network() string { return "link" }
-func (inletAddr) String() string  { return "link" }
+func (serverAddr) Network() string { return "link" }
+func (serverAddr) String() string  { return "link" }

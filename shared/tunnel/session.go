@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // ErrClosed is the reason of a session that ended without one.
@@ -50,7 +50,7 @@ type SessionConfig struct {
 	Peer    Peer
 	Refusal error
 	Log     *slog.Logger
-	Clock   run.Clock
+	Clock   lifecycle.Clock
 	// Idle is after how long without a call Conn gives its stream back; zero
 	// means never.
 	Idle time.Duration
@@ -64,7 +64,7 @@ func NewSession(conn net.Conn, cfg SessionConfig) (*Session, error) {
 		log: cfg.Log, idle: cfg.Idle,
 	}
 	if !cfg.Dialled {
-		s.mux = newLean(w, cfg.Lane, false, s.blame)
+		s.mux = newServerMux(w, cfg.Lane, false, s.blame)
 		return s, nil
 	}
 	var err error
@@ -170,7 +170,7 @@ func (s *Session) Accept() (net.Conn, error) {
 // ended once when no more can come. Both run where the session is read, so
 // nobody need wait in Accept. It is false if the session cannot do so.
 func (s *Session) deliver(take func(net.Conn), ended func(error)) bool {
-	m, ok := s.mux.(*leanMux)
+	m, ok := s.mux.(*serverMux)
 	if !ok {
 		return false
 	}
@@ -196,12 +196,12 @@ func (s *Session) admit(c net.Conn) (net.Conn, error) {
 // time of the last one.
 type wire struct {
 	net.Conn
-	clock   run.Clock
+	clock   lifecycle.Clock
 	last    atomic.Int64 // Unix nanoseconds
 	in, out atomic.Int64
 }
 
-func newWire(conn net.Conn, clock run.Clock) *wire {
+func newWire(conn net.Conn, clock lifecycle.Clock) *wire {
 	w := &wire{Conn: conn, clock: clock}
 	w.last.Store(clock.Now().UnixNano())
 	return w
@@ -242,14 +242,14 @@ type stream struct {
 // Read gives what came. A stream that has nothing keeps no memory for what came
 // before: most wait nearly always.
 func (c *stream) Read(b []byte) (int, error) {
-	if s, ok := c.Conn.(shrinker); ok {
-		s.Shrink()
+	if s, ok := c.Conn.(bufferTrimmer); ok {
+		s.TrimBuffers()
 	}
 	return c.Conn.Read(b)
 }
 
-// A shrinker is a stream that can let go of its memory while it has no data.
-type shrinker interface{ Shrink() }
+// A bufferTrimmer is a stream that can let go of its memory while it has no data.
+type bufferTrimmer interface{ TrimBuffers() }
 
 // Write sends in chunks. A chunk that cannot be sent in time ends the
 // session: the other side's view of the stream is broken then.

@@ -161,14 +161,14 @@ func (s *Splitter) handshake(ctx context.Context, raw net.Conn) {
 func (s *Splitter) refuse(ctx context.Context, raw net.Conn, err error) {
 	defer func() { _ = raw.Close() }()
 	var record tls.RecordHeaderError
-	if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
+	if errors.As(err, &record) && record.Conn != nil && startsLikeHTTP(record.RecordHeader) {
 		_ = raw.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nThis port speaks TLS: use https://.\n")
 	}
 	s.cfg.Log.DebugContext(ctx, "handshake refused", logkey.Address, raw.RemoteAddr().String(), logkey.Error, err)
 }
 
-func looksLikeHTTP(header [5]byte) bool {
+func startsLikeHTTP(header [5]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "PATCH", "DELET", "CONNE", "PRI *":
 		return true

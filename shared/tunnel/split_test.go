@@ -155,12 +155,12 @@ func TestDialErrors(t *testing.T) {
 
 	// This one proves the right key and speaks nothing newer than TLS 1.2.
 	old := listen(t)
-	answer(t, tls.NewListener(old, &tls.Config{
+	acceptAll(t, tls.NewListener(old, &tls.Config{
 		Certificates: []tls.Certificate{*p.cert}, MaxVersion: tls.VersionTLS12, NextProtos: []string{tunnel.ControlProtocol},
 	}))
 	// This one proves the right key and knows no link.
 	deaf := listen(t)
-	answer(t, tls.NewListener(deaf, &tls.Config{Certificates: []tls.Certificate{*p.cert}, MinVersion: tls.VersionTLS13}))
+	acceptAll(t, tls.NewListener(deaf, &tls.Config{Certificates: []tls.Certificate{*p.cert}, MinVersion: tls.VersionTLS13}))
 
 	cases := map[string]struct {
 		why  string
@@ -197,8 +197,8 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
-// answer does handshakes and nothing else.
-func answer(t *testing.T, ln net.Listener) {
+// acceptAll does handshakes and nothing else.
+func acceptAll(t *testing.T, ln net.Listener) {
 	t.Helper()
 	background(t, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = ln.Close() })

@@ -133,11 +133,11 @@ func checkStruct(file string, n *yaml.Node, t reflect.Type, path string) error {
 		if path != "" {
 			where = "in " + path
 		}
-		hint := suggest.Question(key, names)
-		if hint == "" {
-			hint = "; there are " + strings.Join(names, ", ")
+		question := suggest.Question(key, names)
+		if question == "" {
+			question = "; there are " + strings.Join(names, ", ")
 		}
-		return nil, fmt.Errorf("there is no field %q %s%s", key, where, hint)
+		return nil, fmt.Errorf("there is no field %q %s%s", key, where, question)
 	})
 }
 

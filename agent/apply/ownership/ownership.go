@@ -56,8 +56,8 @@ type Object struct {
 	Owner string // application; empty if and only if the object is free
 }
 
-// A Claim is what an application says of an object at one moment.
-type Claim struct {
+// An Interest is what an application says of an object at one moment.
+type Interest struct {
 	App       string
 	Permitted bool // its project and the owner of the cluster let it write the object
 	Listed    bool // its target or its accepted snapshot lists the object
@@ -65,20 +65,20 @@ type Claim struct {
 	Leaving   bool // the application is being deleted, or is gone
 }
 
-// A Verdict is the answer to an application that wants to write an object.
-type Verdict uint8
+// A Decision is the answer to an application that wants to write an object.
+type Decision uint8
 
 // The verdicts.
 const (
-	Granted  Verdict = iota // the object is the application's
-	Conflict                // another application owns it
-	Denied                  // the application must not have it, whoever owns it
+	Granted  Decision = iota // the object is the application's
+	Conflict                 // another application owns it
+	Denied                   // the application must not have it, whoever owns it
 )
 
 // Acquire answers an application whose operation is about to write the object.
 // owner is what its present owner says of it. An owner that does not list the
 // object any more, and is not deleting it, releases it to the application.
-func (o Object) Acquire(c, owner Claim) (Object, Verdict) {
+func (o Object) Acquire(c, owner Interest) (Object, Decision) {
 	switch {
 	case !c.Permitted || c.Leaving:
 		return o, Denied
@@ -93,7 +93,7 @@ func (o Object) Acquire(c, owner Claim) (Object, Verdict) {
 
 // Adopt releases the object to an application. It changes nothing for one that
 // must not have it, and while the object is being deleted.
-func (o Object) Adopt(c Claim) Object {
+func (o Object) Adopt(c Interest) Object {
 	to, ok := Next(o.State, Adopt)
 	if !ok || !c.Permitted || c.Leaving {
 		return o
@@ -118,13 +118,13 @@ func (o Object) Do(app string, e Event) Object {
 // delete: the first one that has accepted it, may have it and stays. An
 // application that nobody has synced with it, and that automation does not sync,
 // is no successor. Without one the object is deleted.
-func Successor(owner string, claims []Claim) (Claim, bool) {
+func Successor(owner string, claims []Interest) (Interest, bool) {
 	for _, c := range claims {
 		if c.App != owner && c.Accepted && c.Permitted && !c.Leaving {
 			return c, true
 		}
 	}
-	return Claim{}, false
+	return Interest{}, false
 }
 
 // Restore returns the ownership of an object that a stored record says is an
@@ -142,7 +142,7 @@ func (o Object) Restore(app string, adopted bool) (Object, bool) {
 
 // Unblocked says whether an object that an application was refused could be
 // had now.
-func (o Object) Unblocked(c, owner Claim) bool {
+func (o Object) Unblocked(c, owner Interest) bool {
 	_, v := o.Acquire(c, owner)
 	return v == Granted
 }

@@ -23,21 +23,21 @@ func TestTransitions(t *testing.T) {
 
 func TestAcquire(t *testing.T) {
 	t.Parallel()
-	may := Claim{App: "b", Permitted: true, Listed: true}
-	lists, released := Claim{App: "a", Permitted: true, Listed: true}, Claim{App: "a", Permitted: true}
+	may := Interest{App: "b", Permitted: true, Listed: true}
+	lists, released := Interest{App: "a", Permitted: true, Listed: true}, Interest{App: "a", Permitted: true}
 	for name, c := range map[string]struct {
-		o       Object
-		c       Claim
-		owner   Claim
-		want    Object
-		verdict Verdict
+		o        Object
+		c        Interest
+		owner    Interest
+		want     Object
+		decision Decision
 	}{
-		"TRK-07 a free object belongs to the first permitted operation":        {Object{}, may, Claim{}, Object{Owned, "b"}, Granted},
-		"SEC-D2 what a project forbids is not acquired":                        {Object{}, Claim{App: "b", Listed: true}, Claim{}, Object{}, Denied},
-		"TRK-07 an application that is being deleted acquires nothing":         {Object{}, Claim{App: "b", Permitted: true, Leaving: true}, Claim{}, Object{}, Denied},
+		"TRK-07 a free object belongs to the first permitted operation":        {Object{}, may, Interest{}, Object{Owned, "b"}, Granted},
+		"SEC-D2 what a project forbids is not acquired":                        {Object{}, Interest{App: "b", Listed: true}, Interest{}, Object{}, Denied},
+		"TRK-07 an application that is being deleted acquires nothing":         {Object{}, Interest{App: "b", Permitted: true, Leaving: true}, Interest{}, Object{}, Denied},
 		"TRK-07 an owner that lists the object keeps it":                       {Object{Owned, "a"}, may, lists, Object{Owned, "a"}, Conflict},
 		"TRK-07 an owner that lists it no more releases it":                    {Object{Owned, "a"}, may, released, Object{Adopted, "b"}, Granted},
-		"SEC-D2 it is not released to an application that must not have it":    {Object{Owned, "a"}, Claim{App: "b", Listed: true}, released, Object{Owned, "a"}, Denied},
+		"SEC-D2 it is not released to an application that must not have it":    {Object{Owned, "a"}, Interest{App: "b", Listed: true}, released, Object{Owned, "a"}, Denied},
 		"TRK-07 an object that is being deleted is not acquired by another":    {Object{Deleting, "a"}, may, released, Object{Deleting, "a"}, Conflict},
 		"TRK-07 what was adopted stays so until it is written":                 {Object{Adopted, "b"}, may, may, Object{Adopted, "b"}, Granted},
 		"TRK-07 an owner that was only adopting releases like any other owner": {Object{Adopted, "a"}, may, released, Object{Adopted, "b"}, Granted},
@@ -45,8 +45,8 @@ func TestAcquire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, v := c.o.Acquire(c.c, c.owner)
-			if got != c.want || v != c.verdict {
-				t.Errorf("%+v, %d, want %+v, %d", got, v, c.want, c.verdict)
+			if got != c.want || v != c.decision {
+				t.Errorf("%+v, %d, want %+v, %d", got, v, c.want, c.decision)
 			}
 		})
 	}
@@ -54,19 +54,19 @@ func TestAcquire(t *testing.T) {
 
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
-	rendered := Claim{App: "r", Permitted: true, Listed: true}
-	forbidden := Claim{App: "f", Listed: true, Accepted: true}
-	leaving := Claim{App: "l", Permitted: true, Listed: true, Accepted: true, Leaving: true}
-	synced := Claim{App: "s", Permitted: true, Listed: true, Accepted: true}
+	rendered := Interest{App: "r", Permitted: true, Listed: true}
+	forbidden := Interest{App: "f", Listed: true, Accepted: true}
+	leaving := Interest{App: "l", Permitted: true, Listed: true, Accepted: true, Leaving: true}
+	synced := Interest{App: "s", Permitted: true, Listed: true, Accepted: true}
 	for name, c := range map[string]struct {
-		claims []Claim
+		claims []Interest
 		want   string
 	}{
-		"TRK-07 an application that was never synced is no successor": {[]Claim{rendered}, ""},
-		"SEC-D2 nor is one whose project forbids the object":          {[]Claim{forbidden}, ""},
-		"TRK-07 nor is one that is being deleted":                     {[]Claim{leaving}, ""},
-		"TRK-07 the first that has accepted the object is":            {[]Claim{rendered, forbidden, leaving, synced}, "s"},
-		"TRK-07 the owner itself is not":                              {[]Claim{{App: "a", Permitted: true, Listed: true, Accepted: true}}, ""},
+		"TRK-07 an application that was never synced is no successor": {[]Interest{rendered}, ""},
+		"SEC-D2 nor is one whose project forbids the object":          {[]Interest{forbidden}, ""},
+		"TRK-07 nor is one that is being deleted":                     {[]Interest{leaving}, ""},
+		"TRK-07 the first that has accepted the object is":            {[]Interest{rendered, forbidden, leaving, synced}, "s"},
+		"TRK-07 the owner itself is not":                              {[]Interest{{App: "a", Permitted: true, Listed: true, Accepted: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,9 +22,9 @@ type app struct {
 	automated bool
 	permitted set // by its project
 	// What the hub wants.
-	target, accepted set
-	op               *operation // newest
-	deleting, gone   bool
+	target, accepted  set
+	op                *operation // newest
+	deleting, deleted bool
 	// What the agent has in memory.
 	leaving bool
 	// What the agent has on disk.
@@ -57,19 +57,19 @@ type world struct {
 
 func (w *world) find(name string) *app {
 	for _, a := range w.apps {
-		if a.name == name && !a.gone {
+		if a.name == name && !a.deleted {
 			return a
 		}
 	}
 	return nil
 }
 
-func (w *world) claim(name, key string) ownership.Claim {
+func (w *world) interest(name, key string) ownership.Interest {
 	a := w.find(name)
 	if a == nil {
-		return ownership.Claim{App: name, Leaving: true}
+		return ownership.Interest{App: name, Leaving: true}
 	}
-	return ownership.Claim{App: name, Permitted: a.permitted[key], Listed: a.target[key] || a.accepted[key], Accepted: a.accepted[key] || a.automated && a.target[key], Leaving: a.leaving}
+	return ownership.Interest{App: name, Permitted: a.permitted[key], Listed: a.target[key] || a.accepted[key], Accepted: a.accepted[key] || a.automated && a.target[key], Leaving: a.leaving}
 }
 
 // order begins an operation; a newer one supersedes the one before.
@@ -89,8 +89,8 @@ func (w *world) render(a *app, keys set) {
 	}
 }
 
-// hold is render while automation waits, for another application or a window.
-func (w *world) hold(a *app, keys set) { a.target = keys }
+// renderOnly is render while automation waits, for another application or a window.
+func (w *world) renderOnly(a *app, keys set) { a.target = keys }
 
 func (w *world) sync(a *app) {
 	a.accepted = a.target
@@ -106,7 +106,7 @@ func (w *world) delete(a *app) {
 // there was any.
 func (w *world) step(a *app) bool {
 	op := a.op
-	if a.gone || op == nil || op.over {
+	if a.deleted || op == nil || op.over {
 		return false
 	}
 	switch {
@@ -154,7 +154,7 @@ func (w *world) begin(a *app, op *operation) {
 
 func (w *world) write(a *app, op *operation, key string) {
 	o := w.memory[key]
-	c := w.claim(a.name, key)
+	c := w.interest(a.name, key)
 	if mark := w.cluster[key]; o.State == ownership.Free && mark != "" && mark != a.name {
 		// It belongs to whom live tracking says, if that one still has to do with it.
 		if b := w.find(mark); b != nil && (b.target[key] || b.accepted[key]) && b.permitted[key] {
@@ -163,8 +163,8 @@ func (w *world) write(a *app, op *operation, key string) {
 		}
 	}
 	was := o.Owner
-	next, verdict := o.Acquire(c, w.claim(was, key))
-	switch verdict {
+	next, decision := o.Acquire(c, w.interest(was, key))
+	switch decision {
 	case ownership.Denied:
 		op.failed = true
 		return
@@ -193,10 +193,10 @@ func (w *world) prune(a *app, op *operation, key string) {
 	if _, ours := a.records[key]; !ours || o.Owner != a.name {
 		return
 	}
-	var claims []ownership.Claim
+	var claims []ownership.Interest
 	for _, b := range w.apps {
-		if !b.gone {
-			claims = append(claims, w.claim(b.name, key))
+		if !b.deleted {
+			claims = append(claims, w.interest(b.name, key))
 		}
 	}
 	if to, ok := ownership.Successor(a.name, claims); ok {
@@ -226,7 +226,7 @@ func (w *world) end(a *app, op *operation) {
 	if op.kind != "delete" {
 		return
 	}
-	a.gone = true
+	a.deleted = true
 	for key, o := range w.memory {
 		w.memory[key] = o.Do(a.name, ownership.Release)
 	}
@@ -238,18 +238,18 @@ func (w *world) end(a *app, op *operation) {
 func (w *world) report() (again bool) {
 	for _, a := range w.apps {
 		op := a.op
-		if a.gone || a.deleting || op == nil || !op.over || !op.failed || len(a.refused) == 0 || a.operated != op.id {
+		if a.deleted || a.deleting || op == nil || !op.over || !op.failed || len(a.refused) == 0 || a.operated != op.id {
 			continue
 		}
 		op.unblocked = true
 		for _, key := range a.refused {
-			may := w.claim(a.name, key)
+			may := w.interest(a.name, key)
 			may.Permitted = true
 			o := w.memory[key]
 			if mark := w.find(w.cluster[key]); o.State == ownership.Free && mark != nil && mark != a && (mark.target[key] || mark.accepted[key]) {
 				op.unblocked = false // live tracking names it, as before
 			}
-			op.unblocked = op.unblocked && o.Unblocked(may, w.claim(o.Owner, key))
+			op.unblocked = op.unblocked && o.Unblocked(may, w.interest(o.Owner, key))
 		}
 		if op.unblocked && a.automated {
 			w.sync(a)
@@ -303,7 +303,7 @@ func (w *world) rest() {
 		}
 		busy := false
 		for _, a := range w.apps {
-			if a.automated && !a.gone && !a.deleting && !maps.Equal(a.target, a.accepted) {
+			if a.automated && !a.deleted && !a.deleting && !maps.Equal(a.target, a.accepted) {
 				w.sync(a)
 				busy = true
 			}
@@ -350,13 +350,13 @@ func (w *world) check(quiet bool) {
 		return
 	}
 	for _, a := range w.apps {
-		if a.gone || a.op == nil || !a.op.failed || !a.automated {
+		if a.deleted || a.op == nil || !a.op.failed || !a.automated {
 			continue
 		}
 		cause := false
 		for key := range a.op.snapshot {
 			o := w.memory[key]
-			cause = cause || !a.permitted[key] || o.State != ownership.Free && o.Owner != a.name && w.claim(o.Owner, key).Listed
+			cause = cause || !a.permitted[key] || o.State != ownership.Free && o.Owner != a.name && w.interest(o.Owner, key).Listed
 		}
 		if !cause {
 			w.t.Fatalf("AUTO-04 %s stays failed, refused %v, and nothing is in its way", a.name, a.refused)
@@ -400,14 +400,14 @@ func play(t *rapid.T) {
 			w.restart()
 		case does == "vanish":
 			w.vanish(rapid.SampledFrom(w.keys).Draw(t, "object"))
-		case a.gone:
+		case a.deleted:
 		case does == "step":
 			w.step(a)
 		case a.deleting:
 		case does == "render":
 			w.render(a, some(t, w, "objects"))
 		case does == "hold":
-			w.hold(a, some(t, w, "objects"))
+			w.renderOnly(a, some(t, w, "objects"))
 		case does == "sync":
 			w.sync(a)
 		case does == "delete":
@@ -423,7 +423,7 @@ func play(t *rapid.T) {
 	w.rest()
 	w.check(true)
 	for _, i := range rapid.Permutation([]int{0, 1, 2}).Draw(t, "order of deletion") {
-		if a := w.apps[i]; !a.gone && !a.deleting {
+		if a := w.apps[i]; !a.deleted && !a.deleting {
 			w.delete(a)
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "steps between") {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/capstan-cd/capstan/agent/daemon"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/telemetry"
 	"github.com/capstan-cd/capstan/shared/version"
 )
@@ -85,7 +85,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			c.Log = log
-			run.BoundMemory(0.9, log)
+			lifecycle.BoundMemory(0.9, log)
 			defer switchable(cmd.Context(), log, variable)()
 			return daemon.Run(cmd.Context(), c)
 		},
@@ -178,7 +178,7 @@ func flags(f *pflag.FlagSet, c *daemon.Config) {
 	c.HTTPSProxy, c.NoProxy = proxyEnv("HTTPS_PROXY"), proxyEnv("NO_PROXY")
 	f.Var(setter{&c.HTTPSProxy}, "https-proxy", "HTTP proxy on the way to the hub, http://[user:password@]host:port; the environment keeps a password better (HTTPS_PROXY)")
 	f.Var(setter{&c.NoProxy}, "no-proxy", "hosts and networks that are reached without the proxy, separated by commas (NO_PROXY)")
-	f.StringVar(&c.OuterCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "authorities (PEM), beside the system's, that must vouch for a load balancer or TLS-inspecting proxy in front of the hub; empty: the hub's own key, proved inside, is enough (CAPSTAN_OUTER_CA_FILE)")
+	f.StringVar(&c.ProxyCAFile, "outer-ca-file", env("CAPSTAN_OUTER_CA_FILE", ""), "authorities (PEM), beside the system's, that must vouch for a load balancer or TLS-inspecting proxy in front of the hub; empty: the hub's own key, proved inside, is enough (CAPSTAN_OUTER_CA_FILE)")
 }
 
 // setter is a flag that does not show its default.

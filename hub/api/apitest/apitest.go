@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/store/storetest"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
 // Password is that of every account that a test makes.
@@ -136,15 +136,15 @@ func (deploys) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID
 	return dispatch.Abandon(ctx, tx.(*store.Tenant), app)
 }
 
-type hints struct{ feed *feed.Feed }
+type notifications struct{ feed *feed.Feed }
 
-func (hints) Wake(hub.ClusterID) {}
-func (hints) Due(string)         {}
-func (hints) Revoked()           {}
+func (notifications) Wake(hub.ClusterID) {}
+func (notifications) Due(string)         {}
+func (notifications) Revoked()           {}
 
-func (hints) Arriving(hub.TenantID) (arrived func()) { return func() {} }
+func (notifications) Arriving(hub.TenantID) (arrived func()) { return func() {} }
 
-func (hints) Alone(hub.TenantID) (through func(follows func())) {
+func (notifications) Alone(hub.TenantID) (through func(follows func())) {
 	return func(follows func()) {
 		if follows != nil {
 			follows()
@@ -152,7 +152,7 @@ func (hints) Alone(hub.TenantID) (through func(follows func())) {
 	}
 }
 
-func (h hints) Changed(tenant hub.TenantID) { h.feed.Hint(tenant) }
+func (h notifications) Changed(tenant hub.TenantID) { h.feed.Notify(tenant) }
 
 // inviter makes join tokens that begin with "join-".
 type inviter struct{}
@@ -205,9 +205,9 @@ func NewOn(t testing.TB, urls storetest.URLs, change ...func(*api.Config)) *Hub 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := feed.New(rows{h.DB}, run.System{}, log)
+	f := feed.New(rows{h.DB}, lifecycle.System{}, log)
 	h.Catalog = catalog.New(catalog.Parts{
-		Store: rows{h.DB}, Directory: h.DB.System(), Deployer: deploys{}, Hints: hints{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
+		Store: rows{h.DB}, Directory: h.DB.System(), Deployer: deploys{}, Notify: notifications{f}, Inviter: inviter{}, Permits: plan.Permits, Now: time.Now, Log: log,
 	})
 	cfg := config()
 	for _, c := range change {

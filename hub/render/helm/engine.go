@@ -41,16 +41,16 @@ func newEvaluator(ctx context.Context, job render.Job, root *loaded) *evaluator 
 
 // A unit is one template file and what it sees.
 type unit struct {
-	name string // "web/templates/service.yaml"
-	text string
-	base string // directory of the chart's templates
-	sees map[string]any
+	name   string // "web/templates/service.yaml"
+	text   string
+	base   string // directory of the chart's templates
+	values map[string]any
 }
 
 // render gives the texts of all files that are not partials, in a stable order.
 func (e *evaluator) render(c *chart.Chart, values chartutil.Values) ([]text, error) {
 	var units []unit
-	e.gather(c, values, &units)
+	e.collect(c, values, &units)
 	// What is nearer to the top is parsed later, so its definitions win.
 	slices.SortFunc(units, func(a, b unit) int {
 		if d := strings.Count(b.name, "/") - strings.Count(a.name, "/"); d != 0 {
@@ -70,8 +70,8 @@ func (e *evaluator) render(c *chart.Chart, values chartutil.Values) ([]text, err
 		if strings.HasPrefix(path.Base(u.name), "_") {
 			continue
 		}
-		u.sees["Template"] = map[string]any{"Name": u.name, "BasePath": u.base}
-		made, err := e.execute(all, u.name, u.sees)
+		u.values["Template"] = map[string]any{"Name": u.name, "BasePath": u.base}
+		made, err := e.execute(all, u.name, u.values)
 		if err != nil {
 			return nil, e.explain(u.name, err)
 		}
@@ -84,9 +84,9 @@ func (e *evaluator) render(c *chart.Chart, values chartutil.Values) ([]text, err
 	return out, nil
 }
 
-// gather collects the templates of a chart and below, each with the values of
+// collect collects the templates of a chart and below, each with the values of
 // its own chart.
-func (e *evaluator) gather(c *chart.Chart, above map[string]any, units *[]unit) map[string]any {
+func (e *evaluator) collect(c *chart.Chart, above map[string]any, units *[]unit) map[string]any {
 	below := map[string]any{}
 	sees := map[string]any{
 		"Chart": struct {
@@ -102,7 +102,7 @@ func (e *evaluator) gather(c *chart.Chart, above map[string]any, units *[]unit) 
 		sees["Values"] = own
 	}
 	for _, sub := range c.Dependencies() {
-		below[sub.Name()] = e.gather(sub, sees, units)
+		below[sub.Name()] = e.collect(sub, sees, units)
 	}
 	library := strings.EqualFold(c.Metadata.Type, "library")
 	for _, t := range c.Templates {
@@ -111,7 +111,7 @@ func (e *evaluator) gather(c *chart.Chart, above map[string]any, units *[]unit) 
 		}
 		full := c.ChartFullPath()
 		*units = append(*units, unit{
-			name: path.Join(full, t.Name), text: string(t.Data), base: path.Join(full, "templates"), sees: sees,
+			name: path.Join(full, t.Name), text: string(t.Data), base: path.Join(full, "templates"), values: sees,
 		})
 	}
 	return sees
@@ -223,10 +223,10 @@ func (e *evaluator) tpl(around *template.Template, open map[string]int, text str
 	return e.execute(parsed, parsed.Name(), sees)
 }
 
-// A said error holds the words of fail and required, which are for people.
-type said struct{ words string }
+// A scriptError error holds the words of fail and required, which are for people.
+type scriptError struct{ words string }
 
-func (s said) Error() string { return s.words }
+func (s scriptError) Error() string { return s.words }
 
 // explain turns an error of the template engine into one that names the file
 // and the line where it happened, and where the way there began.
@@ -249,7 +249,7 @@ func (e *evaluator) explain(unit string, err error) error {
 	}
 	cause = regexp.MustCompile(`executing "[^"]*" at `).ReplaceAllString(cause, "at ")
 	kind := fault.Invalid
-	var words said
+	var words scriptError
 	if errors.As(err, &words) {
 		cause = words.words
 	} else if known, ok := fault.As(err); ok {

@@ -86,7 +86,7 @@ func helmFunctions() template.FuncMap {
 		"keys":          keys,
 		"values":        values,
 		"required":      required,
-		"fail":          func(words string) (string, error) { return "", said{words} },
+		"fail":          func(words string) (string, error) { return "", scriptError{words} },
 		// There is no cluster to look at.
 		"lookup": func(_, _, _, _ string) (map[string]any, error) { return map[string]any{}, nil },
 		// Replaced for each set of templates; parsing needs the names.
@@ -97,7 +97,7 @@ func helmFunctions() template.FuncMap {
 
 func required(words string, v any) (any, error) {
 	if s, isText := v.(string); v == nil || isText && s == "" {
-		return v, said{words}
+		return v, scriptError{words}
 	}
 	return v, nil
 }

@@ -29,7 +29,7 @@ func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-func answer(k uint32) unix.SockFilter {
+func ret(k uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k}
 }
 
@@ -43,11 +43,11 @@ func prologue() []unix.SockFilter {
 	f := []unix.SockFilter{
 		load(offArch),
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: auditArch, Jt: 1, Jf: 0},
-		answer(answerKill),
+		ret(answerKill),
 		load(offNumber),
 	}
 	if runtime.GOARCH == "amd64" {
-		f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: x32, Jt: 0, Jf: 1}, answer(answerKill))
+		f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: x32, Jt: 0, Jf: 1}, ret(answerKill))
 	}
 	return f
 }
@@ -57,9 +57,9 @@ func prologue() []unix.SockFilter {
 func denyFilter() []unix.SockFilter {
 	f := prologue()
 	for _, number := range deniedCalls() {
-		f = append(f, unless(number), answer(answerDeny))
+		f = append(f, unless(number), ret(answerDeny))
 	}
-	return append(f, answer(answerAllow))
+	return append(f, ret(answerAllow))
 }
 
 // allowFilter lets through the listed calls, new threads but no new processes,
@@ -69,15 +69,15 @@ func denyFilter() []unix.SockFilter {
 func allowFilter(pid int) []unix.SockFilter {
 	f := prologue()
 	for _, number := range allowedCalls() {
-		f = append(f, unless(number), answer(answerAllow))
+		f = append(f, unless(number), ret(answerAllow))
 	}
-	f = append(f, unless(unix.SYS_CLONE3), answer(answerNone))
+	f = append(f, unless(unix.SYS_CLONE3), ret(answerNone))
 	f = append(f, argument(unix.SYS_TGKILL, 0, uint32(pid))...)
 	f = append(f, argumentMask(unix.SYS_CLONE, 0, unix.CLONE_THREAD)...)
 	f = append(f, files()...)
 	// Memory may be mapped, but never from a file (fd below 0 means anonymous).
 	f = append(f, argumentMask(unix.SYS_MMAP, 3, unix.MAP_ANONYMOUS)...)
-	return append(f, answer(answerDeny))
+	return append(f, ret(answerDeny))
 }
 
 // files allows what the Go runtime does to an open file with fcntl, and
@@ -87,15 +87,15 @@ func allowFilter(pid int) []unix.SockFilter {
 func files() []unix.SockFilter {
 	body := []unix.SockFilter{load(offArgs + 8*1)}
 	for _, command := range [...]uint32{unix.F_GETFL, unix.F_GETFD, unix.F_SETFD, unix.F_DUPFD_CLOEXEC} {
-		body = append(body, unless(command), answer(answerAllow))
+		body = append(body, unless(command), ret(answerAllow))
 	}
 	body = append(body,
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.F_SETFL, Jt: 1, Jf: 0},
-		answer(answerDeny),
+		ret(answerDeny),
 		load(offArgs+8*2),
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.O_ASYNC, Jt: 0, Jf: 1},
-		answer(answerDeny),
-		answer(answerAllow),
+		ret(answerDeny),
+		ret(answerAllow),
 	)
 	only := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_FCNTL, Jt: 0, Jf: uint8(len(body))}
 	return append([]unix.SockFilter{only}, body...)
@@ -107,8 +107,8 @@ func argument(number uintptr, index, value uint32) []unix.SockFilter {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4},
 		load(offArgs + 8*index),
 		unless(value),
-		answer(answerAllow),
-		answer(answerDeny),
+		ret(answerAllow),
+		ret(answerDeny),
 	}
 }
 
@@ -118,8 +118,8 @@ func argumentMask(number uintptr, index, bit uint32) []unix.SockFilter {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(number), Jt: 0, Jf: 4},
 		load(offArgs + 8*index),
 		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bit, Jt: 0, Jf: 1},
-		answer(answerAllow),
-		answer(answerDeny),
+		ret(answerAllow),
+		ret(answerDeny),
 	}
 }
 

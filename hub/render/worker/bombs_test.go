@@ -171,8 +171,8 @@ func TestBombs(t *testing.T) {
 			}
 			sentence := fault.Sentence(err)
 			// On a slow machine the processor's time may be over before any other limit.
-			said := strings.Contains(sentence, b.says) || strings.Contains(sentence, "of processor time")
-			if len(sentence) > 4_000 || !said || strings.Contains(sentence, "goroutine ") {
+			gotText := strings.Contains(sentence, b.says) || strings.Contains(sentence, "of processor time")
+			if len(sentence) > 4_000 || !gotText || strings.Contains(sentence, "goroutine ") {
 				t.Errorf("after %s the sentence is %.500q, want %q in it", time.Since(began).Round(time.Millisecond), sentence, b.says)
 			}
 			t.Logf("%s: %s: %.160s", name, time.Since(began).Round(time.Millisecond), sentence)

@@ -145,7 +145,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 					t.Errorf("%s: %q tells where the link leads", what, there)
 				}
 			}
-			if said := attempt(map[string]string{r.link: path2(r.link, "loop"), "loop": r.link}); said == "" {
+			if gotText := attempt(map[string]string{r.link: path2(r.link, "loop"), "loop": r.link}); gotText == "" {
 				t.Error("a circle of links is taken")
 			}
 			attempt(map[string]string{r.link: filepath.Base(r.link)}) // to itself

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/render"
 	"github.com/capstan-cd/capstan/hub/render/rendertest"
 	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/run/runtest"
+	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
 )
 
 const chartYAML = "apiVersion: v2\nname: c\nversion: 1.0.0\n"

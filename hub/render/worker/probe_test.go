@@ -51,12 +51,12 @@ func probe(_ context.Context, name string, job render.Job) (string, render.Outpu
 		_, err := job.Files.Read(context.Background(), arg)
 		return "", render.Output{}, err
 	}
-	said, err := attempt(name, arg)
+	gotText, err := attempt(name, arg)
 	if err != nil {
 		return "", render.Output{}, fault.New(fault.Invalid, "%s: %w", name, err)
 	}
 	o := &manifest.Object{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"said": said},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"said": gotText},
 	}}
 	return render.TypeDirectory, render.Output{Objects: []render.Rendered{{File: "probe", Object: o}}}, nil
 }

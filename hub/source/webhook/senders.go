@@ -26,8 +26,8 @@ type saying struct {
 // the event does not say enough.
 type change struct{ ref, commit string }
 
-// kept says whether a change can be asked for.
-func (c change) kept() bool {
+// isUsable says whether a change can be asked for.
+func (c change) isUsable() bool {
 	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
 }
 
@@ -104,13 +104,13 @@ func readGitLab(payload []byte) (saying, error) {
 		} `json:"repository"`
 	}](payload)
 	p, r := e.Project, e.Repository
-	said := saying{
+	event := saying{
 		urls:    []string{p.GitHTTP, p.GitSSH, p.HTTP, p.SSH, p.Web, r.GitHTTP, r.GitSSH, r.Homepage},
 		changes: []change{{e.Ref, e.After}},
 	}
 	pushes := oneOf("push", "tag_push", "repository_update")
-	said.nothing = err == nil && !pushes(e.Object) && !pushes(e.Event)
-	return said, err
+	event.nothing = err == nil && !pushes(e.Object) && !pushes(e.Event)
+	return event, err
 }
 
 func readBitbucket(payload []byte) (saying, error) {
@@ -134,16 +134,16 @@ func readBitbucket(payload []byte) (saying, error) {
 			} `json:"changes"`
 		} `json:"push"`
 	}](payload)
-	said := saying{urls: []string{e.Repository.Links.HTML.Href}}
+	event := saying{urls: []string{e.Repository.Links.HTML.Href}}
 	for _, c := range e.Push.Changes {
 		// The hash of a tag is that of its commit, which need not be its own.
 		if c.New != nil && c.New.Type == "branch" {
-			said.changes = append(said.changes, change{"refs/heads/" + c.New.Name, c.New.Target.Hash})
+			event.changes = append(event.changes, change{"refs/heads/" + c.New.Name, c.New.Target.Hash})
 		} else {
-			said.changes = append(said.changes, change{})
+			event.changes = append(event.changes, change{})
 		}
 	}
-	return said, err
+	return event, err
 }
 
 func readBitbucketServer(payload []byte) (saying, error) {
@@ -162,14 +162,14 @@ func readBitbucketServer(payload []byte) (saying, error) {
 			To string `json:"toHash"`
 		} `json:"changes"`
 	}](payload)
-	var said saying
+	var event saying
 	for _, l := range e.Repository.Links.Clone {
-		said.urls = append(said.urls, l.Href)
+		event.urls = append(event.urls, l.Href)
 	}
 	for _, c := range e.Changes {
-		said.changes = append(said.changes, change{c.Ref.ID, c.To})
+		event.changes = append(event.changes, change{c.Ref.ID, c.To})
 	}
-	return said, err
+	return event, err
 }
 
 func readAzure(payload []byte) (saying, error) {
@@ -186,11 +186,11 @@ func readAzure(payload []byte) (saying, error) {
 		} `json:"resource"`
 	}](payload)
 	remote := e.Resource.Repository.Remote
-	said := saying{urls: []string{remote, azureSSH(remote)}, nothing: err == nil && e.Event != "git.push"}
+	event := saying{urls: []string{remote, azureSSH(remote)}, nothing: err == nil && e.Event != "git.push"}
 	for _, u := range e.Resource.Updates {
-		said.changes = append(said.changes, change{u.Name, u.New})
+		event.changes = append(event.changes, change{u.Name, u.New})
 	}
-	return said, err
+	return event, err
 }
 
 // azureSSH is where a repository of dev.azure.com is reached over SSH, which

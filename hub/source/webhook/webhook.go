@@ -63,18 +63,18 @@ func Parse(header http.Header, body []byte) (Push, error) {
 	if err != nil {
 		return Push{}, err
 	}
-	said, err := from.read(payload)
+	event, err := from.read(payload)
 	if err != nil {
 		return Push{}, fault.Wrap(fault.Invalid, err, "the event is not valid JSON")
 	}
-	if said.nothing {
+	if event.nothing {
 		return p, nil
 	}
-	if p.URLs, err = addresses(said.urls); err != nil {
+	if p.URLs, err = addresses(event.urls); err != nil {
 		return Push{}, err
 	}
-	if len(said.changes) == 1 && said.changes[0].kept() {
-		p.Ref, p.Commit = said.changes[0].ref, said.changes[0].commit
+	if len(event.changes) == 1 && event.changes[0].isUsable() {
+		p.Ref, p.Commit = event.changes[0].ref, event.changes[0].commit
 	}
 	return p, nil
 }

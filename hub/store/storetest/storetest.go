@@ -17,7 +17,7 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/store"
-	"github.com/capstan-cd/capstan/shared/seal"
+	"github.com/capstan-cd/capstan/shared/encryption"
 )
 
 const template = "template_capstan"
@@ -142,7 +142,7 @@ func Open(t testing.TB) *store.DB {
 func OpenPatient(t testing.TB) *store.DB {
 	t.Helper()
 	cfg := Database(t).Config()
-	cfg.Patience = time.Hour
+	cfg.HomeWait = time.Hour
 	return OpenURLs(t, cfg)
 }
 
@@ -161,7 +161,7 @@ func OpenURLs(t testing.TB, cfg store.Config) *store.DB {
 // Keys makes a master key that lives as long as the test.
 func Keys(t testing.TB) store.Keys {
 	t.Helper()
-	key, err := seal.NewKey()
+	key, err := encryption.NewKey()
 	if err != nil {
 		t.Fatalf("make a master key: %v", err)
 	}
@@ -169,14 +169,14 @@ func Keys(t testing.TB) store.Keys {
 }
 
 // A masterKey wraps as the hub's own does, without a file.
-type masterKey seal.Key
+type masterKey encryption.Key
 
 func (k masterKey) Wrap(plain []byte) ([]byte, error) {
-	return seal.Seal(k, []byte("storetest"), plain)
+	return encryption.Seal(k, []byte("storetest"), plain)
 }
 
 func (k masterKey) Unwrap(wrapped []byte) ([]byte, error) {
-	return seal.Open(k, []byte("storetest"), wrapped)
+	return encryption.Open(k, []byte("storetest"), wrapped)
 }
 
 // Tenant makes a tenant of that name.

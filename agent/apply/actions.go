@@ -1,0 +1,276 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/action"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+const (
+	actManager    = "-act"               // behind the field manager's name
+	actAnnotation = "capstan.dev/action" // on what an action created: its id
+	actTries      = 12                   // if somebody else changes the object meanwhile
+)
+
+// An ActionRequest is an action that is to be done with one object.
+type ActionRequest struct {
+	Application string
+	ID          string // marks what is created
+	Object      manifest.Key
+	Version     string
+	Project     string
+	Limits      *linkv1.Limits // of the project as it is now; nil: those of the application's newest state
+}
+
+// Act reads an object of an application, asks do what is to be changed, and
+// writes that. Nothing is written unless all of it is permitted. It gives what
+// was written. If somebody changes the object meanwhile, do is asked again.
+func (e *Engine) Act(ctx context.Context, w ActionRequest,
+	do func(ctx context.Context, live *manifest.Object) ([]action.Change, error),
+) ([]*manifest.Object, error) {
+	if inHub(w.Object) {
+		return nil, livesInHub(w.Object)
+	}
+	e.mu.RLock()
+	a := e.apps[w.Application]
+	e.mu.RUnlock()
+	if a == nil {
+		return nil, fault.New(fault.Missing, "the agent knows no such application")
+	}
+	at := acting{ActionRequest: w, e: e, a: a, key: w.Object}
+	gvr, namespaced, err := e.Mapper.Find(ctx, kindOf(w.Object, w.Version))
+	if err != nil {
+		return nil, explain(err, at.key, "find")
+	}
+	if err := e.Guard.writes(at.key, namespaced); err != nil {
+		return nil, err
+	}
+	at.endpoint = endpoint{resource: gvr, namespace: w.Object.Namespace, name: w.Object.Name}
+	for try := 1; ; try++ {
+		live, err := e.kube.get(ctx, at.endpoint)
+		if err != nil {
+			return nil, explain(err, at.key, "read")
+		}
+		if live == nil {
+			return nil, fault.With(fault.New(fault.Missing, "it is not in the cluster"), at.key.Describe(), "")
+		}
+		live = &manifest.Object{Object: withoutFields(live.Object)}
+		changes, err := do(ctx, live)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range changes {
+			if key := manifest.KeyOf(&manifest.Object{Object: c.Object}); inHub(key) {
+				return nil, livesInHub(key)
+			}
+		}
+		written, err := at.all(ctx, live, changes)
+		if err == nil || len(written) > 0 || try == actTries || !apierrors.IsConflict(err) {
+			return written, at.partly(err, len(written), len(changes))
+		}
+		if lifecycle.Sleep(ctx, e.Clock, pause(min(try, 3), err)) != nil { // a controller is at work on it
+			return nil, at.partly(err, 0, len(changes))
+		}
+	}
+}
+
+// acting is one action under way.
+type acting struct {
+	ActionRequest
+
+	e        *Engine
+	a        *app
+	key      manifest.Key
+	endpoint endpoint
+}
+
+// partly says how far an action came.
+func (t acting) partly(err error, done, all int) error {
+	if err == nil {
+		return nil
+	}
+	err = explain(err, t.key, "change")
+	if done == 0 {
+		return err
+	}
+	kind := fault.KindOf(err)
+	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "look at the object before you run it again")
+}
+
+// A making is an object that is to be created.
+type making struct {
+	endpoint
+
+	object *manifest.Object
+}
+
+// all makes the changes in their order, after all were checked.
+func (t acting) all(ctx context.Context, live *manifest.Object, changes []action.Change) ([]*manifest.Object, error) {
+	made := make([]making, len(changes))
+	for i, c := range changes {
+		if !c.Create {
+			continue
+		}
+		m, err := t.permitted(ctx, c, i)
+		if err != nil {
+			return nil, err
+		}
+		made[i] = m
+	}
+	var written []*manifest.Object
+	for i, c := range changes {
+		var out *manifest.Object
+		var err error
+		if c.Create {
+			out, err = t.create(ctx, made[i])
+		} else {
+			out, err = t.change(ctx, live, c)
+		}
+		if err != nil {
+			return written, err
+		}
+		if out != nil {
+			written = append(written, out)
+		}
+	}
+	return written, nil
+}
+
+// permitted checks what is to be created against the limits of the project
+// and of the cluster's owner (ACT-05).
+func (t acting) permitted(ctx context.Context, c action.Change, n int) (making, error) {
+	o := &manifest.Object{Object: c.Object}
+	if o.GetName() == "" { // one action gives one name, however often it is sent
+		o.SetName(fmt.Sprintf("%s%.8s%d", o.GetGenerateName(), shortMark(t.ID), n))
+		o.SetGenerateName("")
+	}
+	key := manifest.KeyOf(o)
+	gvr, namespaced, err := t.e.Mapper.Find(ctx, o.GroupVersionKind())
+	if err != nil {
+		return making{}, explain(err, key, "create")
+	}
+	if !namespaced {
+		o.SetNamespace("")
+		key = manifest.KeyOf(o)
+	}
+	if err := t.within(key, namespaced); err != nil {
+		return making{}, err
+	}
+	notes := o.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[actAnnotation] = t.ID
+	o.SetAnnotations(notes)
+	return making{endpoint{gvr, key.Namespace, key.Name}, o}, nil
+}
+
+// within checks a new object against the cluster's owner and the project.
+func (t acting) within(key manifest.Key, namespaced bool) error {
+	if t.Limits == nil {
+		t.a.mu.Lock()
+		defer t.a.mu.Unlock()
+		return t.a.permits(key, namespaced)
+	}
+	if err := t.e.Guard.writes(key, namespaced); err != nil {
+		return err
+	}
+	return permit(t.Limits, t.Project, key, namespaced)
+}
+
+// shortMark is the end of an id, which differs most.
+func shortMark(mark string) string { return mark[max(len(mark)-8, 0):] }
+
+// create makes an object. One that is there already and has our mark was made
+// by a request whose answer was lost.
+func (t acting) create(ctx context.Context, m making) (*manifest.Object, error) {
+	out, err := t.e.kube.createAs(ctx, m.endpoint, m.object, t.e.Manager+actManager)
+	if !apierrors.IsAlreadyExists(err) {
+		return out, explain(err, manifest.KeyOf(m.object), "create")
+	}
+	live, getErr := t.e.kube.get(ctx, m.endpoint)
+	if getErr == nil && live != nil && live.GetAnnotations()[actAnnotation] == t.ID {
+		return live, nil
+	}
+	return nil, fault.With(fault.New(fault.Conflict, "the action would create it, and it is there already"), manifest.KeyOf(m.object).Describe(), "run the action again later")
+}
+
+// change patches the object that the action is run for, and its status where
+// that is a resource of its own.
+func (t acting) change(ctx context.Context, live *manifest.Object, c action.Change) (*manifest.Object, error) {
+	body, status := action.Patch(live.Object, c.Object)
+	out := live
+	if body == nil && status == nil {
+		return live, nil // as it is already
+	}
+	if body != nil {
+		got, err := t.merge(ctx, out, body)
+		if err != nil {
+			return nil, err
+		}
+		out = got
+	}
+	if status == nil {
+		return out, nil
+	}
+	got, err := t.mergeStatus(ctx, out, status)
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // status is a field like any other
+		return t.merge(ctx, out, status)
+	}
+	return got, err
+}
+
+func (t acting) merge(ctx context.Context, live *manifest.Object, body map[string]any) (*manifest.Object, error) {
+	return t.send(ctx, live, body, "")
+}
+
+func (t acting) mergeStatus(ctx context.Context, live *manifest.Object, body map[string]any) (*manifest.Object, error) {
+	return t.send(ctx, live, body, "status")
+}
+
+// send sends a merge patch that holds only for the version that was read.
+func (t acting) send(ctx context.Context, live *manifest.Object, body map[string]any, part string) (*manifest.Object, error) {
+	full := (&manifest.Object{Object: body}).DeepCopy()
+	_ = unstructured.SetNestedField(full.Object, live.GetResourceVersion(), "metadata", "resourceVersion")
+	_ = unstructured.SetNestedField(full.Object, string(live.GetUID()), "metadata", "uid")
+	text, err := json.Marshal(full.Object)
+	if err != nil {
+		return nil, fmt.Errorf("write the patch of %s: %w", t.key.Describe(), err)
+	}
+	was := live.GetResourceVersion()
+	return t.e.kube.patch(ctx, patch{endpoint: t.endpoint, kind: types.MergePatchType, body: text, manager: t.e.Manager + actManager, part: part},
+		func(now *manifest.Object) bool {
+			return now.GetUID() == live.GetUID() && now.GetResourceVersion() != was && merged(body, now.Object)
+		})
+}
+
+// merged says whether an object is as a merge patch makes it.
+func merged(patch, whole any) bool {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return within(patch, whole)
+	}
+	w, _ := whole.(map[string]any)
+	for k, v := range p {
+		if v == nil {
+			if _, there := w[k]; there {
+				return false
+			}
+			continue
+		}
+		if !merged(v, w[k]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,97 @@
+package apply
+
+import (
+	"strings"
+
+	"github.com/capstan-cd/capstan/agent/tracking"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// Besides our own mark, by which alone it is known whose an object is, an
+// object may carry those of Argo CD, for tools that read them (decision 0050).
+
+// The ways to write marks of Argo CD, in the words of its setting (TRK-01).
+const (
+	marksAnnotation = "annotation"
+	marksBoth       = "annotation+label"
+	marksLabel      = "label"
+)
+
+// longestLabel is how much of a name fits into a label (TRK-04).
+const longestLabel = 63
+
+// controlNamespace is where Argo CD has its own Applications: marks name those
+// without a namespace.
+const controlNamespace = "argocd"
+
+// argoName is how marks of Argo CD name the application. The caller holds mu.
+func (a *app) argoName() string {
+	namespace, name := tracking.ID{App: a.name()}.Application()
+	if namespace == "" || namespace == controlNamespace {
+		return name
+	}
+	return namespace + "_" + name
+}
+
+// markLabel gives the label that marks an object, and its value. The caller
+// holds mu.
+func (a *app) markLabel() (key, value string) {
+	key, value = a.e.tenantSettings().InstanceLabel, a.argoName()
+	if key == "" {
+		key = tracking.InstanceLabel
+	}
+	if len(value) > longestLabel {
+		value = strings.TrimRight(value[:longestLabel], "-_.")
+	}
+	return key, value
+}
+
+// marksNow says in one word which marks an object of the application is
+// written with; empty: with ours alone. The caller holds mu.
+func (a *app) marksNow(key manifest.Key) string {
+	c := a.e.tenantSettings()
+	if c.Marks == "" || key.Kind == "CustomResourceDefinition" || inHub(key) {
+		return ""
+	}
+	label, _ := a.markLabel()
+	return c.Marks + " " + label
+}
+
+// writeMarks writes the marks of Argo CD that the tenant asks for. The caller holds mu.
+func (a *app) writeMarks(o *manifest.Object, key manifest.Key) {
+	if a.marksNow(key) == "" {
+		return
+	}
+	a.labelled(o, key)
+	if how := a.e.tenantSettings().Marks; how != marksAnnotation && how != marksBoth {
+		return
+	}
+	id := tracking.ID{App: a.argoName(), Key: key}
+	if key.Namespace == "" { // of cluster-scoped objects Argo CD writes the destination's namespace
+		id.Key.Namespace = a.state.GetNamespace()
+	}
+	annotate(o, tracking.ArgoAnnotation, id.String())
+	if installation := a.installation(); installation != "" {
+		annotate(o, tracking.ArgoInstallation, installation)
+	}
+}
+
+// labelled writes the label alone. That it is missing makes an object differ,
+// unlike an annotation (TRK-08). The caller holds mu.
+func (a *app) labelled(o *manifest.Object, key manifest.Key) {
+	if how := a.e.tenantSettings().Marks; a.marksNow(key) == "" || how != marksLabel && how != marksBoth {
+		return
+	}
+	name, value := a.markLabel()
+	setEntry(o, "labels", name, value)
+}
+
+// mirrors says whether a mark is the one of Argo CD that stands beside ours and
+// says the same: we have written it, and it is nobody else's. Where Argo CD
+// itself has written some of the object, it may be its own. The caller holds mu.
+func (a *app) mirrors(o *manifest.Object, m tracking.Mark) bool {
+	if m.System != tracking.Argo || m.App != a.argoName() || m.Label || tracking.ByArgo(o) {
+		return false
+	}
+	return m.Installation == "" || m.Installation == a.installation()
+}

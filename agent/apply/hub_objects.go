@@ -1,0 +1,265 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-cd/capstan/agent/wave"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// HubObjects are the objects that live in the hub and in no cluster:
+// applications and projects that an application renders (APP-31). The engine
+// orders, compares, heals and prunes them like those of the cluster, and the
+// hub writes them: it takes no manifest from an agent, and checks the rights
+// of the application's project itself.
+type HubObjects interface {
+	// Read gives an object; nil if there is none.
+	Read(ctx context.Context, r HubRef) (*manifest.Object, error)
+	// Apply brings an object to the manifest of that digest, and gives it as
+	// it is then.
+	Apply(ctx context.Context, r HubRef, digest [32]byte, dryRun bool) (*manifest.Object, error)
+	// Delete deletes the object with the uid given. It is gone at once, or is
+	// being deleted, or is not the application's any more, or waits.
+	Delete(ctx context.Context, r HubRef, uid string) (HubDeletion, error)
+	// SetFollowed says which objects are followed. It does not block.
+	SetFollowed(refs []HubRef)
+}
+
+// A HubRef names an object of the hub and the application that renders it.
+type HubRef struct {
+	App     string
+	Key     manifest.Key
+	Version string // of its kind; only in Want
+}
+
+// A HubDeletion is what became of a deletion.
+type HubDeletion struct {
+	Gone, Other bool
+	Waits       string
+}
+
+// defaultNamespace is where objects of the hub live that name no namespace.
+const defaultNamespace = "argocd"
+
+func inHub(key manifest.Key) bool { return manifest.InHub(key.Group, key.Kind) }
+
+// hubMapper adds the kinds of the hub to those that the cluster serves. Should
+// the cluster serve kinds of these names too, they are never looked at.
+type hubMapper struct{ Mapper }
+
+func (m hubMapper) Resource(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
+	if manifest.InHub(gvk.Group, gvk.Kind) {
+		return schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version}, true, nil
+	}
+	return m.Mapper.Resource(ctx, gvk)
+}
+
+func (m hubMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
+	if manifest.InHub(gvk.Group, gvk.Kind) {
+		return m.Resource(ctx, gvk)
+	}
+	return m.Mapper.Find(ctx, gvk)
+}
+
+// inCluster finds a kind of the cluster, whatever the hub has of that name.
+func (e *Engine) inCluster(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	served := e.Mapper
+	if m, both := served.(hubMapper); both {
+		served = m.Mapper
+	}
+	gvr, _, err := served.Find(ctx, gvk)
+	return gvr, err
+}
+
+// itself says whether an object is the application that renders it (APP-32).
+func (a *app) itself(key manifest.Key) bool {
+	return inHub(key) && key.Kind == "Application" && key.Name == a.state.GetName() && key.Namespace == a.state.GetAppNamespace()
+}
+
+// wantHub tells which objects of the hub are to be followed. The caller holds
+// mu.
+func (e *Engine) wantHub() {
+	if e.Hub == nil {
+		return
+	}
+	var refs []HubRef
+	for key, s := range e.objects {
+		if inHub(key) && s.views != nil {
+			refs = append(refs, HubRef{s.views.app.id, key, s.views.gvk.Version})
+		}
+	}
+	slices.SortFunc(refs, func(a, b HubRef) int { return a.Key.Compare(b.Key) })
+	e.Hub.SetFollowed(refs)
+}
+
+// hub gives the objects of the hub.
+func (e *Engine) hub() (HubObjects, error) {
+	if e.Hub == nil {
+		return nil, fault.New(fault.Missing, "this agent has no way to objects of the hub")
+	}
+	return e.Hub, nil
+}
+
+// get reads a live object of the application: from the hub if it lives there.
+func (a *app) get(ctx context.Context, at endpoint, key manifest.Key) (*manifest.Object, error) {
+	if !inHub(key) {
+		return a.e.kube.get(ctx, at)
+	}
+	h, err := a.e.hub()
+	if err != nil {
+		return nil, err
+	}
+	return h.Read(ctx, HubRef{App: a.id, Key: key})
+}
+
+// sendToHub has the hub write an object.
+func (a *app) sendToHub(ctx context.Context, s *sending) (*manifest.Object, error) {
+	s.merged = true // ours is what the manifest names
+	h, err := a.e.hub()
+	if err != nil {
+		return nil, err
+	}
+	return h.Apply(ctx, HubRef{App: a.id, Key: s.key}, s.digest, s.dryRun)
+}
+
+// The pace at which the hub is asked again.
+const (
+	hubFirst = 250 * time.Millisecond
+	hubMost  = 5 * time.Second
+)
+
+// patientlyInHub writes an object of the hub. While the hub is away the
+// operation waits for it, as long as it may take.
+func (t *task) patientlyInHub(ctx context.Context, it wave.Item, x *object, d *desired) (written, error) {
+	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
+	for {
+		body, err := t.app.e.body(ctx, d.digest)
+		if err == nil {
+			var w written
+			if w, err = t.app.write(ctx, x, d, body, writing{options: it.Options}); err == nil {
+				return w, nil
+			}
+		}
+		if fault.KindOf(err) != fault.Offline || lifecycle.Sleep(ctx, t.app.e.Clock, back.Next()) != nil {
+			return written{}, err
+		}
+	}
+}
+
+// deleteInHub deletes an object of the hub.
+func (t *task) deleteInHub(ctx context.Context, it wave.Item) (wave.Outcome, error) {
+	a := t.app
+	uid, out := t.doom(ctx, it, true)
+	if out != nil {
+		return *out, nil
+	}
+	h, err := a.e.hub()
+	if err != nil {
+		return wave.Outcome{}, err
+	}
+	back := lifecycle.Backoff{First: hubFirst, Max: hubMost}
+	for {
+		d, err := h.Delete(ctx, HubRef{App: a.id, Key: it.Key}, uid)
+		switch {
+		case fault.KindOf(err) == fault.Offline, err == nil && d.Waits != "":
+			if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
+				return wave.Outcome{}, fault.With(fault.New(fault.Conflict, "it waits: %s", sentenceOr(err, d.Waits)), it.Key.Describe(), "")
+			}
+			continue
+		case err != nil:
+			return wave.Outcome{}, explain(err, it.Key, "delete")
+		case d.Other:
+			return t.another(it), nil
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		x := a.objects[it.Key]
+		switch {
+		case x == nil || x.record == nil:
+			return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil
+		case d.Gone:
+			x.vanish(ctx)
+			return wave.Outcome{Changed: true, Gone: true, Message: "pruned"}, nil
+		case x.live.uid == uid && x.live.found:
+			x.live.deleting, x.live.message = true, "its own objects go first"
+		}
+		return wave.Outcome{Changed: true, Message: "pruned"}, nil
+	}
+}
+
+func sentenceOr(err error, otherwise string) string {
+	if err != nil {
+		return sentence(err)
+	}
+	return otherwise
+}
+
+// releaseSelf gives up the application's own object once the manifests do not
+// have it any more: an application does not delete itself (APP-32). The caller
+// holds mu.
+func (a *app) releaseSelf(x *object) bool {
+	if !a.itself(x.key) || x.target != nil || x.accepted != nil || x.inflight > 0 {
+		return false
+	}
+	if x.record != nil {
+		a.e.Inventory.Disown(a.id, x.key)
+		x.record = nil
+	}
+	a.drop(x)
+	a.closeTombstone(x.key)
+	return true
+}
+
+// noHook refuses objects of the hub as hooks, which would have to be made anew
+// for each operation.
+func noHook(key manifest.Key) error {
+	return fault.With(fault.New(fault.Invalid, "an object of the hub cannot be a hook"), key.Describe(),
+		"take the hook annotation away; a wave (argocd.argoproj.io/sync-wave) puts it into its place")
+}
+
+// livesInHub refuses what people ask of live objects of a cluster.
+func livesInHub(key manifest.Key) error {
+	return fault.With(fault.New(fault.Invalid, "it lives in the hub, not in the cluster"), key.Describe(),
+		"do it there, with capstan app, capstan project or the console")
+}
+
+// recheck reads an object that a list of the hub does not have: the list may
+// be older than our own write. Should the hub be away, its next list asks
+// again. The caller holds mu.
+func (x *object) recheck() {
+	a := x.app
+	x.live.known = false
+	a.e.do(func(ctx context.Context) {
+		if _, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
+			a.e.Log.WarnContext(ctx, "object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+		}
+	})
+}
+
+// Other finds no other version of a kind of the hub.
+func (m hubMapper) Other(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
+	if manifest.InHub(gvk.Group, gvk.Kind) {
+		return schema.GroupVersionResource{}, false, false
+	}
+	return m.Mapper.Other(gvk)
+}
+
+// reach finds under which resource objects that are there already can be read
+// and deleted: of a kind that is not served in their version any more, in one
+// that is.
+func (e *Engine) reach(ctx context.Context, gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
+	gvr, namespaced, err := e.Mapper.Find(ctx, gvk)
+	if fault.KindOf(err) == fault.Missing {
+		if other, scope, ok := e.Mapper.Other(gvk); ok {
+			return other, scope, nil
+		}
+	}
+	return gvr, namespaced, err
+}

@@ -1,0 +1,67 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// diffLocally compares live with the manifest itself, for objects that must not
+// even be tried out, because a dry run needs the right to write, and for those
+// whose dry run is refused: each field that the manifest names must have its
+// value. What an API server would write in another form, such as 0.5 for 500m,
+// is taken for a difference. It sees no field that the manifest does not name
+// any more, so that what a refused dry run leaves open stays open.
+func (a *app) diffLocally(ctx context.Context, x *object, d *desired, s *sending, live *manifest.Object, no refusal) error {
+	whole, _ := completed(s.body.Object, live.Object, false).(map[string]any)
+	want := &manifest.Object{Object: whole}
+	wish, err := a.e.hashes.Replaced(want, want, a.e.Manager, d.digest, s.ignore)
+	if err != nil {
+		return explain(err, x.key, "compare")
+	}
+	v, err := a.e.hashes.Compare(wish, live, s.ignore)
+	if err != nil {
+		return explain(err, x.key, "compare")
+	}
+	if v.Equal && no.fixed {
+		v.Equal, v.Fields = false, []string{"a field that cannot be changed"}
+	}
+	seen := a.e.reduceLive(live, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := x.healthState()
+	x.expected = expectation{digest: d.digest, uid: seen.uid, content: seen.content, equal: v.Equal, fields: v.Fields, problem: no.sentence}
+	a.after(ctx, x, was)
+	return nil
+}
+
+// completed gives what is wanted, with the items of lists filled up by what
+// only live says of them: lists without names are compared whole, and the
+// API server's defaults are no difference. all fills up maps as well.
+func completed(want, live any, all bool) any {
+	switch w := want.(type) {
+	case map[string]any:
+		l, _ := live.(map[string]any)
+		out := make(map[string]any, len(w))
+		if all {
+			for k, v := range l {
+				out[k] = v
+			}
+		}
+		for k, v := range w {
+			out[k] = completed(v, l[k], all)
+		}
+		return out
+	case []any:
+		l, _ := live.([]any)
+		if len(l) != len(w) {
+			return want
+		}
+		out := make([]any, len(w))
+		for i := range w {
+			out[i] = completed(w[i], l[i], true)
+		}
+		return out
+	}
+	return want
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/capstan-cd/capstan/agent/apply"
+)
+
+// reconsider acts on settings that have changed.
+func (a *agent) reconsider(ctx context.Context) {
+	a.customize()
+	now := a.settings.Get()
+	a.tree.Exclude(now.ExcludedChild)
+	relabel := a.tree.Label(now.CustomLabels())
+	a.engine.Reconsider(ctx)
+	a.engine.ReassessHealth()
+	a.watcher.Reconsider()
+	if relabel {
+		a.watcher.Again()
+	}
+}
+
+// tenant is the id of the tenant that the agent belongs to; empty before it is
+// enrolled, when nothing is applied.
+func (a *agent) tenant() string {
+	id, err := identities{a.secret}.Load(context.Background())
+	if err != nil {
+		return ""
+	}
+	return id.Tenant()
+}
+
+// customize makes of the settings what the engine asks for at every event.
+func (a *agent) customize() {
+	now := a.settings.Get()
+	a.engineSettings.Store(&apply.Settings{
+		Tenant: a.tenant(),
+		Ignore: now.IgnoreDifferences(), InstallationID: now.InstallationID(), InstanceLabel: now.InstanceLabelKey(),
+		Hidden: now.SensitiveAnnotations(), Marks: now.Marks(), WaveDelay: now.WaveDelay(a.Config.WaveDelay),
+	})
+}

@@ -1,0 +1,120 @@
+package inventory
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/buckethash"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// Guard tells the store of a cursor that was known before its directory was
+// lost. A hub of another incarnation, or one that ends before it, is rewound.
+func (s *Store) Guard(c Cursor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard = c
+}
+
+// Position is the cursor to show to the hub. Lost says that only the place is
+// known, and the copy of the log up to it is gone.
+func (s *Store) Position() (c Cursor, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.durable.Incarnation == "" && s.guard.Incarnation != "" {
+		return s.guard, true
+	}
+	return s.durable, false
+}
+
+// Rewind stops the store from taking anything, for the reason given. An empty
+// reason says that hub and agent agree again; each batch is still checked.
+func (s *Store) Rewind(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rewound = reason
+}
+
+// Rewound says why nothing is taken from the hub; empty: all is well. While
+// it is set nothing may be pruned.
+func (s *Store) Rewound() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rewound
+}
+
+// HoldDeletions stops every deletion for a reason of the hub's; empty: it is lifted.
+func (s *Store) HoldDeletions(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = reason
+}
+
+// Frozen says why nothing may be deleted in the cluster now; empty: things
+// may be.
+func (s *Store) Frozen() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rewound != "" {
+		return s.rewound
+	}
+	return s.held
+}
+
+// Confirm gives up the place in a log that an admin gave up for another one.
+// States, operations and what is owned stay until the replay that follows. It
+// counts for the very place that is held, and for no other.
+func (s *Store) Confirm(m *linkv1.Confirmed) (*Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.durable
+	if held.Incarnation == "" {
+		held = s.guard
+	}
+	from := m.GetFrom()
+	if m.GetIncarnation() == "" || from.GetIncarnation() != held.Incarnation || from.GetSeq() != held.Seq || !bytes.Equal(from.GetChain(), held.Chain) {
+		return nil, fault.With(fault.New(fault.Conflict, "the hub's decision is about row %d of log %q, this cluster is at row %d of log %q",
+			from.GetSeq(), from.GetIncarnation(), held.Seq, held.Incarnation), "desired log", "")
+	}
+	next := Cursor{Incarnation: m.GetIncarnation()}
+	raw, err := json.Marshal(next)
+	if err != nil {
+		return nil, fmt.Errorf("write the cursor: %w", err)
+	}
+	s.cursor, s.guard, s.rewound = next, Cursor{}, ""
+	return s.put(func(tx *bbolt.Tx) error { return putIn(tx, bucketMeta, keyCursor, raw) }), nil
+}
+
+// Settled checks, once a replay has ended, that the hub's log reaches as far
+// as it is known to have reached before.
+func (s *Store) Settled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guard.Incarnation == s.cursor.Incarnation && s.guard.Seq > s.cursor.Seq && s.rewound == "" {
+		s.rewound = fmt.Sprintf("the hub's desired log ends at row %d, but this cluster has already followed it to row %d", s.cursor.Seq, s.guard.Seq)
+	}
+}
+
+// Sums are hashes over the states of all applications and the settings: for the buckets of the
+// first level that are named their second level, else the first.
+func (s *Store) Sums(first []uint32) *linkv1.Sums {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sums := buckethash.Sums{}
+	for id, leaf := range s.leaves() {
+		sums.Add(buckethash.Of(id), buckethash.Leaf(id, leaf[:]))
+	}
+	if len(first) == 0 {
+		return &linkv1.Sums{First: sums.First()}
+	}
+	out := &linkv1.Sums{}
+	for _, b := range first {
+		index, values := sums.Second(uint8(b))
+		out.Second = append(out.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})
+	}
+	return out
+}

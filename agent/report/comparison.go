@@ -1,0 +1,166 @@
+package report
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
+	"github.com/capstan-cd/capstan/shared/buckethash"
+)
+
+const (
+	comparisonWait = 3 * time.Second // how long changes wait for a comparison that cannot begin yet
+	mostTimes      = 3               // comparisons in a row of one snapshot; what still differs waits for the next one
+)
+
+// A comparison finds out which things the hub holds differently, so that a
+// snapshot is those alone. Until it has begun, and while it waits for an
+// answer, values wait: what is equal need not be sent.
+type comparison struct {
+	able    bool      // the hub can compare
+	since   time.Time // the first value that waits for the first comparison; zero: none has
+	begun   bool      // one has begun in this life
+	asked   bool      // an answer is waited for
+	times   int       // of this snapshot
+	wanted  []uint32  // buckets of the first level that the hub wants to look into
+	buckets []uint32  // that differ and are being sent
+}
+
+// Compares says whether the hub compares hashes. It is told at each session,
+// before anything is sent.
+func (o *Outbox) Compares(able bool) {
+	o.mu.Lock()
+	if o.cmp.able != able && (o.cmp.asked || o.sweeping) {
+		o.snapshotDue, o.sweeping = true, false // begin again, in the way of this hub
+		o.cmp.asked, o.cmp.wanted = false, nil
+	}
+	o.cmp.able = able
+	o.mu.Unlock()
+	o.signal()
+}
+
+// Compare takes the hub's answer to what the agent said it holds.
+func (o *Outbox) Compare(c *linkv1.Compare) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.signal()
+	if !o.cmp.able || c.GetSnapshot() != o.snapshot {
+		return
+	}
+	switch {
+	case len(c.GetSecond()) > 0:
+		o.cmp.asked = false
+		o.differ(c.GetSecond())
+	case len(c.GetFirst()) > 0:
+		if !o.cmp.asked { // the check at the end of a snapshot found more
+			if o.cmp.times++; o.cmp.times >= mostTimes {
+				o.log.Warn("hub and agent still differ after a snapshot; the next one goes on", "buckets", len(c.GetFirst()))
+				return
+			}
+			o.cmp.asked = true
+		}
+		o.cmp.wanted = c.GetFirst()
+	default:
+		o.cmp.asked, o.cmp.wanted = false, nil // all is equal
+	}
+}
+
+// differ begins to send what is in the buckets that differ.
+func (o *Outbox) differ(of []uint32) {
+	wanted := make(map[uint16]bool, len(of))
+	for _, b := range of {
+		wanted[uint16(b)] = true
+	}
+	o.cmp.buckets, o.sweeping = of, true
+	o.queue = o.queue[:0]
+	for key, v := range o.values {
+		if v.raw != nil && v.kind != operationValue && wanted[v.bucket] {
+			o.queue = append(o.queue, key)
+		}
+	}
+}
+
+// beginComparison begins a comparison with all that is seen. From here on every value
+// counts as sent: either the hub has it, or its bucket will differ.
+func (o *Outbox) beginComparison(r *linkv1.ReportUp) {
+	o.cmp.asked, o.cmp.begun, o.cmp.times, o.cmp.wanted = true, true, 0, nil
+	rest := o.dirty[:0]
+	for _, key := range o.dirty {
+		v := o.values[key]
+		if v == nil || v.kind == operationValue || v.raw == nil {
+			rest = append(rest, key)
+			continue
+		}
+		v.dirty = false
+	}
+	o.dirty = rest
+	for _, v := range o.values {
+		if v.kind != operationValue && v.raw != nil {
+			v.known, v.sent = v.raw, v.leaf
+		}
+	}
+	r.Snapshot = o.snapshot
+	r.Sums = &linkv1.Sums{First: o.sums().First()}
+}
+
+// answerComparison answers the hub's question for the second level.
+func (o *Outbox) answerComparison(r *linkv1.ReportUp) {
+	sums := o.sums()
+	r.Snapshot, r.Sums = o.snapshot, &linkv1.Sums{}
+	for _, b := range o.cmp.wanted {
+		index, values := sums.Second(uint8(b))
+		r.Sums.Second = append(r.Sums.Second, &linkv1.BucketSums{Bucket: b, Index: index, Sums: values})
+	}
+	o.cmp.wanted = nil
+}
+
+// sums are the hashes of what the hub was told.
+func (o *Outbox) sums() buckethash.Sums {
+	out := buckethash.Sums{}
+	for _, v := range o.values {
+		if v.sent != 0 {
+			out.Add(v.bucket, v.sent)
+		}
+	}
+	return out
+}
+
+// mustWait says whether values must wait for a comparison.
+func (o *Outbox) mustWait(now time.Time) bool {
+	switch {
+	case !o.cmp.able:
+		return false
+	case o.cmp.asked:
+		return true
+	case o.cmp.begun:
+		return false
+	case o.cmp.since.IsZero():
+		return true
+	}
+	return now.Sub(o.cmp.since) < comparisonWait
+}
+
+// stamp gives a value its hash, its bucket and what it adds to it. The time of
+// a comparison is no part of the hash: the same result again is the same.
+func (v *value) stamp(m proto.Message, raw []byte) {
+	if v.kind == operationValue {
+		return
+	}
+	key := buckethash.Application(v.app)
+	switch m := m.(type) {
+	case *linkv1.AppReport:
+		if timeless := proto.CloneOf(m); timeless.GetComparedUnixNano() != 0 {
+			timeless.ComparedUnixNano = 0
+			if raw2, err := (proto.MarshalOptions{Deterministic: true}).Marshal(timeless); err == nil {
+				raw = raw2
+			}
+		}
+	case *linkv1.Resource:
+		key = buckethash.Resource(m.GetAppId(), m.GetGroup(), m.GetKind(), m.GetNamespace(), m.GetName())
+	}
+	sum := sha256.Sum256(raw)
+	v.hash = [8]byte(sum[:8])
+	v.bucket, v.leaf = buckethash.Of(key), buckethash.Leaf(key, v.hash[:])
+}

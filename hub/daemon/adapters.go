@@ -1,0 +1,531 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/batch"
+	"github.com/capstan-cd/capstan/hub/catalog"
+	"github.com/capstan-cd/capstan/hub/dispatch"
+	"github.com/capstan-cd/capstan/hub/metrics"
+	"github.com/capstan-cd/capstan/hub/render"
+	"github.com/capstan-cd/capstan/hub/settings"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/shared/encryption"
+	"github.com/capstan-cd/capstan/shared/failpoint"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/logkey"
+	"github.com/capstan-cd/capstan/shared/trace"
+	"github.com/capstan-cd/capstan/shared/tunnel"
+)
+
+// The types of this file introduce the store to the stages. They hold no
+// logic beyond giving hints after a commit.
+
+// dispatchStore is the store as dispatch sees it.
+type dispatchStore struct {
+	db    *store.DB
+	queue *queue
+}
+
+func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	var due []string
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		err := do(ctx, t)
+		s.queue.continued(ctx, t)
+		due = kindsOf(t)
+		return err
+	})
+	if err == nil {
+		s.queue.notify(due...)
+	}
+	return err
+}
+
+// kindsOf gives the kinds of work that a transaction has enqueued so far. Most
+// enqueue nothing, and a look at the queue is not free.
+func kindsOf(t *store.Tenant) (kinds []string) {
+	t.Enqueued(func(kind, _ string) {
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	})
+	return kinds
+}
+
+func (s dispatchStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, dispatch.Tx) error) error {
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s dispatchStore) Keys(ctx context.Context, tenant hub.TenantID) (dispatch.Keys, error) {
+	k, err := s.db.Keys(ctx, tenant)
+	return dispatch.Keys{Digest: k.Digest, Object: k.Object}, err
+}
+
+// refreshWork is the queue of applications to look at, as render sees it.
+type refreshWork struct {
+	*queue
+	db *store.DB
+}
+
+func (w refreshWork) Claim(ctx context.Context, limit int, busy func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
+	but := func() []hub.TenantID { return append(w.queue.bulk.tenants(), busy()...) }
+	return w.queue.ClaimExcept(ctx, hub.WorkRefresh, limit, but, freed)
+}
+
+// recentSnapshots is how far back a commit may go without a render. All of them
+// are read for each application that a commit may concern, so they are few:
+// going back farther costs one render, which applications share.
+const recentSnapshots = 3
+
+func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.ApplicationID) ([]hub.Refresh, error) {
+	var out []hub.Refresh
+	err := w.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		var err error
+		if out, err = t.Refreshes(ctx, ids, recentSnapshots); err != nil {
+			return err
+		}
+		return withSettings(ctx, t, out)
+	})
+	return out, err
+}
+
+// withSettings gives applications what the tenant's settings say about renders, and
+// notes which projects inherit restrictions by a setting that an earlier
+// release has stored.
+func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
+	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.GlobalProjectsKey, hub.HiddenDirectoriesKey, hub.ValueSchemesKey}, hub.KustomizeOptionsKey)
+	if err != nil {
+		return fmt.Errorf("read what is set about renders: %w", err)
+	}
+	values, global := map[string]string{}, ""
+	for _, s := range found {
+		switch {
+		case hub.Renders(s.Map, s.Key):
+			values[s.Key] = s.Value
+		case s.Map == hub.SettingsMap && s.Key == hub.GlobalProjectsKey:
+			global = s.Value
+		}
+	}
+	for i := range all {
+		all[i].Settings = values
+		if p := all[i].Project; p != nil && global != "" {
+			all[i].Inherits = settings.Inherited(global, p.Name, p.Labels)
+		}
+	}
+	return nil
+}
+
+// observations is the store as observe sees it. Reports that come at the same
+// time are stored in one transaction; those that only tell of live state may
+// be lost with the database and come again, so they are apart from the others.
+type observations struct {
+	lasting, passing *batch.Batcher[hub.ClusterObservation, hub.Observed]
+	queue            *queue
+	metrics          *metrics.Metrics
+}
+
+// first is the first application that a report tells of.
+func first(r hub.ClusterObservation) (id hub.ApplicationID) {
+	for _, a := range r.Applications {
+		if id == "" || a.Application < id {
+			id = a.Application
+		}
+	}
+	return id
+}
+
+func newObservations(db *store.DB, q *queue, m *metrics.Metrics) observations {
+	put := func(ctx context.Context, tenant string, reports []hub.ClusterObservation) ([]hub.Observed, error) {
+		// In the order in which others lock applications, so that no two
+		// transactions wait for each other.
+		order := make([]int, len(reports))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first(reports[a]), first(reports[b])) })
+		sorted := make([]hub.ClusterObservation, len(reports))
+		for n, i := range order {
+			sorted[n] = reports[i]
+		}
+		var done []hub.Observed
+		err := db.InTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, t *store.Tenant) (err error) {
+			done, err = t.PutObservations(ctx, sorted)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		out := make([]hub.Observed, len(reports))
+		for n, i := range order {
+			out[i] = done[n]
+		}
+		return out, nil
+	}
+	// What a change brings back waits until the change has gone to everyone.
+	return observations{lasting: batch.New(put).After(q.first.wait), passing: batch.New(put).After(q.first.wait), queue: q, metrics: m}
+}
+
+func (o observations) PutObservation(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, seen hub.Observation) (hub.Observed, error) {
+	began := time.Now()
+	to := o.lasting
+	if seen.Passing() {
+		to = o.passing
+	}
+	ends := o.resume(ctx, tenant, seen)
+	out, err := to.Do(ctx, string(tenant), hub.ClusterObservation{Cluster: cluster, Observation: seen})
+	for _, end := range ends {
+		end(err)
+	}
+	o.metrics.Stored(err, out.Repeated, time.Since(began), map[string]int{
+		"application": len(seen.Applications), "resource": len(seen.Resources), "gone": len(seen.Gone),
+		"tombstone": len(seen.Closed), "operation": len(seen.Operations),
+	})
+	o.count(tenant, seen, out)
+	return out, err
+}
+
+// resume makes a span of each operation that a report ends, and lets what
+// follows from it continue the trace.
+func (o observations) resume(ctx context.Context, tenant hub.TenantID, seen hub.Observation) []func(error) {
+	if !trace.Enabled(ctx) {
+		return nil
+	}
+	var ends []func(error)
+	for _, op := range seen.Operations {
+		if !op.Phase.Over() || op.Trace == "" {
+			continue
+		}
+		own, end := trace.Start(trace.Resume(ctx, op.Trace), "report", logkey.Operation, string(op.Operation), logkey.Phase, string(op.Phase))
+		ends = append(ends, end)
+		o.queue.follow(trace.Parent(own), hub.WorkOutcome, tenant, string(op.Operation))
+	}
+	return ends
+}
+
+// count counts the operations that became over with a report.
+func (o observations) count(tenant hub.TenantID, seen hub.Observation, out hub.Observed) {
+	for _, op := range seen.Operations {
+		if !slices.Contains(out.Over, op.Operation) {
+			continue
+		}
+		var took time.Duration
+		if op.StartedAt != nil && op.FinishedAt != nil {
+			took = max(0, op.FinishedAt.Sub(*op.StartedAt))
+		}
+		o.metrics.Ended(string(tenant), string(op.Application), string(op.Phase), took)
+	}
+}
+
+// linkKeys are what Hello gives to an agent.
+type linkKeys struct{ db *store.DB }
+
+func (k linkKeys) LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (object, mask [32]byte, err error) {
+	keys, err := k.db.Keys(ctx, tenant)
+	if err != nil {
+		return object, mask, err
+	}
+	return keys.Object, encryption.Derive(keys.Digest, "capstan mask key v1"+string(cluster)), nil
+}
+
+// attached are the agents of this replica, as the others see them.
+type attached struct{ p *parts }
+
+func (a attached) Holds(cluster hub.ClusterID) (grpc.ClientConnInterface, hub.TenantID, string, bool) {
+	return a.p.fleet.Holds(cluster)
+}
+
+// caller says which cluster an agent's call comes from: its certificate does.
+func caller(ctx context.Context) (hub.TenantID, hub.ClusterID, error) {
+	peer, ok := tunnel.PeerFrom(ctx)
+	if !ok {
+		return "", "", fault.New(fault.Unknown, "the connection brought no valid certificate")
+	}
+	return hub.TenantID(peer.Tenant), hub.ClusterID(peer.Cluster), nil
+}
+
+var (
+	_ dispatch.Store = dispatchStore{}
+	_ render.Work    = refreshWork{}
+	_ render.Sources = (*source.Mirrors)(nil)
+)
+
+// feedLog is the store as the feed sees it.
+type feedLog struct{ db *store.DB }
+
+func (l feedLog) Changes(ctx context.Context, tenant hub.TenantID, after string, limit int) (changes []hub.Change, next string, err error) {
+	err = l.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		changes, next, err = t.Changes(ctx, after, limit)
+		return err
+	})
+	return changes, next, err
+}
+
+func (l feedLog) Cursor(ctx context.Context, tenant hub.TenantID) (cursor string, err error) {
+	err = l.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		cursor, err = t.FeedCursor(ctx)
+		return err
+	})
+	return cursor, err
+}
+
+// credentials open repositories for fetches that a reader needs at once.
+type credentials struct{ db *store.DB }
+
+func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (cred hub.Credential, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		cred, err = t.Credential(ctx, repo)
+		return err
+	})
+	return cred, err
+}
+
+// HostKeys gives the keys of SSH servers that a tenant has stored.
+func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		keys, err = t.HostKeys(ctx)
+		return err
+	})
+	return keys, err
+}
+
+// Authorities gives what a tenant has stored for servers of a host.
+func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host string) (pem string, err error) {
+	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		values, err := t.SettingValues(ctx, hub.CertificatesMap, []string{host})
+		pem = values[host]
+		return err
+	})
+	return pem, err
+}
+
+// deployer is dispatch as the catalogue sees it. The transactions that the
+// catalogue hands over are those of catalogStore, which are the store's.
+type deployer struct{}
+
+func (deployer) Sync(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Sync(ctx, t, app, r)
+}
+
+func (deployer) Rollback(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, r catalog.RollbackRequest, options hub.OperationOptions) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Rollback(ctx, t, app, r.Entry, r.Reason, options, r.Initiator)
+}
+
+func (deployer) Resume(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Resume(ctx, t, app)
+}
+
+func (deployer) Terminate(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, by hub.Initiator) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Terminate(ctx, t, app, by)
+}
+
+func (deployer) Delete(ctx context.Context, tx catalog.Tx, app hub.ApplicationID, d hub.Deletion, by hub.Initiator) ([]hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, err
+	}
+	return dispatch.Delete(ctx, t, app, d, by)
+}
+
+func (deployer) Local(ctx context.Context, tx catalog.Tx, keys hub.TenantKeys, app hub.ApplicationID, r hub.SyncRequest) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Local(ctx, t, dispatch.Keys{Digest: keys.Digest, Object: keys.Object}, app, r)
+}
+
+func (deployer) Approve(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) (hub.Operation, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return hub.Operation{}, err
+	}
+	return dispatch.Approve(ctx, t, app)
+}
+
+func (deployer) Abandon(ctx context.Context, tx catalog.Tx, app hub.ApplicationID) ([]hub.ObjectRef, []hub.ClusterID, error) {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dispatch.Abandon(ctx, t, app)
+}
+
+func (deployer) Settings(ctx context.Context, tx catalog.Tx, bodies map[hub.ClusterID][]byte) error {
+	t, err := tenantOf(tx)
+	if err != nil {
+		return err
+	}
+	return dispatch.Settings(ctx, t, bodies)
+}
+
+func tenantOf(tx catalog.Tx) (*store.Tenant, error) {
+	t, ok := tx.(*store.Tenant)
+	if !ok {
+		return nil, fmt.Errorf("a transaction of type %T is none of the store's", tx)
+	}
+	return t, nil
+}
+
+// catalogStore is the store as the catalogue sees it.
+type catalogStore struct{ db *store.DB }
+
+func (s catalogStore) InTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s catalogStore) ReadTenant(ctx context.Context, tenant hub.TenantID, do func(context.Context, catalog.Tx) error) error {
+	return s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return do(ctx, t) })
+}
+
+func (s catalogStore) Keys(ctx context.Context, tenant hub.TenantID) (hub.TenantKeys, error) {
+	return s.db.Keys(ctx, tenant)
+}
+
+// notifications carries the catalogue's hints to the parts of this replica.
+type notifications struct{ p *parts }
+
+func (h notifications) Wake(cluster hub.ClusterID)  { h.p.dispatch.Wake(cluster) }
+func (h notifications) Changed(tenant hub.TenantID) { h.p.changed(tenant) }
+func (h notifications) Due(kind string)             { h.p.due(kind) }
+func (h notifications) Revoked()                    { h.p.revoked() }
+
+func (h notifications) Arriving(tenant hub.TenantID) (arrived func()) {
+	return h.p.queue.bulk.begin(tenant)
+}
+
+func (h notifications) Alone(tenant hub.TenantID) (through func(follows func())) {
+	return h.p.queue.bulk.alone(tenant)
+}
+
+// fetchWork is the queue of repositories to fetch, as source sees it.
+type fetchWork struct {
+	queue *queue
+	db    *store.DB
+}
+
+func (w fetchWork) Claim(ctx context.Context, limit int) ([]hub.WorkItem, error) {
+	return w.queue.Claim(ctx, hub.WorkFetch, limit)
+}
+
+func (w fetchWork) Load(ctx context.Context, item hub.WorkItem) (repo hub.Repository, cred hub.Credential, err error) {
+	err = w.db.ReadTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
+		if repo, err = t.Repository(ctx, hub.RepositoryID(item.Key)); err != nil {
+			return err
+		}
+		cred, err = t.Credential(ctx, repo.ID)
+		return err
+	})
+	return repo, cred, err
+}
+
+func (w fetchWork) Fetched(ctx context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error {
+	return w.store(ctx, item, refs, "", next)
+}
+
+func (w fetchWork) Failed(ctx context.Context, item hub.WorkItem, sentence string, next time.Time) error {
+	return w.store(ctx, item, nil, sentence, next)
+}
+
+func (w fetchWork) store(ctx context.Context, item hub.WorkItem, refs []hub.Ref, sentence string, next time.Time) error {
+	failpoint.Here(failpoint.HubSourceListed)
+	if w.queue.metrics != nil {
+		w.queue.metrics.Fetched(sentence == "")
+	}
+	ctx = trace.Resume(ctx, item.Trace)
+	err := w.db.InTenant(ctx, item.Tenant, func(ctx context.Context, t *store.Tenant) error {
+		held, err := t.Held(ctx, item.Kind, map[string]int64{item.Key: item.Token})
+		if err == nil && !held[item.Key] {
+			// What this replica saw may be older than what is stored now.
+			err = fault.New(fault.Conflict, "another replica has taken the repository over")
+		}
+		if err != nil {
+			return err
+		}
+		if _, err = t.Fetched(ctx, hub.RepositoryID(item.Key), refs, time.Now(), sentence, item.Forced); err != nil {
+			return err
+		}
+		w.queue.continued(ctx, t)
+		if sentence == "" {
+			if next, err = wantedRefresh(ctx, t, next); err != nil {
+				return err
+			}
+		}
+		return t.Enqueue(ctx, item.Kind, item.Key, next, false)
+	})
+	failpoint.Here(failpoint.HubSourceFetched)
+	if err != nil && fault.KindOf(err) != fault.Missing {
+		w.queue.drop([]hub.WorkItem{item})
+		return err
+	}
+	w.queue.notify(hub.WorkRefresh)
+	return w.queue.Done(ctx, []hub.WorkItem{item}) // it is there again for the next look
+}
+
+// wantedRefresh is when the tenant wants the next look at a repository; otherwise
+// it is when the hub does.
+func wantedRefresh(ctx context.Context, t *store.Tenant, otherwise time.Time) (time.Time, error) {
+	values, err := t.SettingValues(ctx, hub.SettingsMap, settings.PollKeys())
+	if err != nil {
+		return otherwise, fmt.Errorf("read how often repositories are looked at: %w", err)
+	}
+	every, jitter, ok := settings.Polling(values)
+	if !ok {
+		return otherwise, nil
+	}
+	return time.Now().Add(every + time.Duration(rand.Float64()*float64(jitter))), nil
+}
+
+func (w fetchWork) Later(ctx context.Context, item hub.WorkItem, due time.Time) error {
+	return w.queue.Later(ctx, []hub.WorkItem{item}, due)
+}
+
+func (w fetchWork) Done(ctx context.Context, item hub.WorkItem) error {
+	return w.queue.Done(ctx, []hub.WorkItem{item})
+}
+
+// upgrades keeps the orders to exchange agents.
+type upgrades struct {
+	db      *store.DB
+	changed func(hub.TenantID)
+}
+
+func (s upgrades) Cluster(ctx context.Context, tenant hub.TenantID, id hub.ClusterID) (c hub.Cluster, err error) {
+	err = s.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
+		c, err = t.ClusterByID(ctx, id)
+		return err
+	})
+	return c, err
+}
+
+func (s upgrades) PutUpgrade(ctx context.Context, tenant hub.TenantID, id hub.ClusterID, u hub.Upgrade) error {
+	err := s.db.InTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error { return t.PutUpgrade(ctx, id, u) })
+	if err == nil {
+		s.changed(tenant)
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	burstSize  = 32                     // applications in work at once that make a burst
+	burstHolds = 2 * time.Second        // how long one burst may hold up what follows from it
+	burstTail  = 50 * time.Millisecond  // after its last commit: the streams take the rows
+	burstApart = 500 * time.Millisecond // of rest between two bursts; less makes them one
+)
+
+// A burstGate lets a change go to all clusters that it concerns before the hub
+// deals with what comes back from the first of them, and before it asks them
+// whether they hold all: that needs the database as well, and is cheaper taken
+// together. It holds nothing up unless many applications are in work at once,
+// and each burst only for its first moments, so that a hub which always works
+// stores reports as they come.
+type burstGate struct {
+	burst       func() // hears that a burst begins; nil: nobody does
+	mu          sync.Mutex
+	work        int           // applications in work
+	outstanding int           // clusters that have not acknowledged what they were sent
+	busy        bool          // a burst is under way
+	began       time.Time     // of the newest burst; zero: there was none
+	ended       time.Time     // of the newest burst, if it has
+	quiet       chan struct{} // closed when nothing is held up any more; nil: nothing is
+	tail        bool          // the streams may still be taking rows
+}
+
+// add notes that applications were taken into work, or with a negative number
+// that they are done.
+func (w *burstGate) add(n int) {
+	if w.begins(n) && w.burst != nil {
+		w.burst()
+	}
+}
+
+func (w *burstGate) begins(n int) (burst bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.work += n
+	now := time.Now()
+	switch {
+	case !w.busy && w.work >= burstSize:
+		w.busy, burst = true, true
+		if w.began.IsZero() || now.Sub(w.ended) > burstApart {
+			w.began = now
+		}
+		if left := burstHolds - now.Sub(w.began); left > 0 && w.quiet == nil {
+			quiet := make(chan struct{})
+			w.quiet = quiet
+			time.AfterFunc(left, func() { w.expire(quiet) })
+		}
+	case w.busy && w.work <= 0:
+		w.busy, w.tail, w.ended = false, true, now
+		if w.quiet != nil {
+			time.AfterFunc(burstTail, w.afterDelay)
+		}
+	}
+	return burst
+}
+
+// afterDelay notes that the streams have had the time to take the rows of a burst.
+func (w *burstGate) afterDelay() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.busy && time.Since(w.ended) >= burstTail {
+		w.tail = false
+		w.release()
+	}
+}
+
+// release lets go what was held up, if the burst has arrived everywhere. The
+// lock is held.
+func (w *burstGate) release() {
+	if w.quiet != nil && !w.busy && !w.tail && w.outstanding <= 0 {
+		close(w.quiet)
+		w.quiet = nil
+	}
+}
+
+// Sent notes that so many more clusters were sent rows, or with a negative
+// number that they have acknowledged them or are gone.
+func (w *burstGate) Sent(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outstanding += n
+	w.release()
+}
+
+// Quiet gives what is closed when all clusters have what a burst has for them,
+// or when it has had its time; nil if there is nothing to wait for.
+func (w *burstGate) Quiet() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.quiet
+}
+
+// expire lets go what was held up: the burst has had its time.
+func (w *burstGate) expire(quiet chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet == quiet {
+		close(quiet)
+		w.quiet = nil
+	}
+}
+
+// wait returns when there is nothing to wait for any more, or when ctx ends.
+func (w *burstGate) wait(ctx context.Context) {
+	quiet := w.Quiet()
+	if quiet == nil {
+		return
+	}
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,52 @@
+package dispatch
+
+import "slices"
+
+// maxSentBlobs is how many numbers a stream remembers one by one: 4 KiB.
+const maxSentBlobs = 512
+
+// sentBlobs are the numbers of the bodies that a stream has taken along, or need
+// not. Applications are rendered beside each other, so rows come in another
+// order than their bodies were stored in: the highest number alone would leave
+// out the bodies of those that came late.
+type sentBlobs struct {
+	upTo uint64   // it and all below
+	more []uint64 // others, ascending
+}
+
+func (c *sentBlobs) has(number uint64) bool {
+	if number <= c.upTo {
+		return true
+	}
+	_, found := slices.BinarySearch(c.more, number)
+	return found
+}
+
+// add remembers a number. Of too many, the lower half counts as carried whole:
+// what was not is fetched.
+func (c *sentBlobs) add(number uint64) {
+	if number <= c.upTo {
+		return
+	}
+	at, found := slices.BinarySearch(c.more, number)
+	if found {
+		return
+	}
+	c.more = slices.Insert(c.more, at, number)
+	if len(c.more) > maxSentBlobs {
+		c.skip(maxSentBlobs / 2)
+	}
+	n := 0
+	for n < len(c.more) && c.more[n] == c.upTo+uint64(n)+1 {
+		n++
+	}
+	c.skip(n)
+}
+
+// skip counts everything up to the n-th number as carried.
+func (c *sentBlobs) skip(n int) {
+	if n > 0 {
+		c.upTo = c.more[n-1]
+		c.more = append(c.more[:0], c.more[n:]...)
+	}
+}

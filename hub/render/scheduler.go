@@ -1,0 +1,378 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	loop "github.com/capstan-cd/capstan/shared/lifecycle"
+)
+
+// How places are shared. There are two sorts: Workers places in which every
+// render begins, and those that Config.Processes adds to them for renders that
+// take longer than brief while another tenant waits. So a tenant waits for
+// another's slow render as long as brief at most, unless several tenants are
+// slow for the first time at once. A tenant whose render passed a limit begins
+// among the long ones for a while, and shares them with its like. While no other
+// tenant waits, one render of such a tenant may pass its long ones in an ordinary
+// place, if another one stays free.
+const (
+	brief = 2 * time.Second
+	// penaltyTime is how long a tenant whose worker had to be ended gets one
+	// worker at a time, so that a bad template tried again and again leaves
+	// room for others.
+	penaltyTime = 5 * time.Minute
+	// signEvery is how often a render that waits gives a sign of life.
+	signEvery = 15 * time.Second
+	// halfLife is that of what a tenant has used.
+	halfLife = time.Minute
+)
+
+// A slotLease is one render that has a place.
+type slotLease struct {
+	tenant hub.TenantID
+	app    string
+	passes bool // it passes a long render of its own tenant
+	began  time.Time
+	long   bool // it has one of the places for long renders
+	slow   bool // it began there
+	worker *process
+	timer  *time.Timer // ends what is brief
+}
+
+func (s *slotLease) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// A usage is how long a tenant had workers lately: old use counts for less.
+type usage struct {
+	amount time.Duration
+	at     time.Time
+}
+
+func (u usage) now(now time.Time) time.Duration {
+	return time.Duration(float64(u.amount) * math.Exp2(-float64(now.Sub(u.at))/float64(halfLife)))
+}
+
+// acquire waits for the tenant's turn.
+func (p *Pool) acquire(ctx context.Context, tenant hub.TenantID) (grant, error) {
+	return p.acquireFor(ctx, tenant, "")
+}
+
+// acquireFor waits for the turn of an application of the tenant.
+func (p *Pool) acquireFor(ctx context.Context, tenant hub.TenantID, app string) (grant, error) {
+	t := &ticket{tenant: tenant, app: app, granted: make(chan grant, 1)}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return grant{}, errStopping
+	}
+	if len(p.waiting[tenant]) == 0 {
+		p.turns = append(p.turns, tenant)
+	}
+	p.waiting[tenant] = append(p.waiting[tenant], t)
+	p.schedule(time.Now())
+	p.mu.Unlock()
+	g, err := p.await(ctx, t)
+	if err != nil {
+		p.leave(t)
+	}
+	return g, err
+}
+
+// await waits for a ticket's turn. That may take long while others render, who
+// are watched themselves.
+func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
+	sign := time.NewTicker(signEvery)
+	defer sign.Stop()
+	for {
+		select {
+		case g := <-t.granted:
+			return g, nil
+		case <-ctx.Done():
+			return grant{}, fmt.Errorf("wait for a renderer: %w", ctx.Err())
+		case <-p.quit:
+			return grant{}, errStopping
+		case <-sign.C:
+			if running, _, _ := p.Stats(); running > 0 {
+				loop.Beat(ctx)
+			}
+		}
+	}
+}
+
+// discard gives back the right to a worker after a defect, and ends the worker.
+func (p *Pool) discard(g grant) {
+	p.mu.Lock()
+	w := g.worker
+	p.mu.Unlock()
+	if w == nil {
+		w = g.use
+	}
+	if w != nil {
+		w.kill()
+	}
+	p.release(g, nil, nil)
+}
+
+// leave takes back a ticket; if it was granted meanwhile, the grant goes on.
+func (p *Pool) leave(t *ticket) {
+	p.mu.Lock()
+	queue := slices.DeleteFunc(p.waiting[t.tenant], func(o *ticket) bool { return o == t })
+	if len(queue) > 0 {
+		p.waiting[t.tenant] = queue
+	} else {
+		delete(p.waiting, t.tenant)
+		p.turns = slices.DeleteFunc(p.turns, func(o hub.TenantID) bool { return o == t.tenant })
+	}
+	p.mu.Unlock()
+	select {
+	case g := <-t.granted:
+		for _, w := range g.evict {
+			w.kill()
+		}
+		p.release(g, g.use, nil)
+	default:
+	}
+}
+
+// hand notes which worker a stint has.
+func (p *Pool) hand(s *slotLease, w *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.worker = w; s.long {
+		w.stepBack()
+	}
+}
+
+// release gives back the right to a worker, and the worker if it is well.
+func (p *Pool) release(g grant, w *process, err error) {
+	now := time.Now()
+	var end *process
+	p.mu.Lock()
+	p.leavePlace(g.slotLease, now)
+	if w == nil && fault.KindOf(err) == fault.Exceeded {
+		p.slow[g.tenant] = now.Add(penaltyTime)
+		if g.app != "" {
+			p.heavy[rendered{g.tenant, g.app}] = now.Add(penaltyTime)
+		}
+	} else if err == nil {
+		delete(p.heavy, rendered{g.tenant, g.app})
+	}
+	if w != nil {
+		if p.closed || w.deprioritized || w.renders >= maxRenders || anonymous(w.cmd.Process.Pid) > p.cfg.Limits.Memory/2 {
+			end = w
+		} else {
+			w.idle, w.spent = now, 0
+			p.idle = append(p.idle, w)
+		}
+	}
+	p.schedule(now)
+	p.mu.Unlock()
+	if end != nil {
+		end.kill()
+	}
+}
+
+func (p *Pool) leavePlace(s *slotLease, now time.Time) {
+	s.stop()
+	delete(p.running, s)
+	if s.long {
+		p.long--
+	} else {
+		p.shortRunning--
+	}
+	if p.busy[s.tenant]--; p.busy[s.tenant] == 0 {
+		delete(p.busy, s.tenant)
+	}
+	p.used[s.tenant] = usage{p.used[s.tenant].now(now) + now.Sub(s.began), now}
+	if now.Sub(p.forgot) < halfLife {
+		return
+	}
+	p.forgot = now
+	for a, until := range p.heavy {
+		if now.After(until) {
+			delete(p.heavy, a)
+		}
+	}
+	for tenant, u := range p.used {
+		if u.now(now) < brief/8 {
+			delete(p.used, tenant)
+		}
+	}
+}
+
+// schedule grants free places. Those who had least lately come first; of
+// equals, those who wait longest. The caller holds mu.
+func (p *Pool) schedule(now time.Time) {
+	for !p.closed && len(p.turns) > 0 {
+		p.promote(now)
+		best, least := -1, int64(0)
+		for i, t := range p.turns {
+			if !p.mayStart(t, now) {
+				continue
+			}
+			if d := p.debt(t, now); best < 0 || d < least {
+				best, least = i, d
+			}
+		}
+		at, passes := 0, false
+		if best < 0 {
+			if at = p.passing(now); at < 0 {
+				return
+			}
+			best, passes = 0, true
+		}
+		tenant := p.turns[best]
+		p.turns = slices.Delete(p.turns, best, best+1)
+		queue := p.waiting[tenant]
+		next := queue[at]
+		if queue = slices.Delete(queue, at, at+1); len(queue) > 0 {
+			p.waiting[tenant] = queue
+			p.turns = append(p.turns, tenant)
+		} else {
+			delete(p.waiting, tenant)
+		}
+		next.granted <- p.begin(next, passes, now)
+	}
+}
+
+// passing is the place in the queue of the one tenant that waits of a render
+// that may pass those of the same tenant that take long; below 0: there is
+// none. It is one at a time, of an application that has passed no limit
+// lately, and leaves an ordinary place free for whoever comes. The caller
+// holds mu.
+func (p *Pool) passing(now time.Time) int {
+	if len(p.turns) != 1 || p.shortRunning+1 >= p.cfg.Workers {
+		return -1
+	}
+	tenant := p.turns[0]
+	if p.busy[tenant] == 0 || p.count(func(s *slotLease) bool { return s.passes && s.tenant == tenant }) > 0 {
+		return -1
+	}
+	return slices.IndexFunc(p.waiting[tenant], func(t *ticket) bool {
+		until, heavy := p.heavy[rendered{tenant, t.app}]
+		return t.app != "" && (!heavy || now.After(until))
+	})
+}
+
+// begin gives a place to a ticket that may start.
+func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
+	tenant := t.tenant
+	s := &slotLease{tenant: tenant, app: t.app, passes: passes, began: now}
+	if p.isSlow(tenant, now) && p.longPlaces() > 0 && !passes {
+		s.long, s.slow = true, true
+		p.long++
+	} else {
+		p.shortRunning++
+		s.timer = time.AfterFunc(brief, p.promoteLong)
+	}
+	p.running[s] = struct{}{}
+	p.busy[tenant]++
+	g := p.assignWorker(tenant)
+	g.slotLease = s
+	return g
+}
+
+// promoteLong is what a timer does when a render is no longer brief.
+func (p *Pool) promoteLong() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.schedule(time.Now())
+}
+
+// longPlaces is how many renders may be long.
+func (p *Pool) longPlaces() int { return p.cfg.Processes - p.cfg.Workers }
+
+// promote gives places for long renders to those that are not brief, while
+// somebody else waits. The caller holds mu.
+func (p *Pool) promote(now time.Time) {
+	for p.long < p.longPlaces() {
+		var next *slotLease
+		for s := range p.running {
+			if !s.long && now.Sub(s.began) >= brief && p.othersWait(s.tenant) && (next == nil || s.began.Before(next.began)) {
+				next = s
+			}
+		}
+		if next == nil {
+			return
+		}
+		next.long = true
+		p.shortRunning--
+		p.long++
+		if next.worker != nil {
+			next.worker.stepBack()
+		}
+	}
+}
+
+func (p *Pool) othersWait(tenant hub.TenantID) bool {
+	return slices.ContainsFunc(p.turns, func(t hub.TenantID) bool { return t != tenant })
+}
+
+// debt is how many brief renders' time a tenant has used lately, with what it
+// is using now. Less than one makes no difference.
+func (p *Pool) debt(tenant hub.TenantID, now time.Time) int64 {
+	sum := p.used[tenant].now(now)
+	for s := range p.running {
+		if s.tenant == tenant {
+			sum += now.Sub(s.began)
+		}
+	}
+	return int64(sum / brief)
+}
+
+// mayStart says whether a tenant may have one more worker now.
+func (p *Pool) mayStart(tenant hub.TenantID, now time.Time) bool {
+	if p.isSlow(tenant, now) {
+		if places := p.longPlaces(); places > 0 {
+			return p.busy[tenant] == 0 && p.long < places && p.count(func(s *slotLease) bool { return s.slow }) < max(1, places/2)
+		}
+		return p.busy[tenant] == 0 && p.shortRunning < p.cfg.Workers
+	}
+	return p.shortRunning < p.cfg.Workers && p.busy[tenant] < p.cfg.Workers &&
+		p.count(func(s *slotLease) bool { return s.long && !s.slow && s.tenant == tenant }) == 0
+}
+
+func (p *Pool) count(which func(*slotLease) bool) int {
+	n := 0
+	for s := range p.running {
+		if which(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// isSlow says whether a tenant passed a limit lately.
+func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
+	until, slow := p.slow[tenant]
+	if slow && now.After(until) {
+		delete(p.slow, tenant)
+		return false
+	}
+	return slow
+}
+
+// assignWorker finds a worker for a render that was just counted, or room for one.
+func (p *Pool) assignWorker(tenant hub.TenantID) grant {
+	// The one that was idle for the shortest time is the warmest.
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if w := p.idle[i]; w.tenant == tenant {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return grant{use: w}
+		}
+	}
+	var g grant
+	for len(p.idle) > 0 && p.shortRunning+p.long+len(p.idle) > p.cfg.Processes {
+		g.evict = append(g.evict, p.idle[0])
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	return g
+}

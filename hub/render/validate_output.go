@@ -1,0 +1,109 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/manifest"
+)
+
+// acceptObject checks one object before it is believed: its reference must speak of
+// its body, because limits of projects are judged by references, and must be
+// fit for the store.
+func (r *run) acceptObject(frame Frame) error {
+	ref, err := Decode[hub.ObjectRef](frame, FrameMade)
+	if err != nil {
+		return err
+	}
+	ref.Digest = hub.Digest{}
+	if len(r.objects) >= r.limits.Objects {
+		return fault.New(fault.Exceeded, "the source makes more than %d objects", r.limits.Objects)
+	}
+	if int64(len(frame.Body)) > r.limits.ObjectBytes {
+		return fault.New(fault.Exceeded, "an object has more than %d bytes", r.limits.ObjectBytes)
+	}
+	if r.bytes += int64(len(frame.Body)); r.bytes > r.limits.OutputBytes {
+		return fault.New(fault.Exceeded, "the objects have more than %d bytes together", r.limits.OutputBytes)
+	}
+	found, version, err := identity(frame.Body, ref.Hook != "")
+	if err != nil {
+		return err
+	}
+	claimed := manifest.Key{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	if claimed != found || version != ref.Version || ref.Name == "" || ref.Kind == "" || version == "" {
+		return fmt.Errorf("the renderer sent %s under the name %s", quote(found.String()), quote(claimed.String()))
+	}
+	if err := checkIdentity(claimed, version); err != nil {
+		return fmt.Errorf("the renderer sent a name that it should have refused: %w", hidden(err))
+	}
+	if !knownHooks(ref.Hook) {
+		return fmt.Errorf("the renderer sent the hook %s", quote(ref.Hook))
+	}
+	r.objects = append(r.objects, Object{Ref: ref, JSON: frame.Body})
+	return nil
+}
+
+// hidden takes the class from an error: what a worker should have refused is
+// not the source's fault.
+func hidden(err error) error {
+	if e, ok := fault.As(err); ok {
+		return fmt.Errorf("%s", e.Cause)
+	}
+	return err
+}
+
+// identity reads what an object is called, exactly as an agent will read it:
+// names of fields count with their case, and of a field that is given twice
+// the last one.
+func identity(body []byte, hook bool) (manifest.Key, string, error) {
+	bad := func(err error) (manifest.Key, string, error) {
+		return manifest.Key{}, "", fmt.Errorf("the renderer sent an object that is not JSON: %w", err)
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(body, &top); err != nil {
+		return bad(err)
+	}
+	var meta map[string]json.RawMessage
+	if raw, ok := top["metadata"]; ok {
+		if err := json.Unmarshal(raw, &meta); err != nil {
+			return bad(err)
+		}
+	}
+	var text [5]string
+	for i, raw := range [...]json.RawMessage{top["apiVersion"], top["kind"], meta["name"], meta["generateName"], meta["namespace"]} {
+		if raw == nil {
+			continue
+		}
+		if err := json.Unmarshal(raw, &text[i]); err != nil {
+			return bad(err)
+		}
+	}
+	group, version, ok := strings.Cut(text[0], "/")
+	if !ok {
+		group, version = "", text[0]
+	}
+	if text[2] == "" {
+		text[2] = generatedName(text[3], hook)
+	}
+	return manifest.Key{Group: group, Kind: text[1], Namespace: text[4], Name: text[2]}, version, nil
+}
+
+func knownHooks(list string) bool {
+	if list == "" {
+		return true
+	}
+	known := []string{
+		manifest.HookPreSync, manifest.HookSync, manifest.HookPostSync, manifest.HookSyncFail,
+		manifest.HookPreDelete, manifest.HookPostDelete, manifest.HookSkip,
+	}
+	for h := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(known, h) {
+			return false
+		}
+	}
+	return len(list) < 200
+}

@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/store"
+	"github.com/capstan-cd/capstan/hub/store/storetest"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+)
+
+// now is a time that the database keeps without loss.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A world is a tenant with a row in every table, all texts marked.
+type world struct {
+	mark       string
+	tenant     hub.TenantID
+	user       hub.User
+	token      hub.APIToken
+	project    hub.Project
+	repository hub.Repository
+	template   hub.RepositoryTemplate
+	cluster    hub.Cluster
+	enrolment  hub.Enrolment
+	app        hub.Application
+	snapshot   hub.Snapshot
+	operation  hub.Operation
+	object     hub.SealedObject
+}
+
+func spec(url string) []byte {
+	return []byte(`{"project":"shop","source":{"repoURL":"` + url + `","path":"x"},"destination":{"name":"prod","namespace":"shop"}}`)
+}
+
+// newApp is an application as catalog would hand it over.
+func newApp(name, url string, cluster hub.ClusterID) hub.Application {
+	return hub.Application{Meta: hub.Meta{Namespace: "argocd", Name: name}, Project: "default", Spec: spec(url), Cluster: cluster}
+}
+
+func newOperation(app hub.Application, snapshot hub.SnapshotID) hub.Operation {
+	return hub.Operation{
+		ID: hub.NewID[hub.OperationID](), Application: app.ID, Cluster: app.Cluster, Kind: hub.SyncOperation, Snapshot: snapshot,
+		Fence: app.Generation, Phase: hub.Pending, CreatedAt: now(), Deadline: now().Add(time.Hour),
+	}
+}
+
+func newSnapshot(app hub.Application, objects ...hub.ObjectRef) hub.Snapshot {
+	return hub.Snapshot{
+		ID: hub.NewID[hub.SnapshotID](), Tenant: app.Tenant, Application: app.ID, Revision: "c0ffee", SourceType: "Directory", Objects: objects,
+		Inputs: []hub.Input{{Kind: hub.InputFile, Path: "x/a.yaml", Hash: "abc"}}, CreatedAt: now(),
+	}
+}
+
+// rows continues a log.
+func rows(head hub.LogHead, more ...hub.LogRow) []hub.LogRow {
+	for i := range more {
+		r := &more[i]
+		r.Seq = head.Seq + 1
+		r.Chain = hashchain.Next(head.Chain, uint64(r.Seq), int32(r.Kind), string(r.Application), r.Body)
+		head.Seq, head.Chain = r.Seq, r.Chain
+	}
+	return more
+}
+
+// build fills a tenant. name must be fit for a tenant; every text is marked
+// with it unless same is set: then both have equal names.
+func build(t testing.TB, db *store.DB, name, texts string) *world {
+	t.Helper()
+	w := &world{mark: texts, tenant: storetest.Tenant(t, db, name)}
+	storetest.In(t, db, w.tenant, func(ctx context.Context, tx *store.Tenant) error {
+		w.people(t, ctx, tx)
+		w.places(t, ctx, tx)
+		w.state(t, ctx, tx)
+		return nil
+	})
+	w.outside(t, db)
+	return w
+}
+
+func (w *world) people(t testing.TB, ctx context.Context, tx *store.Tenant) {
+	w.user = must[hub.User](t)(tx.CreateUser(ctx, hub.User{Name: w.mark, Roles: []string{hub.RoleReadOnly}}, "hash of "+w.mark))
+	w.token = hub.APIToken{
+		ID: hub.NewID[hub.TokenID](), User: w.user.ID, Name: w.mark, Prefix: w.mark, CreatedAt: now(), Hash: sha256.Sum256([]byte(w.tenant + "token")),
+	}
+	check(t, tx.PutToken(ctx, w.token))
+	check(t, tx.SetPolicy(ctx, "p, "+w.mark+", *, *, *, allow"))
+	w.project = must[hub.Project](t)(tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: w.mark}, Spec: []byte(`{"description":"` + w.mark + `"}`)}))
+	check(t, tx.AppendAudit(ctx, hub.AuditRecord{At: now(), Actor: w.mark, Action: "create", Resource: "projects", Object: w.mark, Result: "allowed", Detail: []byte(`{"b":1, "a":2}`)}))
+	_, _, _, err := tx.BeginIdempotent(ctx, "key", w.mark, [32]byte{1})
+	check(t, err)
+	check(t, tx.FinishIdempotent(ctx, hub.IdempotencyKey{Key: "key"}, w.mark, 201, []byte(w.mark)))
+}
+
+func (w *world) places(t testing.TB, ctx context.Context, tx *store.Tenant) {
+	url := "https://git.test/" + w.mark + "/repo"
+	w.repository = must[hub.Repository](t)(tx.PutRepository(ctx, hub.Repository{URL: url, Name: w.mark, Registered: true},
+		&hub.Credential{Username: w.mark, Password: "secret of " + w.mark}))
+	w.template = must[hub.RepositoryTemplate](t)(tx.PutRepositoryTemplate(ctx, hub.RepositoryTemplate{URL: "https://git.test/" + w.mark, Name: w.mark},
+		&hub.Credential{Username: w.mark, Password: "template secret of " + w.mark}))
+	check(t, tx.PutHostKeys(ctx, []hub.HostKey{{Host: "git.test", Type: "ssh-rsa", Key: w.mark}}))
+	check(t, tx.LockSettings(ctx))
+	check(t, tx.ChangeSettings(ctx, []hub.Setting{
+		{Map: hub.SettingsMap, Key: "url", Value: w.mark, UpdatedAt: now(), UpdatedBy: w.mark},
+		{Map: hub.SecretMap, Key: "token", Value: "setting secret of " + w.mark, Secret: true, UpdatedAt: now(), UpdatedBy: w.mark},
+	}, nil))
+	must[bool](t)(tx.Fetched(ctx, w.repository.ID, []hub.Ref{{Name: "refs/heads/" + w.mark, Commit: "c0ffee"}}, now(), "", false))
+	w.cluster = must[hub.Cluster](t)(tx.CreateCluster(ctx, hub.Cluster{Meta: hub.Meta{Name: w.mark}, Server: "https://" + w.mark}))
+	w.enrolment = must[hub.Enrolment](t)(tx.CreateEnrolment(ctx,
+		hub.Enrolment{Cluster: w.cluster.ID, Prefix: w.mark, CreatedBy: w.mark, ExpiresAt: now().Add(time.Hour)}, sha256.Sum256([]byte(w.tenant+"join"))))
+	app := newApp(w.mark, url, w.cluster.ID)
+	app.Project, app.Labels = w.mark, map[string]string{"mark": w.mark}
+	w.app = must[hub.Application](t)(tx.CreateApplication(ctx, app))
+	project := must[hub.Project](t)(tx.Project(ctx, w.mark))
+	check(t, tx.PutRenderedBy(ctx, hub.RenderedBy{Object: string(project.ID), Kind: "AppProject", Parent: w.app.ID, Applied: json.RawMessage(`{"mark":"` + w.mark + `"}`)}))
+}
+
+func (w *world) state(t testing.TB, ctx context.Context, tx *store.Tenant) {
+	w.object = hub.SealedObject{Digest: sha256.Sum256([]byte(w.tenant)), Sealed: []byte(w.mark), Size: 10}
+	check(t, tx.PutObjects(ctx, []hub.SealedObject{w.object}))
+	w.snapshot = newSnapshot(w.app, hub.ObjectRef{Digest: w.object.Digest, Version: "v1", Kind: "ConfigMap", Namespace: w.mark, Name: w.mark})
+	w.snapshot.Warnings = []string{w.mark}
+	check(t, tx.PutSnapshots(ctx, []hub.Snapshot{w.snapshot}))
+	check(t, tx.SetTargets(ctx, []hub.TargetChange{{
+		Application: w.app.ID, Target: w.snapshot.ID, Accepted: w.snapshot.ID, Revision: "c0ffee", SourceType: "Directory",
+		Resources: 1, Generation: 2, Warnings: []string{w.mark}, Hold: w.mark,
+	}}))
+	check(t, tx.SetCondition(ctx, w.app.ID, hub.SyncError, w.mark))
+	w.operation = newOperation(w.app, w.snapshot.ID)
+	w.operation.Message, w.operation.Initiator = w.mark, hub.Initiator{Username: w.mark}
+	check(t, tx.PutOperations(ctx, []hub.Operation{w.operation}))
+	heads := must[map[hub.ClusterID]hub.LogHead](t)(tx.LockClusters(ctx, []hub.ClusterID{w.cluster.ID}))
+	check(t, tx.AppendRows(ctx, w.cluster.ID, rows(heads[w.cluster.ID],
+		hub.LogRow{Kind: hub.RowState, Application: w.app.ID, Body: []byte(w.mark)},
+		hub.LogRow{Kind: hub.RowOperation, Application: w.app.ID, Operation: w.operation.ID, Body: []byte(w.mark)})))
+	must[bool](t)(tx.NoteRewind(ctx, w.cluster.ID, hub.Rewind{Reason: w.mark, AgentIncarnation: w.mark, AgentSeq: 3, SeenAt: now()}))
+	must[hub.Rewind](t)(tx.AcceptHub(ctx, w.cluster.ID, w.mark, now()))
+	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1}}))
+	check(t, tx.Acknowledge(ctx, []hub.LogAck{{Cluster: w.cluster.ID, Seq: 1, Receipt: &hub.Receipt{Seq: 1, Root: []byte(w.mark), At: now()}}}))
+	check(t, tx.OpenTombstones(ctx, []hub.Tombstone{w.tombstone()}))
+	check(t, tx.AppendHistory(ctx, []hub.HistoryEntry{{Application: w.app.ID, Operation: w.operation.ID, Snapshot: w.snapshot.ID, Revision: "c0ffee",
+		Initiator: hub.Initiator{Username: w.mark}, Reason: w.mark, StartedAt: now(), DeployedAt: now()}}))
+	must[hub.Observed](t)(tx.PutObservation(ctx, w.cluster.ID, hub.Observation{
+		Epoch: w.mark, Seq: 1, Snapshot: 1,
+		Resources: []hub.Resource{{Application: w.app.ID, Kind: "ConfigMap", Version: "v1", Namespace: w.mark, Name: w.mark, UID: w.mark, Managed: true}},
+	}))
+}
+
+func (w *world) tombstone() hub.Tombstone {
+	return hub.Tombstone{Application: w.app.ID, Cluster: w.cluster.ID, Version: "v1", Kind: "ConfigMap", Namespace: w.mark, Name: "old", Since: 1}
+}
+
+// outside is what the directory knows of the tenant.
+func (w *world) outside(t testing.TB, db *store.DB) {
+	ctx, s := t.Context(), db.System()
+	check(t, s.PutSession(ctx, hub.Session{Hash: sha256.Sum256([]byte(w.tenant + "session")), Tenant: w.tenant, User: w.user.ID,
+		CreatedAt: now(), SeenAt: now(), ExpiresAt: now().Add(time.Hour)}))
+	check(t, s.PutSetupLink(ctx, hub.SetupLink{Hash: sha256.Sum256([]byte(w.tenant + "setup")), Tenant: w.tenant, Roles: []string{hub.RoleTenantAdmin}, ExpiresAt: now().Add(time.Hour)}))
+	check(t, s.Connected(ctx, hub.Attachment{Tenant: w.tenant, Cluster: w.cluster.ID, AgentID: w.mark, Session: w.mark, Replica: w.mark,
+		KubeVersion: "v1.35.4", APIVersions: []string{"v1"}, At: now()}))
+}
+
+// ids are all identifiers of the world but the tenant's own.
+func (w *world) ids() []string {
+	return []string{
+		string(w.user.ID), string(w.token.ID), string(w.project.ID), string(w.repository.ID), string(w.template.ID), string(w.cluster.ID),
+		string(w.enrolment.ID), string(w.app.ID), string(w.snapshot.ID), string(w.operation.ID),
+	}
+}

@@ -1,0 +1,312 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/hashchain"
+)
+
+const (
+	selectHeld   = `SELECT directory.held()`
+	putRewind    = `SELECT directory.put_rewind($1, $2, $3, $4, $5, $6, $7, $8)`
+	dropRewind   = `SELECT directory.drop_rewind($1)`
+	selectRewind = `
+		SELECT since, seen_at, reason, proven, agent_incarnation, agent_seq, former, hub_seq FROM directory.my_rewind WHERE cluster_id = $1`
+	putQuarantine    = `SELECT directory.put_quarantine($1, $2, $3, $4, $5)`
+	dropQuarantine   = `SELECT directory.drop_quarantine($1)`
+	selectQuarantine = `SELECT since, known, other, address FROM directory.my_quarantine WHERE cluster_id = $1`
+	keepFingerprint  = `
+		UPDATE cluster SET fingerprint = $3, rejected = array_append(array_remove(array_remove(rejected, $3), $4), $4),
+		       updated_at = $5, version = version + 1
+		WHERE  tenant_id = $1 AND id = $2`
+
+	lockHead = `SELECT incarnation, seq FROM log_head WHERE tenant_id = $1 AND cluster_id = $2 FOR UPDATE`
+	beginLog = `UPDATE log_head SET incarnation = $3, seq = $4, chain = $5 WHERE tenant_id = $1 AND cluster_id = $2`
+	putPast  = `
+		INSERT INTO log_past (tenant_id, cluster_id, incarnation, given_up_at, given_up_by)
+		SELECT $1, $2, u.incarnation, $4, $5 FROM unnest($3::text[]) AS u (incarnation) WHERE u.incarnation <> ''
+		ON CONFLICT DO NOTHING`
+	selectPast = `SELECT given_up_by, given_up_at FROM log_past WHERE tenant_id = $1 AND cluster_id = $2 AND incarnation = $3`
+	putPoint   = `
+		INSERT INTO log_checkpoint (tenant_id, cluster_id, seq, chain) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (tenant_id, cluster_id, seq) DO UPDATE SET chain = excluded.chain`
+	raiseGenerations = `
+		UPDATE application_status s
+		SET    planned_generation = CASE WHEN s.planned_generation = s.generation THEN u.generation ELSE s.planned_generation END,
+		       generation = u.generation
+		FROM   unnest($2::uuid[], $3::bigint[]) AS u (app, generation)
+		WHERE  s.tenant_id = $1 AND s.application_id = u.app AND s.generation < u.generation`
+
+	mergeRevocations = `
+		WITH fresh AS (
+			SELECT u.agent_id, u.until, row_number() OVER () AS n
+			FROM   unnest($2::text[], $3::timestamptz[]) AS u (agent_id, until)
+			WHERE  u.until > now()
+			  AND  NOT EXISTS (SELECT FROM directory.revocation r WHERE r.tenant_id = $1 AND r.agent_id = u.agent_id)
+		), next AS (
+			UPDATE directory.revocation_version SET version = version + (SELECT count(*) FROM fresh)
+			WHERE EXISTS (SELECT FROM fresh)
+			RETURNING version
+		)
+		INSERT INTO directory.revocation (version, tenant_id, agent_id, until)
+		SELECT next.version - f.n + 1, $1, f.agent_id, f.until FROM fresh f, next`
+
+	// Rows that the agent has not stored yet, or that still say what is wanted,
+	// stay, and so does the newest one that it has stored: its place is always
+	// known, and a place before it that is not known is the agent's own loss.
+	// Of the rest a chain hash is kept now and then.
+	trimRows = `
+		WITH gone AS (
+			DELETE FROM log_row r
+			USING  log_ack a
+			WHERE  r.tenant_id = $1 AND a.tenant_id = $1 AND a.cluster_id = r.cluster_id AND r.seq < a.acked_seq AND r.created_at < $2
+			  AND  NOT EXISTS (SELECT FROM desired_head h WHERE h.tenant_id = $1 AND h.cluster_id = r.cluster_id
+			                   AND h.application_id = r.application_id AND h.seq = r.seq)
+			  AND  NOT EXISTS (SELECT FROM operation o WHERE o.tenant_id = $1 AND o.id = r.operation_id
+			                   AND o.phase IN ('Pending', 'Running', 'Terminating'))
+			  AND  r.seq IN (SELECT x.seq FROM log_row x WHERE x.tenant_id = $1 AND x.cluster_id = r.cluster_id AND x.created_at < $2
+			                 ORDER BY x.seq LIMIT $3)
+			RETURNING r.cluster_id, r.seq, r.chain
+		)
+		INSERT INTO log_checkpoint (tenant_id, cluster_id, seq, chain)
+		SELECT $1, cluster_id, seq, chain FROM gone WHERE seq % 64 = 0
+		ON CONFLICT DO NOTHING`
+)
+
+func errHeld() error {
+	return fault.With(fault.New(fault.Conflict, "it is closed: agents have proved that this hub was restored from a backup"), "enrolment",
+		"an admin must accept or mend the hub's state first; see `capstan cluster list`")
+}
+
+// open refuses what nobody may do while the hub waits for an admin.
+func (t *Tenant) open(ctx context.Context) error {
+	var held bool
+	if err := t.tx.QueryRow(ctx, selectHeld).Scan(&held); err != nil {
+		return fmt.Errorf("ask whether the hub was restored: %w", err)
+	}
+	if held {
+		return errHeld()
+	}
+	return nil
+}
+
+// NoteRewind records that a cluster's agent holds another past than the hub.
+// A proven one closes enrolment, ends all open join tokens and stops deletion,
+// for everyone, until no proven one is left. Nothing is noted if an admin has
+// given up that past meanwhile: the note would undo the decision.
+func (t *Tenant) NoteRewind(ctx context.Context, cluster hub.ClusterID, r hub.Rewind) (noted bool, err error) {
+	var incarnation string
+	var seq int64
+	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&incarnation, &seq); err != nil {
+		return false, missing(err, "there is no such cluster")
+	}
+	if r.AgentIncarnation != incarnation {
+		_, _, given, err := t.GivenUp(ctx, cluster, r.AgentIncarnation)
+		if err != nil {
+			return false, err
+		}
+		open, err := t.Rewind(ctx, cluster)
+		if err != nil {
+			return false, err
+		}
+		if given && open == nil {
+			return false, nil
+		}
+	}
+	_, err = exec(ctx, t.tx, "note a rewind", putRewind, cluster, clean(r.Reason), r.Proven, clean(r.AgentIncarnation), r.AgentSeq, r.Former, seq, micro(r.SeenAt))
+	t.changed(changeCluster, string(cluster))
+	return err == nil, err
+}
+
+// ClearRewind takes back what NoteRewind noted: hub and agent agree again.
+func (t *Tenant) ClearRewind(ctx context.Context, cluster hub.ClusterID) error {
+	_, err := exec(ctx, t.tx, "clear a rewind", dropRewind, cluster)
+	t.changed(changeCluster, string(cluster))
+	return err
+}
+
+// Rewind gives what is noted of a cluster's agent; nil: hub and agent agree.
+func (t *Tenant) Rewind(ctx context.Context, cluster hub.ClusterID) (*hub.Rewind, error) {
+	r, err := one(ctx, t.tx, "rewind", func(row pgx.CollectableRow) (r hub.Rewind, err error) {
+		err = row.Scan(&r.Since, &r.SeenAt, &r.Reason, &r.Proven, &r.AgentIncarnation, &r.AgentSeq, &r.Former, &r.HubSeq)
+		return r, err
+	}, selectRewind, cluster)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &r, err
+}
+
+// AcceptHub makes the hub's state the truth for a cluster whose agent holds
+// another past: its log begins a new incarnation, and the former ones are
+// given up, so that the agent may go over. It gives what was noted. The error
+// is fault.Conflict if hub and agent agree.
+func (t *Tenant) AcceptHub(ctx context.Context, cluster hub.ClusterID, by string, at time.Time) (hub.Rewind, error) {
+	r, err := t.Rewind(ctx, cluster)
+	if err != nil {
+		return hub.Rewind{}, err
+	}
+	if r == nil {
+		return hub.Rewind{}, fault.New(fault.Conflict, "hub and agent agree about the past; there is nothing to accept")
+	}
+	var former string
+	var seq int64
+	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&former, &seq); err != nil {
+		return *r, missing(err, "there is no such cluster")
+	}
+	if r.Proven { // a number that nobody has signed is not taken over
+		seq = max(seq, r.AgentSeq)
+	}
+	seq++ // no row has it: the first of the new log follows from none of the former
+	fresh := uuid.NewString()
+	b := &pgx.Batch{}
+	b.Queue(putPast, t.id, cluster, []string{former, r.AgentIncarnation, r.Former}, micro(at), by)
+	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
+	delete(t.heads, cluster)
+	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
+	b.Queue(dropRewind, cluster)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return *r, fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)
+	}
+	t.changed(changeCluster, string(cluster))
+	return *r, nil
+}
+
+// GivenUp says who gave up an incarnation of a cluster's log, and when.
+func (t *Tenant) GivenUp(ctx context.Context, cluster hub.ClusterID, incarnation string) (by string, at time.Time, given bool, err error) {
+	err = t.tx.QueryRow(ctx, selectPast, t.id, cluster, clean(incarnation)).Scan(&by, &at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", time.Time{}, false, nil
+	}
+	return by, at, err == nil, err
+}
+
+// RaiseGenerations moves generations of applications up. None goes back.
+func (t *Tenant) RaiseGenerations(ctx context.Context, generations map[hub.ApplicationID]int64) error {
+	var apps []string
+	var to []int64
+	for app, g := range generations {
+		apps, to = append(apps, string(app)), append(to, g)
+		t.appChanged(app)
+	}
+	_, err := exec(ctx, t.tx, "raise generations", raiseGenerations, t.id, apps, to)
+	return err
+}
+
+// Restored begins a new incarnation of the logs of all clusters that have an
+// agent: the database was restored from a backup, so agents may be ahead of
+// it. They take no change until an admin accepts the hub's state. It gives how
+// many clusters that are.
+func (db *DB) Restored(ctx context.Context, at time.Time) (int, error) {
+	tenants, err := db.System().Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, tenant := range tenants {
+		err := db.InTenant(ctx, tenant.ID, func(ctx context.Context, t *Tenant) error {
+			clusters, err := t.Clusters(ctx)
+			if err != nil {
+				return err
+			}
+			for _, c := range clusters {
+				if c.AgentID == "" {
+					continue
+				}
+				if err := t.restored(ctx, c.ID, at); err != nil {
+					return err
+				}
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			return n, fmt.Errorf("tenant %q: %w", tenant.Name, err)
+		}
+	}
+	return n, nil
+}
+
+func (t *Tenant) restored(ctx context.Context, cluster hub.ClusterID, at time.Time) error {
+	var former string
+	var seq int64
+	if err := t.tx.QueryRow(ctx, lockHead, t.id, cluster).Scan(&former, &seq); err != nil {
+		return missing(err, "there is no such cluster")
+	}
+	seq++ // as in AcceptHub
+	fresh := uuid.NewString()
+	b := &pgx.Batch{}
+	b.Queue(beginLog, t.id, cluster, fresh, seq, hashchain.First(fresh))
+	delete(t.heads, cluster)
+	b.Queue(putPoint, t.id, cluster, seq, hashchain.First(fresh))
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("begin a new log for cluster %q: %w", cluster, err)
+	}
+	_, err := t.NoteRewind(ctx, cluster, hub.Rewind{
+		Reason: "the hub was restored from a backup", Proven: true, Former: former, SeenAt: at,
+	})
+	return err
+}
+
+// Quarantine keeps every agent of a cluster out, because another Kubernetes
+// cluster uses its identity. It says whether that is news.
+func (s *System) Quarantine(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, q hub.Quarantine) (fresh bool, err error) {
+	err = s.db.InTenant(ctx, tenant, func(ctx context.Context, t *Tenant) error {
+		t.changed(changeCluster, string(cluster))
+		return t.tx.QueryRow(ctx, putQuarantine, cluster, clean(q.Known), clean(q.Other), clean(q.Address), micro(q.Since)).Scan(&fresh)
+	})
+	return fresh, err
+}
+
+// KeepCluster ends a quarantine: the Kubernetes cluster of the fingerprint
+// keeps the identity, and the other one is refused from now on. The error is
+// fault.Conflict if there is no quarantine, and fault.Invalid if the
+// fingerprint is neither's.
+func (t *Tenant) KeepCluster(ctx context.Context, cluster hub.ClusterID, fingerprint string) (hub.Quarantine, error) {
+	var q hub.Quarantine
+	err := t.tx.QueryRow(ctx, selectQuarantine, cluster).Scan(&q.Since, &q.Known, &q.Other, &q.Address)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return q, fault.New(fault.Conflict, "it is not in quarantine")
+	}
+	if err != nil {
+		return q, fmt.Errorf("read the quarantine of cluster %q: %w", cluster, err)
+	}
+	rejected := q.Other
+	switch fingerprint {
+	case q.Known:
+	case q.Other:
+		rejected = q.Known
+	default:
+		return q, fault.With(fault.New(fault.Invalid, "%q is the fingerprint of neither cluster", fingerprint), "", fmt.Sprintf("choose %s or %s", q.Known, q.Other))
+	}
+	b := &pgx.Batch{}
+	b.Queue(keepFingerprint, t.id, cluster, fingerprint, rejected, micro(time.Now()))
+	b.Queue(dropQuarantine, cluster)
+	if err := t.tx.SendBatch(ctx, b).Close(); err != nil {
+		return q, fmt.Errorf("end the quarantine of cluster %q: %w", cluster, err)
+	}
+	t.changed(changeCluster, string(cluster))
+	return q, nil
+}
+
+// MergeRevocations takes back revocations that this database has forgotten.
+// The caller has made sure that they are the hub's own.
+func (s *System) MergeRevocations(ctx context.Context, tenant hub.TenantID, of []hub.Revocation) error {
+	var agents []string
+	var until []time.Time
+	for _, r := range of {
+		agents, until = append(agents, r.AgentID), append(until, micro(r.Until))
+	}
+	return retry(ctx, func() error {
+		_, err := exec(ctx, s.db.system, "merge revocations", mergeRevocations, tenant, agents, until)
+		return err
+	})
+}

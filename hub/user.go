@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A User is a local account of one tenant.
+type User struct {
+	ID        UserID    `json:"id"`
+	Tenant    TenantID  `json:"-"`
+	Name      string    `json:"name"`
+	Roles     []string  `json:"roles"` // platform-admin, tenant-admin, readonly
+	Disabled  bool      `json:"disabled,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// The roles of the first release.
+const (
+	RolePlatformAdmin = "platform-admin"
+	RoleTenantAdmin   = "tenant-admin"
+	RoleReadOnly      = "readonly"
+)
+
+// A Caller is who is calling, as identity found out.
+type Caller struct {
+	Tenant      TenantID
+	TenantName  string
+	User        UserID
+	Username    string
+	Roles       []string
+	Via         string // "session", "token", "setup", "system"
+	Credential  string // id of the session or token, for the audit record
+	Address     string // remote address
+	Request     RequestID
+	Idempotency IdempotencyKey // set where the request must take effect at most once
+}
+
+// An IdempotencyKey is a request that its caller may send again under the same key.
+type IdempotencyKey struct {
+	Key     string // empty: there is none
+	Attempt string // tells this try from others of the same request
+}
+
+// An AuditRecord is one write, or one refused write. Records of a tenant are
+// numbered without gaps and chained by hash.
+type AuditRecord struct {
+	Seq      int64           `json:"seq"`
+	At       time.Time       `json:"at"`
+	Actor    string          `json:"actor"`
+	Via      string          `json:"via"`
+	Address  string          `json:"address,omitempty"`
+	Action   string          `json:"action"`   // create, update, delete, sync …
+	Resource string          `json:"resource"` // applications, projects …
+	Object   string          `json:"object"`   // project/name or name
+	Result   string          `json:"result"`   // allowed, denied
+	Reason   string          `json:"reason,omitempty"`
+	Detail   json.RawMessage `json:"detail,omitempty"` // masked before and after
+	Request  RequestID       `json:"request,omitempty"`
+	Prev     []byte          `json:"prev"`
+	Hash     []byte          `json:"hash"`
+}
+
+// An Enrolment is a one-use invitation for an agent.
+type Enrolment struct {
+	ID        EnrolmentID `json:"id"`
+	Tenant    TenantID    `json:"-"`
+	Cluster   ClusterID   `json:"cluster"`
+	Prefix    string      `json:"prefix"` // first characters of the token, to find it again
+	ExpiresAt time.Time   `json:"expiresAt"`
+	UsedAt    *time.Time  `json:"usedAt,omitempty"`
+	CreatedBy string      `json:"createdBy"`
+	Attempts  []Attempt   `json:"attempts,omitempty"`
+}
+
+// An Attempt is one use of a join token and how far it came.
+type Attempt struct {
+	At      time.Time `json:"at"`
+	Address string    `json:"address"`
+	Stage   string    `json:"stage"` // token, expired, used, version, csr, store, issued
+	// Message and AgentVersion go into the cluster's Refusal alone.
+	Message      string `json:"-"`
+	AgentVersion string `json:"-"`
+}

@@ -1,0 +1,119 @@
+// Package seal names, encrypts and opens what must not be read by those who
+// store or carry it: rendered objects and credentials. It never keeps a key,
+// never prints one, and does no I/O. Hub and agent call it. What Open gives
+// back is exactly what was sealed under the same key and associated data, or
+// there is an error; and sealing the same text twice gives different bytes.
+package encryption
+
+import (
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// KeySize is the length of every key in bytes.
+const KeySize = 32
+
+// The purposes that keys are derived for from a tenant's data key.
+const (
+	ObjectKey     = "capstan object key v1"     // seals the objects of snapshots; agents of the tenant hold it
+	CredentialKey = "capstan credential key v1" // seals repository credentials; never leaves the hub
+	FeedKey       = "capstan feed key v1"       // seals places in the tenant's feed; never leaves the hub
+)
+
+// A Key is 32 secret bytes. No formatter, logger or encoder prints it.
+type Key [KeySize]byte
+
+// NewKey draws a random key.
+func NewKey() (Key, error) {
+	var k Key
+	if _, err := rand.Read(k[:]); err != nil {
+		return Key{}, fmt.Errorf("draw a key: %w", err)
+	}
+	return k, nil
+}
+
+// KeyFrom takes a key from bytes that must be exactly KeySize long.
+func KeyFrom(b []byte) (Key, error) {
+	if len(b) != KeySize {
+		return Key{}, fault.New(fault.Invalid, "a key has %d bytes, not %d", KeySize, len(b))
+	}
+	return Key(b), nil
+}
+
+// Format hides the key from every verb of package fmt.
+func (Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("(key)")) }
+
+// MarshalText refuses: a key is stored sealed or not at all.
+func (Key) MarshalText() ([]byte, error) { return nil, errors.New("a key is never encoded") }
+
+// MarshalJSON refuses for the same reason.
+func (Key) MarshalJSON() ([]byte, error) { return nil, errors.New("a key is never encoded") }
+
+// Derive makes the key for one purpose out of another. Keys of different
+// purposes say nothing of each other. It is HKDF-SHA-256 without salt (RFC
+// 5869), written out because one block of output needs no loop and no error.
+func Derive(from [KeySize]byte, purpose string) Key {
+	extract := hmac.New(sha256.New, make([]byte, sha256.Size))
+	extract.Write(from[:])
+	expand := hmac.New(sha256.New, extract.Sum(nil))
+	expand.Write([]byte(purpose))
+	expand.Write([]byte{1})
+	return Key(expand.Sum(nil))
+}
+
+// Digest is the keyed name of a canonical text: HMAC-SHA-256. Without the key
+// nobody can check a guess against it.
+func Digest(key [KeySize]byte, canonical []byte) [32]byte {
+	m := hmac.New(sha256.New, key[:])
+	m.Write(canonical)
+	return [32]byte(m.Sum(nil))
+}
+
+// Seal encrypts plain under key and binds it to ad, which must be given again
+// to open it. The result is a fresh 24-byte nonce followed by the ciphertext
+// of XChaCha20-Poly1305.
+func Seal(key [KeySize]byte, ad, plain []byte) ([]byte, error) {
+	box, err := aead(key)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, chacha20poly1305.NonceSizeX, chacha20poly1305.NonceSizeX+len(plain)+box.Overhead())
+	if _, err := rand.Read(out); err != nil {
+		return nil, fmt.Errorf("draw a nonce: %w", err)
+	}
+	return box.Seal(out, out, plain, ad), nil
+}
+
+// Open undoes Seal. Another key, other associated data or changed bytes give
+// fault.Invalid, and nothing of the content.
+func Open(key [KeySize]byte, ad, sealed []byte) ([]byte, error) {
+	box, err := aead(key)
+	if err != nil {
+		return nil, err
+	}
+	if len(sealed) < chacha20poly1305.NonceSizeX+box.Overhead() {
+		return nil, fault.New(fault.Invalid, "a sealed text is at least %d bytes long, this one has %d",
+			chacha20poly1305.NonceSizeX+box.Overhead(), len(sealed))
+	}
+	plain, err := box.Open(nil, sealed[:chacha20poly1305.NonceSizeX], sealed[chacha20poly1305.NonceSizeX:], ad)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "a sealed text does not open: it was changed, or sealed under another key or for something else")
+	}
+	return plain, nil
+}
+
+func aead(key [KeySize]byte) (cipher.AEAD, error) {
+	box, err := chacha20poly1305.NewX(key[:])
+	if err != nil {
+		return nil, fmt.Errorf("prepare cipher: %w", err)
+	}
+	return box, nil
+}

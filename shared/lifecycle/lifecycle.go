@@ -1,0 +1,187 @@
+// Package run keeps the long-lived parts of a process together: it starts
+// them in order, stops them in reverse, waits for every goroutine that it
+// started, and holds the clock and the back-off that loops wait with. It
+// knows nothing of what the parts do. The daemons and every loop of a stage
+// call it. When a function of this package returns, nothing that it started
+// runs any more, unless it said so by name in its error.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Part is one long-lived piece of a process.
+type Part struct {
+	// Name appears in errors.
+	Name string
+	// Run works until its context ends, then returns nil. An earlier return,
+	// even without an error, stops all parts, unless Once is set.
+	Run func(ctx context.Context) error
+	// Ready, if set, is closed by the part once later parts may start.
+	Ready <-chan struct{}
+	// Once says that a return without an error is no reason to stop.
+	Once bool
+	// Grace is how long the part may take to stop; zero means 30 s.
+	Grace time.Duration
+}
+
+// ErrStopped is the reason to stop when a part ended although nobody asked it to.
+var ErrStopped = errors.New("stopped by itself")
+
+// Run starts the parts in order, each after the one before it is ready. It
+// returns when ctx ends, a part fails or all have ended, after all parts have
+// stopped, last one first. An orderly stop gives nil. A part that does not stop within its
+// grace is named in the error and left behind.
+func Run(ctx context.Context, parts ...Part) error {
+	ended := make(chan struct{}, len(parts)) // one token for each part: sends never block
+	var started []*running
+	var first error
+	for _, p := range parts {
+		r := start(ctx, p, ended)
+		started = append(started, r)
+		if first = r.ready(ctx, ended, started); first != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	for first == nil && ctx.Err() == nil && !over(started) {
+		select {
+		case <-ctx.Done():
+		case <-ended:
+			first = failure(started)
+		}
+	}
+	return errors.Join(first, stop(started))
+}
+
+// running is a part that was started.
+type running struct {
+	Part
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the part has returned
+	err    error         // valid once done is closed
+}
+
+func start(ctx context.Context, p Part, ended chan<- struct{}) *running {
+	// The part ends by its own cancel only, so that parts stop in reverse
+	// order and not all at once when the process is asked to stop.
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{Part: p, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer cancel()
+		r.err = p.safely(own)
+		close(r.done)
+		ended <- struct{}{}
+	}()
+	return r
+}
+
+// safely runs a part. One that throws is started again after a growing wait,
+// so that a defect in one part neither ends nor restarts the process.
+func (p Part) safely(ctx context.Context) error {
+	back := Backoff{}
+	for {
+		err := Safely(ctx, p.Name, p.Run)
+		var defect *PanicError
+		if !errors.As(err, &defect) || ctx.Err() != nil {
+			return err
+		}
+		if Sleep(ctx, System{}, max(back.Next(), firstRestart)) != nil {
+			return nil
+		}
+	}
+}
+
+// firstRestart is the least wait before a part that threw runs again.
+const firstRestart = 100 * time.Millisecond
+
+// ready waits until the part lets others start.
+func (r *running) ready(ctx context.Context, ended <-chan struct{}, started []*running) error {
+	if r.Ready == nil {
+		return nil
+	}
+	for {
+		select {
+		case <-r.Ready:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-ended:
+			if err := failure(started); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// failure gives the error of the first part that ended and should not have.
+func failure(parts []*running) error {
+	for _, r := range parts {
+		select {
+		case <-r.done:
+		default:
+			continue
+		}
+		if r.err != nil {
+			return fmt.Errorf("%s: %w", r.Name, r.err)
+		}
+		if !r.Once {
+			return fmt.Errorf("%s: %w", r.Name, ErrStopped)
+		}
+	}
+	return nil
+}
+
+// over says whether every part has returned.
+func over(parts []*running) bool {
+	for _, r := range parts {
+		select {
+		case <-r.done:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// stop ends the parts, last one first, and waits for each.
+func stop(parts []*running) error {
+	var errs []error
+	for i := len(parts) - 1; i >= 0; i-- {
+		r := parts[i]
+		var ended bool
+		select {
+		case <-r.done:
+			ended = true // its error, if any, was the reason to stop
+		default:
+		}
+		r.cancel()
+		if ended {
+			continue
+		}
+		if err := r.wait(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *running) wait() error {
+	grace := r.Grace
+	if grace == 0 {
+		grace = 30 * time.Second
+	}
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-r.done:
+	case <-t.C:
+		return fmt.Errorf("%s: did not stop within %s", r.Name, grace)
+	}
+	if r.err != nil && !errors.Is(r.err, context.Canceled) {
+		return fmt.Errorf("stop %s: %w", r.Name, r.err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package lifecycle
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// The limit is one of the process: these tests do not run beside others.
+func TestBoundMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	none := func() (uint64, error) { return 0, memlimit.ErrNoLimit }
+	away := func() (uint64, error) { return 0, errors.New("no control groups here") }
+	for name, c := range map[string]struct {
+		allowed memlimit.Provider
+		variable,
+		said string
+		want int64
+	}{
+		"a part of what the group may use": {allowed: memlimit.Limit(1 << 30), want: 3 << 28},
+		"a group without a limit":          {allowed: none, want: math.MaxInt64},
+		"no group":                         {allowed: away, want: 42, said: "no control groups here"},
+		"who sets GOMEMLIMIT knows better": {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
+	} {
+		t.Run(name, func(t *testing.T) {
+			debug.SetMemoryLimit(42)
+			if c.variable != "" {
+				t.Setenv("GOMEMLIMIT", c.variable)
+			}
+			var gotText bytes.Buffer
+			boundMemory(c.allowed, 0.75, slog.New(slog.NewTextHandler(&gotText, nil)))
+			if got := debug.SetMemoryLimit(-1); got != c.want {
+				t.Errorf("the process may use %d bytes, want %d", got, c.want)
+			}
+			if c.said == "" && gotText.Len() > 0 || !strings.Contains(gotText.String(), c.said) {
+				t.Errorf("it says %q", gotText.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package lifecycle
+
+import "time"
+
+// A Reminder says when a cause that goes on and on is told again: at once when
+// it is new, and then after pauses that double from First to Max. The zero
+// value reminds after a minute and then up to an hour later. One goroutine may
+// use it.
+type Reminder struct {
+	First time.Duration // until the second telling; zero: 1 min
+	Max   time.Duration // most between two tellings; zero: 1 h
+
+	cause string
+	next  time.Time
+	wait  time.Duration
+}
+
+// Due says whether a cause is to be told now. An empty cause says that all is
+// well again, which is never told here; told says that something had been.
+func (r *Reminder) Due(now time.Time, cause string) (due, reported bool) {
+	reported = r.cause != ""
+	first, most := r.First, r.Max
+	if first <= 0 {
+		first = time.Minute
+	}
+	if most <= 0 {
+		most = time.Hour
+	}
+	switch {
+	case cause == "":
+		r.cause = ""
+		return false, reported
+	case cause != r.cause:
+		r.cause, r.wait = cause, first
+	case now.Before(r.next):
+		return false, reported
+	default:
+		r.wait = min(2*r.wait, most)
+	}
+	r.next = now.Add(r.wait)
+	return true, reported
+}

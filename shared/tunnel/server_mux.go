@@ -1,0 +1,360 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+// More of yamux's frames than the gate needs.
+const (
+	typeWindow = 1
+	typeAway   = 3
+
+	flagSYN = 1 // opens a stream
+	flagACK = 2 // takes a stream that was opened
+	flagFIN = 4 // nothing more comes
+	flagRST = 8 // the stream is gone
+
+	mostKnown  = 64      // streams of one session, those that linger included
+	mostCredit = 1 << 30 // bytes that a peer may let us send at once
+)
+
+var (
+	errReset = errors.New("the other side dropped the stream")
+	errAway  = errors.New("the other side takes no more streams")
+)
+
+// serverMux speaks yamux with one goroutine, which reads, and with hardly any
+// memory besides what streams hold that nobody has read: a hub has a session
+// for each of its agents, and nearly all of them rest. Whoever writes does so
+// itself, in one piece with the frame's head. The reading goroutine never
+// writes, so two sides that both write cannot hold each other up.
+type serverMux struct {
+	conn  net.Conn
+	lane  Lane
+	blame func(error) // hears why the session is about to end, if people should read it
+	done  chan struct{}
+	head  [frameHead]byte // of the frame that is read
+	first uint32          // number of the next stream that this side opens; guarded by mu
+
+	write sync.Mutex // held while a frame is sent
+
+	mu      sync.Mutex
+	err     error // why it ended; nil: it has not
+	away    bool  // the other side takes no more streams
+	streams map[uint32]*serverStream
+	arrived []*serverStream // not yet accepted
+	more    sync.Cond       // arrived, err or take have changed
+	deliver func(net.Conn)  // is given what arrives, instead of Accept
+	ended   func(error)     // is called by the reader when it is over
+	over    bool            // it is
+}
+
+// newServerMux starts reading.
+func newServerMux(conn net.Conn, lane Lane, dialled bool, blame func(error)) *serverMux {
+	m := &serverMux{conn: conn, lane: lane, blame: blame, done: make(chan struct{}), first: 2, streams: map[uint32]*serverStream{}}
+	if dialled {
+		m.first = 1
+	}
+	m.more.L = &m.mu
+	go m.read()
+	return m
+}
+
+// Done is closed when the connection has ended.
+func (m *serverMux) Done() <-chan struct{} { return m.done }
+
+// Streams is how many are open.
+func (m *serverMux) Streams() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.streams)
+}
+
+// Close ends everything. It does not wait for the reader.
+func (m *serverMux) Close() error {
+	m.end(net.ErrClosed)
+	return nil
+}
+
+// end frees all who wait.
+func (m *serverMux) end(err error) {
+	m.mu.Lock()
+	first := m.err == nil
+	if first {
+		m.err = err
+	}
+	m.mu.Unlock()
+	if !first {
+		return
+	}
+	close(m.done)
+	_ = m.conn.Close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.streams {
+		s.stopLinger()
+		s.moved.Broadcast()
+	}
+	m.more.Broadcast()
+}
+
+// Open opens a stream. It does not wait for the other side to take it.
+func (m *serverMux) Open() (net.Conn, error) {
+	m.mu.Lock()
+	if err := m.mayOpen(); err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	s := m.add(m.first)
+	m.first += 2
+	extra := s.extend()
+	m.mu.Unlock()
+	if err := m.send(typeWindow, flagSYN, s.id, extra, nil); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (m *serverMux) mayOpen() error {
+	switch {
+	case m.err != nil:
+		return m.err
+	case m.away, m.first >= 1<<31:
+		return errAway
+	case len(m.streams) >= mostKnown:
+		return fault.New(fault.Exceeded, "%d streams are open on the session already", len(m.streams))
+	}
+	return nil
+}
+
+func (m *serverMux) add(id uint32) *serverStream {
+	s := &serverStream{m: m, id: id, recv: minWindow, credit: minWindow}
+	s.moved.L = &m.mu
+	m.streams[id] = s
+	return s
+}
+
+// Accept waits for a stream that the other side opened, and tells it.
+func (m *serverMux) Accept() (net.Conn, error) {
+	s, err := m.acceptStream()
+	if err == nil {
+		err = s.confirm()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (m *serverMux) acceptStream() (*serverStream, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.arrived) == 0 {
+		if m.err != nil {
+			return nil, m.err
+		}
+		m.more.Wait()
+	}
+	s := m.arrived[0]
+	m.arrived = m.arrived[1:]
+	return s, nil
+}
+
+// Deliver gives the streams that the other side opens to take, from now on and
+// on the goroutine that reads, so nobody need wait in Accept; ended is called
+// when no more come, likewise. The other side learns that a stream is taken by
+// the first that is read from it or written to it.
+func (m *serverMux) Deliver(take func(net.Conn), ended func(error)) {
+	m.mu.Lock()
+	waiting := m.arrived
+	m.arrived, m.deliver, m.ended = nil, take, ended
+	over, err := m.over, m.err
+	m.mu.Unlock()
+	for _, s := range waiting {
+		take(s)
+	}
+	if over {
+		ended(err)
+	}
+}
+
+// send writes one frame. A frame that cannot be written in time ends the
+// session: nobody could tell how much of it has gone.
+func (m *serverMux) send(kind byte, flags uint16, id, length uint32, body []byte) error {
+	buf := frameBuffer()
+	defer frames.Put(buf)
+	b := append((*buf)[:0], 0, kind)
+	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint32(b, id)
+	b = binary.BigEndian.AppendUint32(b, length)
+	b = append(b, body...)
+	err := m.put(b)
+	if err == nil {
+		return nil
+	}
+	var t net.Error
+	if errors.As(err, &t) && t.Timeout() {
+		m.blame(errStalled(m.lane, err))
+	}
+	m.end(err)
+	return err
+}
+
+func (m *serverMux) put(b []byte) error {
+	m.write.Lock()
+	defer m.write.Unlock()
+	if err := m.conn.SetWriteDeadline(time.Now().Add(m.lane.Stall)); err != nil {
+		return err
+	}
+	_, err := m.conn.Write(b)
+	if err == nil { // TLS may have to write by itself
+		_ = m.conn.SetWriteDeadline(time.Time{}) // what was written is written, even if the connection has just ended
+	}
+	return err
+}
+
+// read takes in frames until the connection ends.
+func (m *serverMux) read() {
+	err := m.frame()
+	for err == nil {
+		err = m.frame()
+	}
+	if f, ok := fault.As(err); ok {
+		m.blame(f)
+	}
+	m.end(err)
+	m.mu.Lock()
+	m.over = true
+	ended, err := m.ended, m.err
+	m.mu.Unlock()
+	if ended != nil {
+		ended(err)
+	}
+}
+
+// frame takes in one frame.
+func (m *serverMux) frame() error {
+	if _, err := io.ReadFull(m.conn, m.head[:]); err != nil {
+		return err
+	}
+	kind, flags := m.head[1], binary.BigEndian.Uint16(m.head[2:])
+	id, length := binary.BigEndian.Uint32(m.head[4:]), binary.BigEndian.Uint32(m.head[8:])
+	switch {
+	case m.head[0] != 0 || kind > typeAway:
+		return errNonsense("a frame of version %d and type %d", m.head[0], kind)
+	case kind == typePing:
+		return errPing()
+	case kind == typeAway:
+		if length != 0 {
+			return errNonsense("a farewell with code %d", length)
+		}
+		m.mu.Lock()
+		m.away = true
+		m.mu.Unlock()
+		return nil
+	}
+	s, err := m.find(id, flags)
+	if err != nil {
+		return err
+	}
+	if kind == typeData {
+		if err := m.body(s, length); err != nil {
+			return err
+		}
+	}
+	if s == nil {
+		return nil // it is gone; the other side does not know yet
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kind == typeWindow {
+		if s.credit += int64(length); s.credit > mostCredit {
+			return errNonsense("a window of %d bytes", s.credit)
+		}
+	}
+	s.closing(flags)
+	s.moved.Broadcast()
+	return nil
+}
+
+// find gives the stream of a frame, and opens it if the frame says so.
+func (m *serverMux) find(id uint32, flags uint16) (*serverStream, error) {
+	m.mu.Lock()
+	s := m.streams[id]
+	if flags&flagSYN == 0 {
+		m.mu.Unlock()
+		return s, nil
+	}
+	known, mine := len(m.streams), id%2 == m.first%2
+	if s != nil || id == 0 || mine || known >= mostKnown {
+		m.mu.Unlock()
+		if known >= mostKnown {
+			return nil, fault.New(fault.Exceeded, "more than %d streams were opened on the session", mostKnown)
+		}
+		return nil, errNonsense("stream %d opened twice, or by the wrong side", id)
+	}
+	s = m.add(id)
+	s.ackDue = true
+	take := m.deliver
+	if take == nil {
+		m.arrived = append(m.arrived, s)
+		m.more.Signal()
+	}
+	m.mu.Unlock()
+	if take != nil {
+		take(s)
+	}
+	return s, nil
+}
+
+// body takes in the data of a frame, piece by piece: a peer that announces
+// much and sends little holds no memory.
+func (m *serverMux) body(s *serverStream, length uint32) error {
+	if s != nil {
+		m.mu.Lock()
+		enough := length <= s.recv
+		s.recv -= min(s.recv, length)
+		m.mu.Unlock()
+		if !enough {
+			return errNonsense("%d bytes more than stream %d may have", length, s.id)
+		}
+	}
+	for length > 0 {
+		piece := make([]byte, min(length, chunk))
+		if _, err := io.ReadFull(m.conn, piece); err != nil {
+			return err
+		}
+		length -= uint32(len(piece))
+		if s != nil {
+			s.buffer(piece)
+		}
+	}
+	return nil
+}
+
+func errNonsense(format string, args ...any) error {
+	return fault.New(fault.Invalid, "the other side of the link breaks the protocol: %s", fmt.Sprintf(format, args...))
+}
+
+func errStalled(lane Lane, err error) error {
+	return fault.Wrap(fault.Offline, err, "the other side of the link took no data for %s", lane.Stall)
+}
+
+// frames has buffers for one frame each.
+var frames sync.Pool //nolint:gochecknoglobals // a pool serves all sessions of a process
+
+func frameBuffer() *[]byte {
+	if b, ok := frames.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, 0, frameHead+chunk)
+	return &b
+}
