@@ -323,6 +323,7 @@ const (
 	InputLink    InputKind = "link"    // Hash is the blob of the link itself
 	InputMissing InputKind = "missing" // nothing stood there
 	InputDir     InputKind = "dir"     // a directory stood there; no hash, and no Tree answers it
+	InputRemote  InputKind = "remote"  // Path is an address as the spec writes it, Hash the contents there; no Tree answers it
 	InputFact    InputKind = "fact"    // Path is a question about cluster or revision, Hash its answer; no Tree answers it
 )
 

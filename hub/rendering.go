@@ -26,6 +26,9 @@ const (
 	// KustomizePathKey of SettingsMap, with a version behind it, names a binary
 	// in Argo CD. None is run here.
 	KustomizePathKey = "kustomize.path."
+	// ValueSchemesKey of SettingsMap lists the schemes of addresses that value
+	// files may have, with commas between them (HELM-08).
+	ValueSchemesKey = "helm.valuesFileSchemes"
 )
 
 // KustomizeVersion is the version of Kustomize that is built with.
@@ -77,6 +80,21 @@ func (k KustomizeVersions) Has(version string) bool {
 	})
 }
 
+// ValueSchemes reads the value of ValueSchemesKey. Where it is empty, value
+// files may be read over http and https.
+func ValueSchemes(text string) []string {
+	var out []string
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
+			out = append(out, word)
+		}
+	}
+	if len(out) == 0 {
+		return []string{"http", "https"}
+	}
+	return out
+}
+
 // KustomizeOptionsOf is the key of the build options for a version.
 func KustomizeOptionsOf(version string) string {
 	if version == "" {
@@ -91,7 +109,7 @@ func Renders(name, key string) bool {
 	case ParamsMap:
 		return key == HiddenDirectoriesKey
 	case SettingsMap:
-		return key == KustomizeOptionsKey || key == KustomizeVersionsKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
+		return key == KustomizeOptionsKey || key == KustomizeVersionsKey || key == ValueSchemesKey || strings.HasPrefix(key, KustomizeOptionsKey+".")
 	}
 	return false
 }

@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"hub/render/*": {"hub", "hub/render", "hub/render/...", "shared/*"},
 	"hub/daemon":   {"hub", "hub/...", "shared/*", "proto/*/*", "web"},
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
-	"hub/source/*": {"hub", "hub/source", "shared/*"},
+	"hub/source/*": {"hub", "hub/lru", "hub/source", "shared/*"},
 
 	"agent/*":             {"shared/*", "proto/*/*"},
 	"agent/exclude":       {"shared/*"},

@@ -102,7 +102,7 @@ func (w refreshWork) Load(ctx context.Context, tenant hub.TenantID, ids []hub.Ap
 // notes which projects inherit restrictions by a setting that an earlier
 // release has stored.
 func withSettings(ctx context.Context, t *store.Tenant, all []hub.Refresh) error {
-	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.GlobalProjectsKey, hub.HiddenDirectoriesKey, hub.KustomizeVersionsKey}, hub.KustomizeOptionsKey)
+	found, err := t.SettingsOf(ctx, []string{hub.SettingsMap, hub.ParamsMap}, []string{hub.GlobalProjectsKey, hub.HiddenDirectoriesKey, hub.KustomizeVersionsKey, hub.ValueSchemesKey}, hub.KustomizeOptionsKey)
 	if err != nil {
 		return fmt.Errorf("read what is set about renders: %w", err)
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/web"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/upgrade"
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
@@ -285,6 +286,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch.Elsewhere(p.replicas.Wake)
 	p.dispatch.Bursts(p.queue.first)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
+	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)

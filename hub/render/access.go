@@ -25,7 +25,10 @@ const (
 	OpList Op = "list" // what is in the directory Names[0]: Answer.Entries; Stats[0] is the directory itself
 	OpRead Op = "read" // the contents of each name: Answer.Files
 	OpReal Op = "real" // Names[0] with every link resolved: Answer.Real; Stats[0] is what stands there
-	OpFact Op = "fact" // answers about cluster, application and revision: Answer.Facts
+	// OpRemote asks for the contents of the addresses that the spec of the
+	// source names, as they are written there: Answer.Files.
+	OpRemote Op = "remote"
+	OpFact   Op = "fact" // answers about cluster, application and revision: Answer.Facts
 )
 
 // A Question is one request of a renderer.

@@ -30,6 +30,11 @@ func holds(in hub.Input, trees []hub.Tree, req Request) (bool, error) {
 	if in.Kind == hub.InputFact {
 		return factInput(in.Source, in.Path, req.fact(in.Source, in.Path)) == in, nil
 	}
+	if in.Kind == hub.InputRemote {
+		data, err := req.remote(in.Source, in.Path, maxRemote)
+		// Where it cannot be read, the render says so.
+		return err == nil && remoteInput(in.Source, in.Path, data) == in, nil
+	}
 	if in.Source < 0 || in.Source >= len(trees) || trees[in.Source] == nil {
 		return false, nil
 	}

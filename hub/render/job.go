@@ -100,6 +100,15 @@ func (f Files) Fact(ctx context.Context, name string) (string, error) {
 	return a.Facts[0], nil
 }
 
+// Remote gives the contents of an address that the source's spec names.
+func (f Files) Remote(ctx context.Context, written string) (File, error) {
+	a, err := f.request(ctx, Question{Op: OpRemote, Names: []string{written}})
+	if err != nil {
+		return File{}, err
+	}
+	return a.Files[0], nil
+}
+
 // Setting gives the value of a setting that hub.Renders names; empty if it is
 // not set.
 func (f Files) Setting(ctx context.Context, key string) (string, error) {
@@ -128,7 +137,7 @@ func Within(dir, written string) (string, error) {
 	return name, nil
 }
 
-// Remote says whether a path is a URL. Such files are not served.
+// Remote says whether a path is a URL.
 func Remote(written string) bool {
 	u, err := url.Parse(written)
 	return err == nil && len(u.Scheme) > 1 && (u.Host != "" || u.Opaque != "" || strings.Contains(written, "://"))

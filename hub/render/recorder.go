@@ -43,6 +43,7 @@ type Recorder struct {
 	read     int64
 	names    int   // bytes of the names in inputs
 	lookups  int64 // names that were asked for and entries that were listed
+	remotes  int   // files that were read by their address
 	trouble  error // first failure that is not the renderer's fault
 }
 
@@ -85,6 +86,9 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Op == OpFact {
 		return r.facts(q)
 	}
+	if q.Op == OpRemote {
+		return r.remote(q)
+	}
 	if q.Source < 0 || q.Source >= len(r.req.Trees) || r.req.Trees[q.Source] == nil {
 		return Answer{}, fault.New(fault.Invalid, "there is no source %d to read from", q.Source+1)
 	}
@@ -106,7 +110,7 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 		return r.readFiles(ctx, tree, q)
 	case OpReal:
 		return r.real(tree, q)
-	case OpFact:
+	case OpFact, OpRemote:
 	}
 	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))
 }

@@ -35,6 +35,9 @@ type Request struct {
 	// Settings are those of the tenant that hub.Renders names, by key. What is
 	// asked of them is an input like a file.
 	Settings map[string]string
+	// Fetch reads the file at an address with one of the schemes, of at most so
+	// many bytes. Nil: none can be read.
+	Fetch func(address string, schemes []string, most int64) ([]byte, error)
 }
 
 // A Result is the complete, error-free outcome of a render.

@@ -101,6 +101,7 @@ type Stage struct {
 	permits  Permits
 	log      *slog.Logger
 	counters Counters
+	remote   Downloads
 
 	tenantSlots chan struct{} // a token for each tenant that is being looked at
 	freed       chan struct{} // capacity 1: a tenant is no longer busy
@@ -124,6 +125,31 @@ func NewStage(cfg StageConfig, work Work, sources Sources, sink Sink, renderer R
 		cfg: cfg, work: work, sources: sources, sink: sink, renderer: renderer, permits: permits, log: log,
 		tenantSlots: make(chan struct{}, maxTenantsAtOnce), freed: make(chan struct{}, 1), busy: map[hub.TenantID]int{}, shares: map[hub.TenantID]*shared{},
 	}
+}
+
+// Downloads reads files by their address for the applications of a tenant.
+type Downloads interface {
+	Get(ctx context.Context, tenant hub.TenantID, address string, schemes []string, most int64) ([]byte, error)
+}
+
+// Reads lets applications name files by their address. It comes before Run.
+func (s *Stage) Reads(remote Downloads) { s.remote = remote }
+
+// fetching lets one request read files by their address.
+func (r *round) fetching(ctx context.Context, req Request) Request {
+	if r.remote == nil {
+		return req
+	}
+	req.Fetch = func(address string, schemes []string, most int64) ([]byte, error) {
+		loop.Beat(ctx)
+		data, err := r.remote.Get(ctx, req.Tenant, address, schemes, most)
+		loop.Beat(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read by address: %w", err)
+		}
+		return data, nil
+	}
+	return req
 }
 
 // Counters gives the stage's exact counts so far.
@@ -401,7 +427,7 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 					return nil, err
 				}
 			}
-			fresh, err := Fresh(recent[i].Inputs, trees, j.request(r.tenant, trees))
+			fresh, err := Fresh(recent[i].Inputs, trees, r.fetching(ctx, j.request(r.tenant, trees)))
 			if err != nil {
 				return nil, err
 			}

@@ -360,6 +360,15 @@ func (s *set) readKustomizeVersions(_ string, t text) error {
 // readAny takes any value of a key that changes nothing.
 func (s *set) readAny(string, text) error { return nil }
 
+func (s *set) readSchemes(_ string, t text) error {
+	for _, scheme := range hub.ValueSchemes(t.value) {
+		if strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" {
+			return fault.With(fault.New(fault.Invalid, "%q is no scheme of an address", scheme), "", "write it like http,https")
+		}
+	}
+	return nil
+}
+
 // readImpersonation refuses what would not be done: whoever asks for it relies
 // on being held to the rights of another account (DIFF-05).
 func (s *set) readImpersonation(_ string, t text) error {

@@ -61,6 +61,7 @@ func Catalogue() []Known {
 		cm("installationID", "Tells several installations apart that share a cluster.", "prod", true, (*set).readInstallation),
 		cm(RollbackKey, "Whether rolling back takes the right rollback; otherwise whoever may sync may roll back.", "true", true, (*set).readSwitch),
 		cm(RevisionSyncKey, "Whether a sync to another revision than the application's takes the right override.", "true", true, (*set).readSwitch),
+		cm(hub.ValueSchemesKey, "Schemes of the addresses that value files of Helm may have, separated by commas; http and https are read, and no other.", "https", true, (*set).readSchemes),
 		cm(hub.KustomizeOptionsKey, "Options of `kustomize build` for sources that name no version of Kustomize.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeOptionsKey+".", "Options of `kustomize build` for sources that name the version behind the dot.", "--load-restrictor LoadRestrictionsNone", true, (*set).readKustomize),
 		cm(hub.KustomizeVersionsKey, "Versions of Kustomize, or patterns of them, that are built with the one that is here.", "v5.4.1, v4.*", true, (*set).readKustomizeVersions),

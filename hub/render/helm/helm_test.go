@@ -212,11 +212,11 @@ func TestBadCharts(t *testing.T) {
 		"HELM-06 a pattern without a match": {
 			helm: hub.HelmSource{ValueFiles: []string{"/none/*.yaml"}}, says: []string{"/none/*.yaml"},
 		},
-		"HELM-08(refused) a remote value file": {
-			helm: hub.HelmSource{ValueFiles: []string{"https://example.com/values.yaml"}}, says: []string{"remote value files are not served yet"},
+		"HELM-05 a remote value file where nothing reads any": {
+			helm: hub.HelmSource{ValueFiles: []string{"https://example.com/values.yaml"}}, says: []string{"cannot be read by their address here", "https://example.com/values.yaml"},
 		},
 		"SEC-A3 a value file with another scheme": {
-			helm: hub.HelmSource{ValueFiles: []string{"file:///etc/passwd"}}, says: []string{"remote value files are not served yet"},
+			helm: hub.HelmSource{ValueFiles: []string{"file:///etc/passwd"}}, says: []string{"cannot be read by their address here"},
 		},
 		"SEC-A2 a value file outside": {
 			helm: hub.HelmSource{ValueFiles: []string{"../../../etc/passwd"}}, says: []string{"leaves the repository"},

@@ -139,6 +139,16 @@ type wanted struct {
 	name    string // in the tree
 	written string
 	glob    bool
+	remote  bool // written is an address
+}
+
+// read gives the contents of files, or of the address.
+func (w wanted) read(ctx context.Context, names []string) ([]render.File, error) {
+	if !w.remote {
+		return w.files.Read(ctx, names...)
+	}
+	f, err := w.files.Remote(ctx, w.written)
+	return []render.File{f}, fault.With(err, "helm.valueFiles", "")
 }
 
 // valueFiles reads the value files in their order. A file that matches a
@@ -151,7 +161,7 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 		if err != nil {
 			return nil, fault.With(err, "helm.valueFiles", "")
 		}
-		if !w.glob {
+		if !w.glob && !w.remote {
 			named[[2]any{w.files.Source, w.name}] = true
 		}
 		all = append(all, w)
@@ -169,7 +179,7 @@ func valueFiles(ctx context.Context, job render.Job, s hub.HelmSource) ([]valueF
 			}
 			names = slices.DeleteFunc(names, func(n string) bool { return named[[2]any{w.files.Source, n}] })
 		}
-		found, err := w.files.Read(ctx, names...)
+		found, err := w.read(ctx, names)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +208,7 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 		return wanted{}, err
 	}
 	if render.Remote(rest) {
-		return wanted{}, fault.With(fault.New(fault.Invalid, "remote value files are not served yet: %q", written), "", "commit the file to a Git repository")
+		return wanted{files: job.Files, name: hub.RedactURL(rest), written: written, remote: true}, nil
 	}
 	dir := job.Dir
 	if foreign {
@@ -245,7 +255,7 @@ func readNamed(ctx context.Context, job render.Job, written string) (render.File
 	if err != nil {
 		return render.File{}, written, err
 	}
-	found, err := w.files.Read(ctx, w.name)
+	found, err := w.read(ctx, []string{w.name})
 	if err != nil {
 		return render.File{}, w.name, err
 	}
