@@ -111,14 +111,19 @@ func TestFeed(t *testing.T) {
 			}))
 			return out
 		}
-		write := func(tenant hub.TenantID, name string) {
+		write := func(tenant hub.TenantID, name string) (id string) {
 			storetest.In(t, db, tenant, func(ctx context.Context, tx *store.Tenant) error {
-				_, err := tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: name}})
+				p, err := tx.CreateProject(ctx, hub.Project{Meta: hub.Meta{Name: name}})
+				id = string(p.ID)
 				return err
 			})
+			return id
 		}
-		write(idle, "first")
-		until(t, func() bool { return len(changesOf(t, db, idle)) > 0 })
+		first := write(idle, "first")
+		// Making the tenant was a change as well: the newest one has to be there.
+		until(t, func() bool {
+			return slices.ContainsFunc(changesOf(t, db, idle), func(c hub.Change) bool { return c.ID == first })
+		})
 		before, theirs := cursor(idle), cursor(busy)
 		for i := range 5 {
 			write(busy, fmt.Sprintf("p%d", i))
