@@ -80,7 +80,7 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	@$(MAKE) lint-titles
 	@$(MAKE) generate-check
 	$(if $(web),@$(MAKE) lint-web)
-	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./sizes -root ../..
+	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./words -root ../.. && $(GO) run ./sizes -root ../..
 
 .PHONY: features
 features: ## Say which behaviours of docs/features.csv the last test run has shown (MISSING=1: which not)

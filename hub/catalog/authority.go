@@ -226,9 +226,9 @@ func (w *writer) dropAuthorities(ctx context.Context, server, kind, keyType stri
 	return gone, true, err
 }
 
-// lookOverTLS has the repositories fetched whose servers are judged by other
+// refreshOverTLS has the repositories fetched whose servers are judged by other
 // certificates from now on.
-func (w *writer) lookOverTLS(ctx context.Context, changes []hub.SettingChange) error {
+func (w *writer) refreshOverTLS(ctx context.Context, changes []hub.SettingChange) error {
 	hosts := map[string]bool{}
 	for _, change := range changes {
 		if change.Map == hub.CertificatesMap {

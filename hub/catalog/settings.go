@@ -99,7 +99,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 			return version, "", err
 		}
 	}
-	if err := w.lookOverTLS(ctx, changes); err != nil {
+	if err := w.refreshOverTLS(ctx, changes); err != nil {
 		return version, "", err
 	}
 	if names(changes, settings.RollbackKey) {

@@ -36,7 +36,7 @@ func (w *remoteWorld) Render(ctx context.Context, r render.Request) (render.Resu
 	}, nil
 }
 
-func TestStageLooksAtAddresses(t *testing.T) {
+func TestStageReadsAddresses(t *testing.T) {
 	t.Parallel()
 	w := &remoteWorld{stageWorld: newStageWorld(map[string]string{"a/Chart.yaml": "name: a"}, "a"), contents: "one", tenants: map[hub.TenantID]bool{}}
 	w.apps["a"].Application.Spec = []byte(`{"source":{"repoURL":"https://git.example.com/r","path":"a","helm":{"valueFiles":["https://example.com/v.yaml"]}},` +

@@ -21,12 +21,12 @@ func TestBoundMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed memlimit.Provider
 		variable,
-		said string
+		output string
 		want int64
 	}{
 		"a part of what the group may use": {allowed: memlimit.Limit(1 << 30), want: 3 << 28},
 		"a group without a limit":          {allowed: none, want: math.MaxInt64},
-		"no group":                         {allowed: away, want: 42, said: "no control groups here"},
+		"no group":                         {allowed: away, want: 42, output: "no control groups here"},
 		"who sets GOMEMLIMIT knows better": {allowed: memlimit.Limit(1 << 30), variable: "42", want: 42},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestBoundMemory(t *testing.T) {
 			if got := debug.SetMemoryLimit(-1); got != c.want {
 				t.Errorf("the process may use %d bytes, want %d", got, c.want)
 			}
-			if c.said == "" && gotText.Len() > 0 || !strings.Contains(gotText.String(), c.said) {
+			if c.output == "" && gotText.Len() > 0 || !strings.Contains(gotText.String(), c.output) {
 				t.Errorf("it says %q", gotText.String())
 			}
 		})
