@@ -63,7 +63,7 @@ export function History({ appKey, app }: { appKey: AppKey; app: Application }) {
               ))}
             </Table.Tbody>
           </Table>
-          {chosen && <RollbackDialog appKey={appKey} entry={chosen} close={() => setChosen(undefined)} />}
+          {chosen && <RollbackDialog appKey={appKey} app={app} entry={chosen} close={() => setChosen(undefined)} />}
         </>
       )}
     </Screen>
@@ -82,7 +82,21 @@ function Parameters({ entry }: { entry: HistoryEntry }) {
   );
 }
 
-function RollbackDialog({ appKey, entry, close }: { appKey: AppKey; entry: HistoryEntry; close: () => void }) {
+/** What becomes of automation when an application is rolled back. */
+export function afterRollback(app: Application): string {
+  const until = 'until Git renders something else, or somebody resumes or syncs';
+  if (app.status?.capstan?.automation === 'Manual') return `The application is then paused ${until}.`;
+  return `Automation is then paused ${until}. It does not have to be switched off first.`;
+}
+
+interface RollbackProps {
+  appKey: AppKey;
+  app: Application;
+  entry: HistoryEntry;
+  close: () => void;
+}
+
+function RollbackDialog({ appKey, app, entry, close }: RollbackProps) {
   const [reason, setReason] = useState('');
   const rollback = useRollback(appKey);
   return (
@@ -90,8 +104,7 @@ function RollbackDialog({ appKey, entry, close }: { appKey: AppKey; entry: Histo
       <Stack>
         {rollback.error && <Problem error={rollback.error} />}
         <Text size="sm">
-          The manifests of entry {entry.id} are applied again as they were. The application is then paused until Git
-          renders something else, or somebody resumes or syncs.
+          The manifests of entry {entry.id} are applied again as they were. {afterRollback(app)}
         </Text>
         <TextInput label="Reason" value={reason} onChange={(e) => setReason(e.currentTarget.value)} />
         <Group justify="flex-end">
