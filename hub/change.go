@@ -1,0 +1,9 @@
+package hub
+
+// A Change is one step of the feed of a tenant.
+type Change struct {
+	Cursor string `json:"cursor"` // opaque: it says nothing to who holds it
+	Kind   string `json:"kind"`   // application, resources, operation, cluster, repository, project
+	ID     string `json:"id"`
+	Gone   bool   `json:"gone,omitempty"`
+}

@@ -1,0 +1,59 @@
+package hub
+
+import "time"
+
+// ErrorGrace is how long a repository that was there before may be away until
+// its applications say so. What was fetched stays in force all the while
+// (CMPR-04).
+const ErrorGrace = 180 * time.Second
+
+// A Cluster is a Kubernetes cluster that an agent speaks for.
+type Cluster struct {
+	ID     ClusterID `json:"id"`
+	Tenant TenantID  `json:"-"`
+	Meta
+	Server       string     `json:"server,omitempty"` // alias URL that destinations may name; not an address that the hub dials
+	KubeVersion  string     `json:"kubeVersion,omitempty"`
+	APIVersions  []string   `json:"apiVersions,omitempty"`
+	Fingerprint  string     `json:"fingerprint,omitempty"` // UID of the kube-system namespace
+	AgentID      string     `json:"agentId,omitempty"`
+	AgentVersion string     `json:"agentVersion,omitempty"`
+	Connected    bool       `json:"connected"`
+	LastSeen     *time.Time `json:"lastSeen,omitempty"`
+	Seq          int64      `json:"seq"`      // newest row of its desired log
+	AckedSeq     int64      `json:"ackedSeq"` // newest row that the agent has stored
+	Refusal      *Refusal   `json:"refusal,omitempty"`
+	Receipt      *Receipt   `json:"receipt,omitempty"`
+
+	Backlog    uint32        `json:"backlog,omitempty"` // changes that the agent has not sent yet
+	Lag        time.Duration `json:"lag,omitempty"`     // age of the oldest change that is not stored here yet
+	Rewind     *Rewind       `json:"rewind,omitempty"`
+	Quarantine *Quarantine   `json:"quarantine,omitempty"`
+	Refused    *Refused      `json:"refused,omitempty"`
+	// Upgradable says that the agent lets the hub upgrade it.
+	Upgradable bool     `json:"upgradable,omitempty"`
+	Upgrade    *Upgrade `json:"upgrade,omitempty"` // the newest
+	// Held says that the hub as a whole waits for an admin: some agent, of
+	// whichever tenant, has proved that the hub's past is not the right one.
+	Held bool `json:"held,omitempty"`
+	// InClusterOff says that the tenant has switched Argo CD's own cluster off
+	// as a destination. It is read where destinations are judged.
+	InClusterOff bool `json:"-"`
+}
+
+// A Refusal is the newest attempt of a cluster's agent to join or to connect
+// that the hub refused, and that no connection has followed since.
+type Refusal struct {
+	At           time.Time `json:"at"`
+	Address      string    `json:"address"`
+	Stage        string    `json:"stage"`   // token, expired, used, version, csr, store, certificate, suspended, replaced, fingerprint
+	Message      string    `json:"message"` // a sentence for people
+	AgentVersion string    `json:"agentVersion,omitempty"`
+}
+
+// A Receipt proves that hub and agent held the same desired state.
+type Receipt struct {
+	Seq  int64     `json:"seq"`
+	Root []byte    `json:"root"`
+	At   time.Time `json:"at"`
+}

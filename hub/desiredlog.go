@@ -1,0 +1,72 @@
+package hub
+
+// A RowKind is the kind of a row of the desired log; the numbers are those of
+// the wire (link.v1.RowKind).
+type RowKind int32
+
+// The kinds of rows.
+const (
+	RowState     RowKind = 1
+	RowOperation RowKind = 2
+	RowTerminate RowKind = 3
+	RowForget    RowKind = 4
+	RowSettings  RowKind = 5 // of no application: it carries SettingsRow in its place
+)
+
+// A LogRow is one row of a cluster's desired log.
+type LogRow struct {
+	Seq         int64
+	Kind        RowKind
+	Application ApplicationID
+	Operation   OperationID // for operation and terminate rows
+	Body        []byte      // serialised link.v1 message
+	Chain       []byte      // chain hash after this row, 32 bytes
+	Lists       []Digest    // blobs that a state refers to besides those of its snapshots; not read back
+	Objects     []Digest    // what a state lists itself, if whoever made the row has said so; not stored
+}
+
+// A LogHead is the end of a cluster's desired log.
+type LogHead struct {
+	Incarnation string
+	Seq         int64
+	Chain       []byte
+	Held        bool // the hub as a whole waits for an admin, so nothing may be deleted anywhere
+}
+
+// A LogPlace is how far a stream has read the desired log of a cluster.
+type LogPlace struct {
+	Cluster ClusterID
+	After   int64   // rows after this one are wanted
+	Known   LogHead // end of the log as the stream last saw it; zero: it saw none
+}
+
+// A LogPage is what follows a place, and the end of the log at that moment. A
+// log may have lost the end that was known, and hold other rows with the same
+// numbers: a database that failed over to a standby may lack the last commits.
+type LogPage struct {
+	Head LogHead
+	Rows []LogRow
+	Lost bool
+}
+
+// A LogAck says how far an agent has stored its log, and with a receipt that
+// it holds the very same states.
+type LogAck struct {
+	Cluster ClusterID
+	Seq     int64
+	Receipt *Receipt
+}
+
+// A Tombstone asks for the deletion of one object. Only a complete snapshot
+// that no longer has the object, or the deletion of its application, makes one.
+type Tombstone struct {
+	Application ApplicationID
+	Cluster     ClusterID
+	Group       string
+	Version     string
+	Kind        string
+	Namespace   string
+	Name        string
+	Wave        int32
+	Since       int64 // seq of the log row that made it
+}

@@ -1,0 +1,66 @@
+package hub
+
+import "time"
+
+// An ObjectRef is one object of a snapshot, without its body.
+type ObjectRef struct {
+	Digest    Digest `json:"-"`
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"` // as applied; empty for cluster-scoped kinds and for "the destination's default"
+	Name      string `json:"name"`
+	Wave      int32  `json:"wave,omitempty"`
+	Hook      string `json:"hook,omitempty"` // hook types, comma separated; empty: an ordinary object
+}
+
+// A Snapshot is the result of rendering one set of inputs, for ever.
+type Snapshot struct {
+	ID          SnapshotID    `json:"id"`
+	Tenant      TenantID      `json:"-"`
+	Application ApplicationID `json:"application"`
+	Revision    string        `json:"revision"` // of the commit that it was first rendered for
+	Revisions   []string      `json:"revisions,omitempty"`
+	ParamsHash  [32]byte      `json:"-"` // renderer version, source spec, parameters, capabilities answered
+	Objects     []ObjectRef   `json:"objects"`
+	Inputs      []Input       `json:"-"`
+	SourceType  string        `json:"sourceType"`
+	Impure      bool          `json:"impure,omitempty"`
+	Warnings    []string      `json:"warnings,omitempty"`
+	// Lists are the digests of blobs that hold the objects, in order, as
+	// serialised link.v1.ObjectLists; none unless there are more than 500.
+	Lists     []Digest   `json:"-"`
+	Commit    CommitInfo `json:"commit"`
+	CreatedAt time.Time  `json:"createdAt"`
+}
+
+// CommitInfo is what people see of a commit.
+type CommitInfo struct {
+	Author  string    `json:"author,omitempty"`
+	Message string    `json:"message,omitempty"` // first 500 characters
+	At      time.Time `json:"at,omitzero"`
+}
+
+// InputKind says what a renderer saw at a path.
+type InputKind string
+
+// The kinds of recorded inputs.
+const (
+	InputFile    InputKind = "file"    // Hash is the blob
+	InputList    InputKind = "list"    // Hash covers names and modes of one directory, not contents
+	InputTree    InputKind = "tree"    // Hash is the whole tree below
+	InputLink    InputKind = "link"    // Hash is the blob of the link itself
+	InputMissing InputKind = "missing" // nothing stood there
+	InputDir     InputKind = "dir"     // a directory stood there; no hash, and no Tree answers it
+	InputRemote  InputKind = "remote"  // Path is an address as the spec writes it, Hash the contents there; no Tree answers it
+	InputFact    InputKind = "fact"    // Path is a question about cluster or revision, Hash its answer; no Tree answers it
+)
+
+// An Input is one thing that a render read. Source is the index of the
+// application's source whose repository it was read from.
+type Input struct {
+	Source int       `json:"s,omitempty"`
+	Kind   InputKind `json:"k"`
+	Path   string    `json:"p"`
+	Hash   string    `json:"h,omitempty"`
+}
