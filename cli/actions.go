@@ -30,7 +30,7 @@ func (p *picked) wants(n client.Node) bool {
 		(p.namespace == "" || p.namespace == deref(n.Namespace)) && (p.name == "" || p.name == n.Name)
 }
 
-// nodes gives the live objects that the flags pick: one, unless all may be.
+// nodes returns the live objects that the flags pick: one, unless all may be.
 func (p *picked) nodes(ctx context.Context, api *client.Client, namespace, name string) ([]client.Node, error) {
 	tree, _, err := call[client.Tree](api.GetApplicationTree(ctx, namespace, name))
 	if err != nil {

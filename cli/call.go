@@ -35,7 +35,7 @@ func (e *answerError) sentence() string {
 	return fmt.Sprintf("%s [%s, request %s]", s, e.body.Code, e.body.RequestId)
 }
 
-// unavailable says whether what the hub needs for the answer is away.
+// unavailable reports whether what the hub needs for the answer is away.
 func (e *answerError) unavailable() bool { return e.status == http.StatusServiceUnavailable }
 
 func (e *answerError) exitCode() int {

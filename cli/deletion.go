@@ -58,7 +58,7 @@ func (a *app) appDelete() *cobra.Command {
 	return c
 }
 
-// selected gives the names of the applications that a label selector matches.
+// selected returns the names of the applications that a label selector matches.
 func (a *app) selected(cmd *cobra.Command, api *client.Client, selector string) ([]string, error) {
 	all, err := listAll(cmd.Context(), api, client.ListApplicationsParams{Labels: &selector, View: ref(client.ListApplicationsParamsViewCompact)})
 	if err != nil {

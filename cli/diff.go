@@ -215,7 +215,7 @@ func (o localObject) is(d client.ObjectDiff) bool {
 	return o.group() == d.Group && o.text("kind") == d.Kind && o.text("metadata", "name") == d.Name && (namespace == "" || namespace == deref(d.Namespace))
 }
 
-// secret says whether the values of a kind are not shown here.
+// secret reports whether the values of a kind are not shown here.
 func secret(group, kind string) bool { return group == "" && kind == "Secret" }
 
 // againstLocal compares what is live with manifests on this machine. Secrets
@@ -293,7 +293,7 @@ func replaced(d *client.ObjectDiff, mine localObject) (bool, error) {
 	return !bytes.Equal(normal, desired), nil
 }
 
-// restricted gives of a live value what a wish speaks of. Items of lists are
+// restricted returns of a live value what a wish speaks of. Items of lists are
 // compared by their place.
 func restricted(live, wish any) any {
 	switch w := wish.(type) {

@@ -54,7 +54,7 @@ type differs int
 // Error is empty: nothing went wrong.
 func (differs) Error() string { return "" }
 
-// found says whether a command ended because it found differences.
+// found reports whether a command ended because it found differences.
 func found(err error) (code int, is bool) {
 	var d differs
 	is = errors.As(err, &d)

@@ -77,7 +77,7 @@ func (s *syncing) flags(f *pflag.FlagSet) {
 	s.waiting.flags(f)
 }
 
-// several gives the applications that a command is about: those that are named,
+// several returns the applications that a command is about: those that are named,
 // or those that a label selector matches.
 func (a *app) several(cmd *cobra.Command, names []string, selector string) (*client.Client, []string, error) {
 	if (len(names) == 0) == (selector == "") {

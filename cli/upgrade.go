@@ -65,7 +65,7 @@ func (a *app) clusterUpgrade() *cobra.Command {
 	return c
 }
 
-// choose gives the names of the clusters that are meant, each once.
+// choose returns the names of the clusters that are meant, each once.
 func (u upgrading) choose(ctx context.Context, api *client.Client, names []string) ([]string, error) {
 	if len(u.labels) == 0 {
 		var once []string

@@ -53,7 +53,7 @@ func (w *waiting) timeoutFlag(f *pflag.FlagSet) {
 	f.DurationVar(&w.timeout, "timeout", 5*time.Minute, "how long to wait")
 }
 
-// everything says whether no state was asked for.
+// everything reports whether no state was asked for.
 func (w waiting) everything() bool {
 	return !w.sync && !w.health && !w.finished && !w.suspended && !w.degraded
 }
@@ -70,7 +70,7 @@ func (w waiting) healths() []string {
 	return out
 }
 
-// decide says whether the wait is over, and with which result; why is what is
+// decide reports whether the wait is over, and with which result; why is what is
 // missing yet.
 func (w waiting) decide(x client.Application) (over bool, why string, err error) {
 	st := deref(x.Status)
@@ -120,7 +120,7 @@ func (w waiting) decide(x client.Application) (over bool, why string, err error)
 	return true, "", nil
 }
 
-// definite says whether the result that was waited for is that of an operation
+// definite reports whether the result that was waited for is that of an operation
 // alone, which does not change any more.
 func (w waiting) definite(x client.Application) bool {
 	if w.finished && !w.sync && len(w.healths()) == 0 {
@@ -297,7 +297,7 @@ func lastKnown(x client.Application) string {
 	return fmt.Sprintf("%s and %s are as of %s (%s ago)", sync, health, asOf.Format(time.RFC3339), ago(asOf))
 }
 
-// unavailable says whether an answer is that the agent could not be asked.
+// unavailable reports whether an answer is that the agent could not be asked.
 func unavailable(err error) bool {
 	var answer *answerError
 	return errors.As(err, &answer) && answer.unavailable()
@@ -367,7 +367,7 @@ func (a *app) refreshed(ctx context.Context, api *client.Client, namespace, name
 	return out, nil
 }
 
-// skipped says whether an application is left alone, so that no refresh of it
+// skipped reports whether an application is left alone, so that no refresh of it
 // ever happens.
 func skipped(x client.Application) bool {
 	return deref(x.Metadata.Annotations)[skipReconcile] == "true"
@@ -563,7 +563,7 @@ func (a *app) readState(ctx context.Context, api *client.Client, namespace, name
 	}
 }
 
-// events gives a hint for each event about one application.
+// events returns a hint for each event about one application.
 func (a *app) events(ctx context.Context, api *client.Client, app string) (<-chan struct{}, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	res, err := api.StreamChanges(ctx, &client.StreamChangesParams{Application: &app, View: ref(client.StreamChangesParamsViewCompact)})
@@ -595,7 +595,7 @@ func (a *app) events(ctx context.Context, api *client.Client, app string) (<-cha
 	return events, cancel, nil
 }
 
-// concerns says whether an event is about an application; when it does not
+// concerns reports whether an event is about an application; when it does not
 // say which, it may be.
 func concerns(data, app string) bool {
 	var e client.StreamEvent

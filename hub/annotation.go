@@ -35,14 +35,14 @@ func RefreshAnnotations() []string {
 	return out
 }
 
-// AsksRefresh says whether a look at the sources is asked for, and whether
+// AsksRefresh reports whether a look at the sources is asked for, and whether
 // everything is to be rendered anew. A value that is not known is a normal one.
 func (m Meta) AsksRefresh() (asked, hard bool) {
 	text, found := m.Annotation(RefreshAnnotation)
 	return found, text == "hard"
 }
 
-// Skips says whether nothing is to be done to what carries the metadata.
+// Skips reports whether nothing is to be done to what carries the metadata.
 func (m Meta) Skips() bool {
 	text, _ := m.Annotation(SkipAnnotation)
 	return text == "true"
@@ -74,7 +74,7 @@ func SplitLink(text string) (title, address string, ok bool) {
 // maxNotice is how many characters of a notice are shown.
 const maxNotice = 500
 
-// CheckNotices gives a warning for each annotation of an Application that
+// CheckNotices returns a warning for each annotation of an Application that
 // changes nothing although it looks as if it did: what the console would pass
 // over, and what Capstan does not do.
 func CheckNotices(m Meta) []string {

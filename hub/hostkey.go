@@ -71,7 +71,7 @@ func Fingerprint(blob []byte) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// Matches says whether the key is one of the server that HostKeyName names.
+// Matches reports whether the key is one of the server that HostKeyName names.
 func (k HostKey) Matches(name string) bool {
 	if rest, ok := strings.CutPrefix(k.Host, hashedHost); ok {
 		salt, want, _ := strings.Cut(rest, "|")

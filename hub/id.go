@@ -25,7 +25,7 @@ type (
 // NewID makes a time-ordered identifier (UUIDv7, RFC 9562).
 func NewID[T ~string]() T { return T(uuid.Must(uuid.NewV7()).String()) }
 
-// ValidID says whether s is the text form of a UUID; identifiers that come
+// ValidID reports whether s is the text form of a UUID; identifiers that come
 // from outside are checked before they reach a query.
 func ValidID(s string) bool { return uuid.Validate(s) == nil && len(s) == 36 }
 

@@ -18,14 +18,14 @@ const (
 // cluster off as a destination (APP-05).
 const InClusterKey = "cluster.inClusterEnabled"
 
-// InClusterOff says whether a value of InClusterKey switches it off. One that
+// InClusterOff reports whether a value of InClusterKey switches it off. One that
 // is neither true nor false does not.
 func InClusterOff(value string) bool {
 	on, err := strconv.ParseBool(strings.TrimSpace(value))
 	return err == nil && !on
 }
 
-// InCluster says whether a destination names Argo CD's own cluster.
+// InCluster reports whether a destination names Argo CD's own cluster.
 func (d Destination) InCluster() bool {
 	return strings.TrimRight(d.Server, "/") == InCluster || d.Name == InClusterName
 }

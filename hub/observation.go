@@ -27,7 +27,7 @@ type Observation struct {
 	Sums         *Sums // what the agent holds; nil: it does not ask for a comparison
 }
 
-// Passing says whether the report tells of live state alone, which the agent
+// Passing reports whether the report tells of live state alone, which the agent
 // can tell again. What ended cannot be told again.
 func (o Observation) Passing() bool {
 	return len(o.Operations) == 0 && len(o.Closed) == 0 &&

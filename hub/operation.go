@@ -35,7 +35,7 @@ type Operation struct {
 	Trace string `json:"-"`
 }
 
-// AwaitsApproval says whether the operation waits until a user approves what it
+// AwaitsApproval reports whether the operation waits until a user approves what it
 // deletes.
 func (o *Operation) AwaitsApproval() bool {
 	return !o.Phase.Over() && strings.Contains(o.Message, "waiting for approval")

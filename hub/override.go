@@ -20,7 +20,7 @@ type Override struct {
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// Apply gives the specification that the operation is rendered by.
+// Apply returns the specification that the operation is rendered by.
 func (o Override) Apply(spec ApplicationSpec) (ApplicationSpec, error) {
 	sources := slices.Clone(spec.EffectiveSources())
 	switch {
@@ -72,7 +72,7 @@ func (o Override) Apply(spec ApplicationSpec) (ApplicationSpec, error) {
 	return spec, nil
 }
 
-// Awaited gives the newest operation of an application while it waits for
+// Awaited returns the newest operation of an application while it waits for
 // manifests that must be rendered for it; nil otherwise.
 func (a Application) Awaited() *Operation {
 	op := a.Status.Operation

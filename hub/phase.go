@@ -13,5 +13,5 @@ const (
 	Errored     Phase = "Error"
 )
 
-// Over says whether nothing more will happen in this phase.
+// Over reports whether nothing more will happen in this phase.
 func (p Phase) Over() bool { return p == Succeeded || p == Failed || p == Errored }

@@ -58,7 +58,7 @@ type RenderedBy struct {
 // write it.
 var inHub = Destination{Server: InCluster, Name: InClusterName} //nolint:gochecknoglobals // a constant
 
-// CheckHubObject says whether the applications of a project may render an object of the
+// CheckHubObject reports whether the applications of a project may render an object of the
 // hub. The rules are those for an object of a cluster: the kind must be
 // permitted, and the namespace on the destination that stands for the hub
 // (https://kubernetes.default.svc, in-cluster).
@@ -80,7 +80,7 @@ func listed(kinds []GroupKind, key manifest.Key) bool {
 	})
 }
 
-// reaches says whether the destinations of a project permit a namespace of a
+// reaches reports whether the destinations of a project permit a namespace of a
 // cluster; a denial wins wherever it stands.
 func (p ProjectSpec) reaches(cluster Destination, namespace string) bool {
 	ok := false
@@ -100,7 +100,7 @@ func (p ProjectSpec) reaches(cluster Destination, namespace string) bool {
 	return ok
 }
 
-// Rules says whether the applications of a project may render projects, and
+// Rules reports whether the applications of a project may render projects, and
 // with them applications of every project: whoever writes projects can give
 // any right. A project says so by naming the kind AppProject of the group
 // argoproj.io in its namespaceResourceWhitelist, or by permitting everything.
@@ -115,7 +115,7 @@ func (p ProjectSpec) Rules(project, namespace string) bool {
 	return named || p.unrestricted()
 }
 
-// unrestricted says whether nothing could be permitted that is not.
+// unrestricted reports whether nothing could be permitted that is not.
 func (p ProjectSpec) unrestricted() bool {
 	all := func(kinds []GroupKind) bool { return slices.Contains(kinds, GroupKind{Group: "*", Kind: "*"}) }
 	if len(p.ClusterResourceBlacklist)+len(p.NamespaceResourceBlacklist) > 0 || !all(p.ClusterResourceWhitelist) {

@@ -34,7 +34,7 @@ const (
 // KustomizeVersion is the version of Kustomize that is built with.
 const KustomizeVersion = "v5.8.2"
 
-// KustomizeServed says whether a version that a source names is that of the
+// KustomizeServed reports whether a version that a source names is that of the
 // builds here: its line of releases, or its major version alone.
 func KustomizeServed(version string) bool {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
@@ -72,7 +72,7 @@ func ParseKustomizeVersions(text string) (KustomizeVersions, error) {
 	return out, nil
 }
 
-// Has says whether a version is listed, with a v before it or without.
+// Has reports whether a version is listed, with a v before it or without.
 func (k KustomizeVersions) Has(version string) bool {
 	return slices.ContainsFunc(k, func(pattern string) bool {
 		ok, err := path.Match(pattern, strings.TrimPrefix(version, "v"))
@@ -103,7 +103,7 @@ func KustomizeOptionsOf(version string) string {
 	return KustomizeOptionsKey + "." + version
 }
 
-// Renders says whether a setting decides what renders make.
+// Renders reports whether a setting decides what renders make.
 func Renders(name, key string) bool {
 	switch name {
 	case ParamsMap:

@@ -18,7 +18,7 @@ func RepoPlace(normalised string) string {
 	return host + rest[len(authority):]
 }
 
-// IsSSH says whether a normalised URL is fetched over SSH.
+// IsSSH reports whether a normalised URL is fetched over SSH.
 func IsSSH(normalised string) bool { return strings.HasPrefix(normalised, "ssh://") }
 
 // SSHUser is the user that a URL as a person wrote it names for SSH, which

@@ -14,7 +14,7 @@ import (
 // maxRepoURL is the longest repository URL, in bytes.
 const maxRepoURL = 2048
 
-// NormalizeRepoURL gives the one spelling under which a repository is kept and
+// NormalizeRepoURL returns the one spelling under which a repository is kept and
 // compared (CRED-16), so that a webhook, an application and a registration
 // find each other. Scheme and host become lower case; user information, the
 // default port, trailing slashes and a trailing ".git" go; the scp form

@@ -96,12 +96,12 @@ func projectFields() []string {
 	}
 }
 
-// isZero says whether a JSON value is what an absent field means.
+// isZero reports whether a JSON value is what an absent field means.
 func isZero(raw json.RawMessage) bool {
 	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, strings.TrimSpace(string(raw)))
 }
 
-// AdmitsNamespace says whether applications of a namespace may use the
+// AdmitsNamespace reports whether applications of a namespace may use the
 // project: those of Argo CD's own always may, and, where the project lists
 // sourceNamespaces, those that a glob or a /regular expression/ matches
 // (PROJ-02).
@@ -118,7 +118,7 @@ func (s ProjectSpec) AdmitsNamespace(namespace string) bool {
 	})
 }
 
-// IsExpression says whether a pattern of sourceNamespaces is a regular
+// IsExpression reports whether a pattern of sourceNamespaces is a regular
 // expression between slashes, and not a glob.
 func IsExpression(pattern string) bool {
 	return len(pattern) > 1 && strings.HasPrefix(pattern, "/") && strings.HasSuffix(pattern, "/")

@@ -48,7 +48,7 @@ func (s ApplicationSpec) RepoURLs() []string {
 	return out
 }
 
-// Automated says whether new revisions are applied without being asked.
+// Automated reports whether new revisions are applied without being asked.
 func (s ApplicationSpec) Automated() bool {
 	a := s.auto()
 	return a != nil && (a.Enabled == nil || *a.Enabled)
@@ -202,7 +202,7 @@ type SyncPolicy struct {
 	ManagedNamespaceMetadata *NamespaceMetadata `json:"managedNamespaceMetadata,omitempty"`
 }
 
-// Option gives the value of "Name=value" in the sync options, and whether it
+// Option returns the value of "Name=value" in the sync options, and whether it
 // is there. The last one wins.
 func (p *SyncPolicy) Option(name string) (string, bool) {
 	if p == nil {
@@ -211,7 +211,7 @@ func (p *SyncPolicy) Option(name string) (string, bool) {
 	return Option(p.SyncOptions, name)
 }
 
-// Option gives the value of "Name=value" in a list of options.
+// Option returns the value of "Name=value" in a list of options.
 func Option(options []string, name string) (value string, found bool) {
 	for _, o := range options {
 		if len(o) > len(name) && o[:len(name)] == name && o[len(name)] == '=' {
@@ -292,7 +292,7 @@ type OrphanedMonitor struct {
 	Ignore []OrphanedRule `json:"ignore,omitempty"`
 }
 
-// Warns says whether orphaned objects make a condition.
+// Warns reports whether orphaned objects make a condition.
 func (m OrphanedMonitor) Warns() bool { return m.Warn == nil || *m.Warn }
 
 // An OrphanedRule leaves objects out of the monitor, by globs.

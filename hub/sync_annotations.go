@@ -43,7 +43,7 @@ func (m Meta) Annotation(name string) (value string, found bool) {
 	return "", false
 }
 
-// Annotate gives the annotations with one of ours set.
+// Annotate returns the annotations with one of ours set.
 func (m Meta) Annotate(name, value string) map[string]string {
 	out := maps.Clone(m.Annotations)
 	if out == nil {
@@ -53,19 +53,19 @@ func (m Meta) Annotate(name, value string) map[string]string {
 	return out
 }
 
-// Follows says whether new revisions of the application are applied without
+// Follows reports whether new revisions of the application are applied without
 // being asked.
 func (a Application) Follows(spec ApplicationSpec) bool {
 	return a.flag(FollowAnnotation, spec.Automated())
 }
 
-// KeepsLive says whether live objects are kept equal to what was accepted,
+// KeepsLive reports whether live objects are kept equal to what was accepted,
 // whether or not new revisions are followed.
 func (a Application) KeepsLive(spec ApplicationSpec) bool {
 	return a.flag(KeepAnnotation, spec.SelfHeal())
 }
 
-// RunsRollbackHooks says whether a rollback runs hooks unless it is asked not
+// RunsRollbackHooks reports whether a rollback runs hooks unless it is asked not
 // to.
 func (a Application) RunsRollbackHooks() bool { return a.flag(RollbackHooksAnnotation, false) }
 
@@ -89,7 +89,7 @@ func (a Application) ApprovedAt() time.Time {
 	return at
 }
 
-// SameSwitches says whether two versions of an application are steered alike
+// SameSwitches reports whether two versions of an application are steered alike
 // by their annotations.
 func SameSwitches(a, b Meta) bool {
 	for _, name := range [...]string{ApprovedAnnotation, FollowAnnotation, KeepAnnotation, PruneLimitAnnotation, SkipAnnotation} {
@@ -157,7 +157,7 @@ func ParsePruneLimit(text string) (PruneLimit, error) {
 	return l, nil
 }
 
-// And gives the stricter of two limits, part by part.
+// And returns the stricter of two limits, part by part.
 func (l PruneLimit) And(o PruneLimit) PruneLimit {
 	return PruneLimit{Objects: stricter(l.Objects, o.Objects), Percent: stricter(l.Percent, o.Percent)}
 }

@@ -54,7 +54,7 @@ func RefuseSyncOptions(options []string) error {
 	return nil
 }
 
-// MisreadSyncOptions gives a sentence for each option that counts as not set,
+// MisreadSyncOptions returns a sentence for each option that counts as not set,
 // because its value cannot be read. bare says that a name alone is true, as it
 // is on an object.
 func MisreadSyncOptions(options []string, bare bool) (warnings []string) {

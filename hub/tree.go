@@ -12,9 +12,9 @@ type Tree interface {
 	fs.StatFS
 	// Lstat is Stat that does not follow a link in the last element.
 	Lstat(name string) (fs.FileInfo, error)
-	// ReadLink gives the text of a link.
+	// ReadLink returns the text of a link.
 	ReadLink(name string) (string, error)
-	// Input gives what a recorder would note for a read of this kind at
+	// Input returns what a recorder would note for a read of this kind at
 	// name, without reading contents. Links inside the tree are followed for
 	// file, list and tree. Nothing there: kind missing, no error.
 	Input(kind InputKind, name string) (Input, error)

@@ -32,10 +32,10 @@ type Upgrade struct {
 	EndedAt   *time.Time    `json:"endedAt,omitempty"`
 }
 
-// Over says whether nothing more will happen.
+// Over reports whether nothing more will happen.
 func (u Upgrade) Over() bool { return u.Phase != UpgradePending && u.Phase != UpgradeRunning }
 
-// End gives the upgrade as it is once it is over.
+// End returns the upgrade as it is once it is over.
 func (u Upgrade) End(phase, message string, at time.Time) Upgrade {
 	u.Phase, u.Message, u.EndedAt = phase, message, &at
 	return u

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/syncwindow"
 )
 
-// WindowsOf gives the sync windows of a project that concern an application:
+// WindowsOf returns the sync windows of a project that concern an application:
 // those of which one of the lists names it, its cluster or its namespace, and
 // with andOperator those of which all lists do that are there (WIN-02). A
 // cluster is matched by name or server as the application's destination has it.

@@ -11,7 +11,7 @@ import (
 //go:embed all:dist placeholder
 var files embed.FS
 
-// Console gives the built console, or the placeholder if it was not built.
+// Console returns the built console, or the placeholder if it was not built.
 func Console() (fs.FS, error) {
 	if _, err := fs.Stat(files, "dist/index.html"); err == nil {
 		return fs.Sub(files, "dist")

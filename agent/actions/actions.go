@@ -28,10 +28,10 @@ const (
 
 // A Cluster reads and changes live objects.
 type Cluster interface {
-	// Belongs says whether an application manages the object, or something
+	// Belongs reports whether an application manages the object, or something
 	// that owns it.
 	Belongs(app string, key manifest.Key) bool
-	// Read gives a live object, without managedFields.
+	// Read returns a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
 	// Act reads the object, asks do what is to be changed, and writes that.
 	// What is created is marked with the wish's id, and within its limits.
@@ -67,7 +67,7 @@ func New(cluster Cluster, own func(group, kind string) (action.Set, bool), hidde
 	return &Server{cluster: cluster, actions: action.New(own), hidden: hidden, log: log, runs: map[string]*run{}}
 }
 
-// ListActions gives the actions that an object offers now.
+// ListActions returns the actions that an object offers now.
 func (s *Server) ListActions(ctx context.Context, r *linkv1.ListActionsRequest) (*linkv1.ListActionsResponse, error) {
 	key, err := s.object(r.GetObject())
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) RunAction(ctx context.Context, r *linkv1.RunActionRequest) (*li
 	}
 }
 
-// held gives the run of an id, and says whether it is new. There is none if
+// held returns the run of an id, and says whether it is new. There is none if
 // it is only to be recalled and not known.
 func (s *Server) held(r *linkv1.RunActionRequest) (held *run, begun bool) {
 	s.mu.Lock()
@@ -235,7 +235,7 @@ func rebase(changes []action.Change, seen, live *manifest.Object) []action.Chang
 	return changes
 }
 
-// unhide gives back the annotations that the script did not see.
+// unhide returns the annotations that the script did not see.
 func unhide(changed map[string]any, seen, live *manifest.Object) map[string]any {
 	o := &manifest.Object{Object: changed}
 	shown, notes := seen.GetAnnotations(), o.GetAnnotations()

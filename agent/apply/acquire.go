@@ -40,7 +40,7 @@ func (l *listing) lists(key manifest.Key) bool {
 	return l != nil && (l.target.get(key) != nil || l.accepted.get(key) != nil)
 }
 
-// accepts says whether the application was synced with an object, or is going to
+// accepts reports whether the application was synced with an object, or is going to
 // be by automation, which may wait for another application or a window.
 func (l *listing) accepts(key manifest.Key) bool {
 	return l != nil && (l.accepted.get(key) != nil || l.automated && l.target.get(key) != nil)
@@ -127,7 +127,7 @@ func (e *Engine) each(f func(x *object)) {
 	}
 }
 
-// isTracked says whether any application has to do with an object.
+// isTracked reports whether any application has to do with an object.
 func (e *Engine) isTracked(key manifest.Key) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -307,7 +307,7 @@ func (e *Engine) waitingFor(key manifest.Key) []*app {
 	return nil
 }
 
-// contested says whether an application waits for an object of another one.
+// contested reports whether an application waits for an object of another one.
 func (e *Engine) contested(key manifest.Key) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -323,7 +323,7 @@ func (a *app) publish() {
 	a.listing = &listing{a.target, a.accepted, a.state.GetPolicy().GetAutomated()}
 }
 
-// leave says whether an application is being deleted: it adopts nothing then.
+// leave reports whether an application is being deleted: it adopts nothing then.
 func (e *Engine) leave(a *app, leaving bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -426,7 +426,7 @@ func (e *Engine) successor(ctx context.Context, a *app, key manifest.Key, namesp
 	return nil, nil
 }
 
-// release gives an object to another application. It stays in the cluster as it
+// release hands an object over to another application. It stays in the cluster as it
 // is, and the record of it changes hands in one write. It fails if the other
 // application has meanwhile taken another state, or is going. The caller holds
 // the mu of the owner.
@@ -589,7 +589,7 @@ func (a *app) releaseUnlisted(ctx context.Context, key manifest.Key, to candidat
 	return a.release(x, to), true
 }
 
-// restores says whether the application itself makes an object again that is
+// restores reports whether the application itself makes an object again that is
 // not there, or may be about to. The caller holds mu.
 func (a *app) restores() bool {
 	return a.state.GetPolicy().GetSelfHeal() || a.running != nil || len(a.queue) > 0 || a.newState
@@ -613,7 +613,7 @@ func (a *app) releaseUnwritten(x *object) {
 	}
 }
 
-// unrecorded says whether there are tombstones of objects without a record. The
+// unrecorded reports whether there are tombstones of objects without a record. The
 // application may have written them all the same: the agent may have ended
 // between a write and its record, or an answer may never have come. The caller
 // holds mu.

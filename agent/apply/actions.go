@@ -254,7 +254,7 @@ func (t acting) send(ctx context.Context, live *manifest.Object, body map[string
 		})
 }
 
-// merged says whether an object is as a merge patch makes it.
+// merged reports whether an object is as a merge patch makes it.
 func merged(patch, whole any) bool {
 	p, ok := patch.(map[string]any)
 	if !ok {

@@ -129,7 +129,7 @@ func (a *app) adoption(live *manifest.Object, options []string) (ops []any, from
 	return ops, from
 }
 
-// inherits says whether tools that apply whole manifests have left their trace
+// inherits reports whether tools that apply whole manifests have left their trace
 // on an object.
 func inherits(o *manifest.Object) bool {
 	if _, there := manifest.RawAnnotation(o, manifest.LastApplied); there {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// causes gives the fields that an API server complains of, one text each.
+// causes returns the fields that an API server complains of, one text each.
 func causes(err error) []metav1.StatusCause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -17,7 +17,7 @@ func causes(err error) []metav1.StatusCause {
 	return status.Status().Details.Causes
 }
 
-// immutable says whether an object was refused because a field of it can only
+// immutable reports whether an object was refused because a field of it can only
 // be set when it is made.
 func immutable(err error) bool {
 	if !apierrors.IsInvalid(err) {
@@ -32,42 +32,42 @@ func immutable(err error) bool {
 	return strings.Contains(err.Error(), "field is immutable")
 }
 
-// repeated says whether server-side apply refused a list that names one key
+// repeated reports whether server-side apply refused a list that names one key
 // twice, which other writes take.
 func repeated(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "duplicate entries for key")
 }
 
-// undeclared says whether server-side apply refused a field that the kind
+// undeclared reports whether server-side apply refused a field that the kind
 // does not have.
 func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// noApply says whether the server of a kind knows no server-side apply.
+// noApply reports whether the server of a kind knows no server-side apply.
 func noApply(err error) bool {
 	return apierrors.IsUnsupportedMediaType(err)
 }
 
-// otherUID says whether an apply named a uid that is not the live one.
+// otherUID reports whether an apply named a uid that is not the live one.
 func otherUID(err error) bool {
 	return apierrors.IsConflict(err) && strings.Contains(err.Error(), "uid")
 }
 
-// terminating says whether the object's namespace is being deleted.
+// terminating reports whether the object's namespace is being deleted.
 func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// isGone says whether an object is not there, though its resource is known.
+// isGone reports whether an object is not there, though its resource is known.
 func isGone(err error) bool { return apierrors.IsNotFound(err) && !unknownResource(err) }
 
-// dying says whether the kind itself is being deleted.
+// dying reports whether the kind itself is being deleted.
 func dying(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "custom resource definition is terminating")
 }
 
-// unknownResource says whether the server does not know the resource itself,
+// unknownResource reports whether the server does not know the resource itself,
 // whatever the object's name.
 func unknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")

@@ -224,7 +224,7 @@ func (a *app) pick(ctx context.Context) func(ctx context.Context) {
 	return next
 }
 
-// next gives what is to be done next; nil: nothing. The caller holds mu.
+// next returns what is to be done next; nil: nothing. The caller holds mu.
 func (a *app) next() func(ctx context.Context) {
 	switch {
 	case a.newState:
@@ -406,7 +406,7 @@ func (a *app) list(key manifest.Key, d *desired) {
 	}
 }
 
-// conflicting says whether another application owns an object, and waits for it
+// conflicting reports whether another application owns an object, and waits for it
 // then. The caller holds mu.
 func (a *app) conflicting(key manifest.Key) bool {
 	owner, waits := a.e.wait(a, key)
@@ -470,7 +470,7 @@ func (a *app) close() {
 // title names the application for people.
 func (a *app) title() string { return a.e.titleOf(a.id) }
 
-// enforced says whether live state must be kept equal to what was accepted.
+// enforced reports whether live state must be kept equal to what was accepted.
 // The caller holds mu.
 func (a *app) enforced() bool {
 	return a.state.GetPolicy().GetSelfHeal() && a.accepted != nil && !a.newState && !a.deleting && !a.closed &&

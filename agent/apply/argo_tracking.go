@@ -33,7 +33,7 @@ func (a *app) argoName() string {
 	return namespace + "_" + name
 }
 
-// markLabel gives the label that marks an object, and its value. The caller
+// markLabel returns the label that marks an object, and its value. The caller
 // holds mu.
 func (a *app) markLabel() (key, value string) {
 	key, value = a.e.tenantSettings().InstanceLabel, a.argoName()
@@ -86,7 +86,7 @@ func (a *app) labelled(o *manifest.Object, key manifest.Key) {
 	setEntry(o, "labels", name, value)
 }
 
-// mirrors says whether a mark is the one of Argo CD that stands beside ours and
+// mirrors reports whether a mark is the one of Argo CD that stands beside ours and
 // says the same: we have written it, and it is nobody else's. Where Argo CD
 // itself has written some of the object, it may be its own. The caller holds mu.
 func (a *app) mirrors(o *manifest.Object, m tracking.Mark) bool {

@@ -242,7 +242,7 @@ func (a *app) recordDryRun(ctx context.Context, x *object, d *desired, s *sendin
 	return nil
 }
 
-// untracked gives an object without our tracking id: that an object lacks it
+// untracked returns an object without our tracking id: that an object lacks it
 // does not make it differ (TRK-08).
 func untracked(object map[string]any) map[string]any {
 	o := (&manifest.Object{Object: object}).DeepCopy()

@@ -38,7 +38,7 @@ type Mapper interface {
 	Lost(ctx context.Context, gvr schema.GroupVersionResource, cause error) error
 	// Forget makes the next search for a kind look at the server anew.
 	Forget(gvk schema.GroupVersionKind)
-	// Namespaced gives the kinds of objects in namespaces, each in one version.
+	// Namespaced returns the kinds of objects in namespaces, each in one version.
 	Namespaced() []schema.GroupVersionKind
 	// Changed closes when other kinds are served than before.
 	Changed() <-chan struct{}
@@ -66,7 +66,7 @@ type Tree interface {
 
 // Blobs asks the hub for objects that are not here.
 type Blobs interface {
-	// Fetch gives what the hub has of them; with an error, what had come until
+	// Fetch returns what the hub has of them; with an error, what had come until
 	// then.
 	Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error)
 }
@@ -329,7 +329,7 @@ type scope struct {
 // scopeOf is the watch that sees an object.
 func (e *Engine) scopeOf(x *object) scope { return e.watched(x.gvk, x.key) }
 
-// kindState says whether the kind of an object was listed since the start,
+// kindState reports whether the kind of an object was listed since the start,
 // and why it is not watched now.
 func (e *Engine) kindState(x *object) (listed bool, broken error) {
 	e.mu.RLock()

@@ -95,7 +95,7 @@ func (a *app) after(ctx context.Context, x *object, was healthState) {
 	a.nudge()
 }
 
-// unsure says whether only a request can tell how an object stands.
+// unsure reports whether only a request can tell how an object stands.
 func (x *object) unsure() bool {
 	a := x.app
 	if x.target == nil || a.running != nil || len(a.queue) > 0 || x.inflight > 0 {
@@ -306,7 +306,7 @@ func (e *Engine) Warned(_ context.Context, gvk schema.GroupVersionKind, text str
 	}
 }
 
-// outdated gives what the API server says of the versions in which the
+// outdated returns what the API server says of the versions in which the
 // application wants its objects. The caller holds mu.
 func (a *app) outdated() []string {
 	a.e.mu.RLock()
@@ -338,7 +338,7 @@ func (e *Engine) Left(_ context.Context, gvk schema.GroupVersionKind) {
 	e.present.forget(gone)
 }
 
-// Ready says whether every state was taken and every managed kind was listed,
+// Ready reports whether every state was taken and every managed kind was listed,
 // or is known not to be watched, so that a complete picture can be given.
 func (e *Engine) Ready() bool {
 	for _, a := range e.all() {

@@ -91,7 +91,7 @@ func (e *Engine) provenAbsent(gvk schema.GroupVersionKind, key manifest.Key) boo
 	return proven && !e.present.has(s, key)
 }
 
-// absent says whether the watch of an object's kind proves that there is no
+// absent reports whether the watch of an object's kind proves that there is no
 // such object. The object must be claimed already: then an event that comes
 // later finds it.
 func (e *Engine) absent(x *object) bool {

@@ -83,7 +83,7 @@ func (g Guard) refuse(key manifest.Key, format string, args ...any) error {
 	return fault.With(fault.New(fault.Denied, format, args...), key.Describe(), guardFix)
 }
 
-// mayRead says whether the agent may look at an object at all.
+// mayRead reports whether the agent may look at an object at all.
 func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	switch {
 	case inHub(key): // it is none of the cluster's
@@ -96,7 +96,7 @@ func (g Guard) mayRead(key manifest.Key, namespaced bool) error {
 	return g.refuse(key, "this agent sees only the namespaces %s", strings.Join(g.Scope, ", "))
 }
 
-// writes says whether an object may be written.
+// writes reports whether an object may be written.
 func (g Guard) writes(key manifest.Key, namespaced bool) error {
 	if inHub(key) {
 		return nil // the hub itself says whether it may be written
@@ -135,7 +135,7 @@ func namespaceOf(key manifest.Key) string {
 	return key.Namespace
 }
 
-// grants says whether an object outside of the agent's namespace is one of
+// grants reports whether an object outside of the agent's namespace is one of
 // those that give the agent its rights.
 func (g Guard) grants(key manifest.Key) bool {
 	if g.Home == "" || key.Group != "rbac.authorization.k8s.io" {
@@ -149,7 +149,7 @@ func (g Guard) refuseOwn(key manifest.Key, what string) error {
 		"the cluster's owner can allow it with allowOwnNamespace: true in the agent's guard file (guard.allowOwnNamespace of its chart)")
 }
 
-// deletes says whether an object may be deleted.
+// deletes reports whether an object may be deleted.
 func (g Guard) deletes(key manifest.Key, namespaced bool) error {
 	if err := g.writes(key, namespaced); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (g Guard) deletes(key manifest.Key, namespaced bool) error {
 	return nil
 }
 
-// enters says whether the agent may make sure of a namespace. One of its
+// enters reports whether the agent may make sure of a namespace. One of its
 // scope is there already, and may be looked at.
 func (g Guard) enters(key manifest.Key, name string) error {
 	if slices.Contains(g.Scope, name) && !g.Observe {
@@ -169,7 +169,7 @@ func (g Guard) enters(key manifest.Key, name string) error {
 	return g.writes(key, false)
 }
 
-// permits says whether an object of the application may be written: by the
+// permits reports whether an object of the application may be written: by the
 // cluster's owner and by its project. The caller holds mu.
 func (a *app) permits(key manifest.Key, namespaced bool) error {
 	if err := a.e.Guard.writes(key, namespaced); err != nil || inHub(key) {

@@ -57,7 +57,7 @@ func (a *app) selfHeal(_ context.Context, x *object) {
 	}
 }
 
-// healable says whether an object differs from what was accepted and applied.
+// healable reports whether an object differs from what was accepted and applied.
 // The caller holds mu.
 func (a *app) healable(x *object) bool {
 	if !a.enforced() || x.inflight > 0 || x.hook != "" || x.accepted == nil || x.doomed || !x.live.known || x.live.deleting {
@@ -172,7 +172,7 @@ func foughtOver(key manifest.Key, who, what string) string {
 	return key.Describe() + ": " + strings.ReplaceAll(what, ",", ", ") + " is fought over by " + who
 }
 
-// person says whether a field manager is a tool in a person's hand.
+// person reports whether a field manager is a tool in a person's hand.
 func person(manager string) bool {
 	for _, prefix := range [...]string{"kubectl", "k9s", "Lens", "OpenLens", "Mozilla", "node-fetch", "dashboard", "headlamp"} {
 		if strings.HasPrefix(manager, prefix) {

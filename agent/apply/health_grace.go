@@ -86,7 +86,7 @@ func (a *app) awaitHold(now time.Time) {
 	})
 }
 
-// childApplication says whether an object is an application of its own, whose
+// childApplication reports whether an object is an application of its own, whose
 // trouble to be found is not its parent's (HLT-03).
 func childApplication(key manifest.Key) bool {
 	return key.Group == "argoproj.io" && key.Kind == "Application"

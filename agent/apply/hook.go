@@ -42,7 +42,7 @@ func (t *task) hookBody(ctx context.Context, it wave.Item) (*manifest.Object, er
 // its operation is ended.
 const answerTime = 5 * time.Second
 
-// outlast gives a context that ends a while after ctx. A request that is broken
+// outlast returns a context that ends a while after ctx. A request that is broken
 // off may have been carried out all the same: what is to be taken away at the
 // end of an operation must be known to be there.
 func outlast(ctx context.Context, while time.Duration) (longer context.Context, done func()) {
@@ -169,7 +169,7 @@ func (t *task) tryHook(ctx context.Context, it wave.Item, s *sending) error {
 	return err
 }
 
-// absent says whether an item could not be tried out because this operation
+// absent reports whether an item could not be tried out because this operation
 // itself makes its namespace or kind, or because that is allowed.
 func absent(it wave.Item, err error) bool {
 	missing := apierrors.IsNotFound(err) || fault.KindOf(err) == fault.Missing
@@ -328,7 +328,7 @@ func (t *task) retain(it wave.Item) {
 	}
 }
 
-// another gives up an object that somebody deleted and made anew: it is not
+// another returns up an object that somebody deleted and made anew: it is not
 // the one that we applied.
 func (t *task) another(it wave.Item) wave.Outcome {
 	a := t.app

@@ -20,7 +20,7 @@ import (
 // hub writes them: it takes no manifest from an agent, and checks the rights
 // of the application's project itself.
 type HubObjects interface {
-	// Read gives an object; nil if there is none.
+	// Read returns an object; nil if there is none.
 	Read(ctx context.Context, r HubRef) (*manifest.Object, error)
 	// Apply brings an object to the manifest of that digest, and gives it as
 	// it is then.
@@ -78,7 +78,7 @@ func (e *Engine) inCluster(ctx context.Context, gvk schema.GroupVersionKind) (sc
 	return gvr, err
 }
 
-// itself says whether an object is the application that renders it (APP-32).
+// itself reports whether an object is the application that renders it (APP-32).
 func (a *app) itself(key manifest.Key) bool {
 	return inHub(key) && key.Kind == "Application" && key.Name == a.state.GetName() && key.Namespace == a.state.GetAppNamespace()
 }
@@ -99,7 +99,7 @@ func (e *Engine) wantHub() {
 	e.Hub.SetFollowed(refs)
 }
 
-// hub gives the objects of the hub.
+// hub returns the objects of the hub.
 func (e *Engine) hub() (HubObjects, error) {
 	if e.Hub == nil {
 		return nil, fault.New(fault.Missing, "this agent has no way to objects of the hub")
@@ -201,7 +201,7 @@ func sentenceOr(err error, otherwise string) string {
 	return otherwise
 }
 
-// releaseSelf gives up the application's own object once the manifests do not
+// releaseSelf returns up the application's own object once the manifests do not
 // have it any more: an application does not delete itself (APP-32). The caller
 // holds mu.
 func (a *app) releaseSelf(x *object) bool {

@@ -284,7 +284,7 @@ func pause(try int, err error) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// transient says whether the same request may succeed a little later.
+// transient reports whether the same request may succeed a little later.
 func transient(err error) bool {
 	switch {
 	case repeated(err), undeclared(err):
@@ -302,13 +302,13 @@ func transient(err error) bool {
 	return fault.KindOf(err) == fault.Internal && lost(err)
 }
 
-// lost says whether a request got no answer.
+// lost reports whether a request got no answer.
 func lost(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// ambiguous says whether the request may have been carried out all the same.
+// ambiguous reports whether the request may have been carried out all the same.
 func ambiguous(err error) bool {
 	return !apierrors.IsTooManyRequests(err) && !unknownResource(err) && transient(err)
 }

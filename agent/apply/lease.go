@@ -84,7 +84,7 @@ func (l *Lease) Annotate(key, value string) {
 // Held is closed once the lease is held for the first time.
 func (l *Lease) Held() <-chan struct{} { return l.held }
 
-// Check says whether a write may begin now.
+// Check reports whether a write may begin now.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +205,7 @@ func (l *Lease) took(begun time.Time, held *unstructured.Unstructured, err error
 	return nil
 }
 
-// admits says whether the lease may be taken. The time of another holder is
+// admits reports whether the lease may be taken. The time of another holder is
 // measured by our own clock: its record must stand still for as long as it
 // may hold, and one request longer.
 func (l *Lease) admits(held *unstructured.Unstructured) error {

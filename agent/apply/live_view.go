@@ -26,13 +26,13 @@ type LiveView struct {
 	target, applied *desired
 }
 
-// Manages says whether an object is one that the application manages.
+// Manages reports whether an object is one that the application manages.
 func (e *Engine) Manages(app string, key manifest.Key) bool {
 	first, more := e.viewsOf(key)
 	return first != nil && (first.app.id == app || slices.ContainsFunc(more, func(x *object) bool { return x.app.id == app }))
 }
 
-// Inspect gives the managed objects of an application: those that pick wants,
+// Inspect returns the managed objects of an application: those that pick wants,
 // and of them only those that differ unless all is set. Live is what the
 // watch saw last; no request is sent.
 func (e *Engine) Inspect(ctx context.Context, id string, all bool, pick func(manifest.Key) bool) ([]LiveView, error) {
@@ -161,7 +161,7 @@ func (a *app) manifest(ctx context.Context, d *desired) (*manifest.Object, error
 	return o, nil
 }
 
-// Read gives one live object, without its managedFields. The error is
+// Read returns one live object, without its managedFields. The error is
 // fault.Missing if it is not there.
 func (e *Engine) Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*manifest.Object, error) {
 	key := manifest.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: name}

@@ -35,7 +35,7 @@ func (a *app) diffLocally(ctx context.Context, x *object, d *desired, s *sending
 	return nil
 }
 
-// completed gives what is wanted, with the items of lists filled up by what
+// completed returns what is wanted, with the items of lists filled up by what
 // only live says of them: lists without names are compared whole, and the
 // API server's defaults are no difference. all fills up maps as well.
 func completed(want, live any, all bool) any {

@@ -33,7 +33,7 @@ type nsMeta struct {
 	annotations map[string]string
 }
 
-// part gives the labels, or else the annotations.
+// part returns the labels, or else the annotations.
 func (m *nsMeta) part(labels bool) map[string]string {
 	if labels {
 		return m.labels
@@ -76,7 +76,7 @@ type nsLive struct {
 	fights    fights
 }
 
-// rivals gives what the other applications of this cluster manage on a
+// rivals returns what the other applications of this cluster manage on a
 // namespace, in order of their names, and first what one has in its manifests.
 // live may be nil.
 func (e *Engine) rivals(a *app, namespace string, live *manifest.Object) []*nsMeta {
@@ -99,7 +99,7 @@ func (e *Engine) rivals(a *app, namespace string, live *manifest.Object) []*nsMe
 	return out
 }
 
-// subset gives some of the entries of a map.
+// subset returns some of the entries of a map.
 func subset(all map[string]string, keys []string) map[string]string {
 	out := make(map[string]string, len(keys))
 	for _, key := range keys {
@@ -135,14 +135,14 @@ func (e *Engine) manages(a *app, m *nsMeta) (changed bool) {
 	return was.namespace != m.namespace || !maps.Equal(was.labels, m.labels) || !maps.Equal(was.annotations, m.annotations)
 }
 
-// managersOf gives the applications that manage a namespace.
+// managersOf returns the applications that manage a namespace.
 func (e *Engine) managersOf(namespace string) []*app {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return slices.Collect(maps.Keys(e.managed[namespace]))
 }
 
-// mine gives the keys of one's own that no application with an earlier name
+// mine returns the keys of one's own that no application with an earlier name
 // sets otherwise, and sentences about the others.
 func (m *nsMeta) mine(labels bool, rivals []*nsMeta) (own map[string]string, taken []string) {
 	own = maps.Clone(m.part(labels))
@@ -160,7 +160,7 @@ func (m *nsMeta) mine(labels bool, rivals []*nsMeta) (own map[string]string, tak
 	return own, taken
 }
 
-// desiredOf gives what is to be written: one's own keys, and those that other
+// desiredOf returns what is to be written: one's own keys, and those that other
 // applications manage and that were written before, as they are.
 func (m *nsMeta) desiredOf(live *manifest.Object, labels bool, rivals []*nsMeta, manager string) map[string]string {
 	out, _ := m.mine(labels, rivals)
@@ -186,7 +186,7 @@ func (m *nsMeta) desiredOf(live *manifest.Object, labels bool, rivals []*nsMeta,
 	return out
 }
 
-// writtenKeys gives the keys of labels or annotations that a field manager has
+// writtenKeys returns the keys of labels or annotations that a field manager has
 // applied.
 func writtenKeys(o *manifest.Object, manager, section string) (out []string) {
 	meta, _ := o.Object["metadata"].(map[string]any)
@@ -208,7 +208,7 @@ func writtenKeys(o *manifest.Object, manager, section string) (out []string) {
 	return out
 }
 
-// lacks gives the managed fields that differ in a live namespace.
+// lacks returns the managed fields that differ in a live namespace.
 func (m *nsMeta) lacks(live *manifest.Object, rivals []*nsMeta) (fields, taken []string) {
 	for _, labels := range [...]bool{true, false} {
 		there, path := live.GetAnnotations(), "metadata.annotations."
@@ -257,7 +257,7 @@ func (a *app) reread() {
 	a.start()
 }
 
-// nsUnsure says whether only a request can tell how the namespace stands. The
+// nsUnsure reports whether only a request can tell how the namespace stands. The
 // caller holds mu.
 func (a *app) nsUnsure() bool {
 	return a.nsMeta != nil && !a.nsLive.known && !a.nsLive.inflight && a.running == nil && len(a.queue) == 0
@@ -333,7 +333,7 @@ func (a *app) nsDetail() string {
 	return strings.Join(l.taken, "; ")
 }
 
-// nsWarnings gives what people should know of the namespace. The caller holds mu.
+// nsWarnings returns what people should know of the namespace. The caller holds mu.
 func (a *app) nsWarnings() []string {
 	if a.nsMeta == nil {
 		return nil
@@ -348,7 +348,7 @@ func (a *app) nsWarnings() []string {
 	return out
 }
 
-// nsHealable says whether the namespace differs and may be mended by itself.
+// nsHealable reports whether the namespace differs and may be mended by itself.
 // The caller holds mu.
 func (a *app) nsHealable() bool {
 	l := &a.nsLive

@@ -64,7 +64,7 @@ func (a *app) ensureNamespace(ctx context.Context, name string, labels, annotati
 	return out, nil
 }
 
-// carries says whether a namespace has what an application manages, and
+// carries reports whether a namespace has what an application manages, and
 // nothing that was written for it before and is managed no more.
 func (e *Engine) carries(m *nsMeta, live *manifest.Object, rivals []*nsMeta) bool {
 	manager := e.Manager + namespaceManager
@@ -102,7 +102,7 @@ func namespacePlace(name string) endpoint {
 	return endpoint{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, name: name}
 }
 
-// namespaceThere says whether a namespace was there when this process last
+// namespaceThere reports whether a namespace was there when this process last
 // had to know.
 func (e *Engine) namespaceThere(name string) bool {
 	e.mu.RLock()

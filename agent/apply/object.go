@@ -107,7 +107,7 @@ func kindOf(key manifest.Key, version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
 }
 
-// older says whether an object was read before what is known already.
+// older reports whether an object was read before what is known already.
 func (l live) older(o *manifest.Object) bool {
 	if l.uid == "" || l.uid != string(o.GetUID()) {
 		return false
@@ -188,7 +188,7 @@ func (e *Engine) reduceLive(o *manifest.Object, managers []string) live {
 	return l
 }
 
-// read gives the kept body; nil if there is none.
+// read returns the kept body; nil if there is none.
 func (l live) read() *manifest.Object {
 	if len(l.body) == 0 {
 		return nil
@@ -204,7 +204,7 @@ func (l live) read() *manifest.Object {
 	return o
 }
 
-// withoutFields gives an object without its managedFields; the object itself
+// withoutFields returns an object without its managedFields; the object itself
 // stays as it is.
 func withoutFields(object map[string]any) map[string]any {
 	meta, ok := object["metadata"].(map[string]any)
@@ -304,13 +304,13 @@ const (
 	unknownSync = "Unknown"
 )
 
-// current says whether a desired object is what was applied last, and the
+// current reports whether a desired object is what was applied last, and the
 // verdict can be trusted.
 func (x *object) current(d *desired) bool {
 	return d != nil && x.record != nil && !x.adopted() && x.record.Owned.Digest == diff.Hash(d.digest) && x.comparison.Void == ""
 }
 
-// adopted says whether another application has released the object to this one,
+// adopted reports whether another application has released the object to this one,
 // which has not written it yet.
 func (x *object) adopted() bool { return x.record != nil && x.record.From != "" }
 
@@ -321,7 +321,7 @@ func nameOf(tracked string) string {
 	return name
 }
 
-// expects says whether a dry run of a desired object is still good.
+// expects reports whether a dry run of a desired object is still good.
 func (x *object) expects(d *desired) bool {
 	return d != nil && x.expected.digest == d.digest && x.expected.uid == x.live.uid && x.expected.content == x.live.content
 }
@@ -380,7 +380,7 @@ func (x *object) report(a *app) *linkv1.Resource {
 	return r
 }
 
-// asksBefore says whether a person must approve before the object is deleted:
+// asksBefore reports whether a person must approve before the object is deleted:
 // its own options say so, or those of its application.
 func (x *object) asksBefore(options []string) bool {
 	if x.record != nil {
@@ -389,13 +389,13 @@ func (x *object) asksBefore(options []string) bool {
 	return hasOption(options, "Prune", "confirm") || hasOption(options, "Delete", "confirm")
 }
 
-// hasOption says whether one of an object's recorded sync options is set.
+// hasOption reports whether one of an object's recorded sync options is set.
 func hasOption(options []string, name, value string) bool {
 	v, ok := manifest.Option(options, name)
 	return ok && strings.EqualFold(v, value)
 }
 
-// keys gives the objects of an application in order.
+// keys returns the objects of an application in order.
 func (a *app) keys() []manifest.Key {
 	out := make([]manifest.Key, 0, len(a.objects))
 	for k := range a.objects {

@@ -251,7 +251,7 @@ type ledger struct {
 	op  string
 }
 
-// Load gives the progress of an operation that was interrupted.
+// Load returns the progress of an operation that was interrupted.
 func (l *ledger) Load() (wave.Progress, bool) {
 	o, ok := l.app.e.Inventory.Operation(l.op)
 	raw := o.Progress
@@ -426,7 +426,7 @@ func results(items []wave.ItemResult) (listed []*linkv1.Result, unlisted int) {
 	return listed, unlisted
 }
 
-// idle says whether there was nothing to do for an object.
+// idle reports whether there was nothing to do for an object.
 func idle(r wave.ItemResult) bool {
 	return !r.Item.Hook && !r.Item.Prune && r.Status == wave.Synced && r.Message == unchanged
 }

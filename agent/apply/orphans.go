@@ -76,7 +76,7 @@ func (s *Orphans) Run(ctx context.Context, w Watches) error {
 	}
 }
 
-// wants gives the kinds that must be watched; none if no project asks.
+// wants returns the kinds that must be watched; none if no project asks.
 func (s *Orphans) wants() []schema.GroupVersionKind {
 	if !slices.ContainsFunc(s.e.all(), (*app).watchesOrphans) {
 		return nil
@@ -138,7 +138,7 @@ func (s *Orphans) OnUpdate(_ context.Context, o *manifest.Object) {
 	s.found[key.Namespace][key] = next
 }
 
-// usual says whether every namespace has such an object of its own.
+// usual reports whether every namespace has such an object of its own.
 func usual(o *manifest.Object) bool {
 	if o.GetKind() == "Secret" && o.GetAnnotations()["kubernetes.io/service-account.name"] == "default" {
 		return true
@@ -203,7 +203,7 @@ func (s *Orphans) Warned(context.Context, schema.GroupVersionKind, string) {}
 // Left changes nothing: what is watched no more was forgotten by keep.
 func (s *Orphans) Left(context.Context, schema.GroupVersionKind) {}
 
-// in gives the objects of a namespace, and the kinds that cannot be seen.
+// in returns the objects of a namespace, and the kinds that cannot be seen.
 func (s *Orphans) in(namespace string) (map[manifest.Key]orphan, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +291,7 @@ func (a *app) orphanText(total int, blind []string) string {
 	return text
 }
 
-// mine says whether an object is the agent's own.
+// mine reports whether an object is the agent's own.
 func (e *Engine) mine(key manifest.Key) bool {
 	return key.Group == "" && key.Kind == "Secret" && key.Namespace == e.Guard.Home && key.Name == "capstan-agent-state"
 }

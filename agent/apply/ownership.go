@@ -16,7 +16,7 @@ const sharedWarning = "SharedResourceWarning"
 // manyNotes is how many notes of one type are written out.
 const manyNotes = 10
 
-// unread says whether the newest state waits to be taken up, or is being.
+// unread reports whether the newest state waits to be taken up, or is being.
 func (a *app) unread() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func (a *app) name() string {
 // mostly empty.
 func (a *app) installation() string { return a.e.tenantSettings().InstallationID }
 
-// foreign gives the mark of somebody else on a live object; nil if there is
+// foreign returns the mark of somebody else on a live object; nil if there is
 // none. A tenant that it names is another one. The caller holds mu.
 func (a *app) foreign(o *manifest.Object) *tracking.Mark {
 	if inHub(manifest.KeyOf(o)) {
@@ -82,7 +82,7 @@ func (x *object) stranger(o *manifest.Object) *tracking.Mark {
 	return m
 }
 
-// marked says whether a live object names tenant and installation as an apply
+// marked reports whether a live object names tenant and installation as an apply
 // would now. The caller holds mu.
 func (x *object) marked() bool {
 	if x.record != nil && x.record.Marks != x.app.marksNow(x.key) {
@@ -91,7 +91,7 @@ func (x *object) marked() bool {
 	return x.key.Kind == "CustomResourceDefinition" || x.live.tenanted && x.live.from == x.app.installation()
 }
 
-// isTaken says whether another tenant has taken an object of ours over: nobody
+// isTaken reports whether another tenant has taken an object of ours over: nobody
 // fights about it. The caller holds mu.
 func (x *object) isTaken() bool {
 	return x.live.found && x.live.foreign != nil && x.live.foreign.Tenant != ""
@@ -112,7 +112,7 @@ func belongs(m tracking.Mark, key manifest.Key) error {
 		"remove it there, or set the sync option Adopt=true to take it over")
 }
 
-// sharedNotes gives what a person should know of objects that others have, too. The
+// sharedNotes returns what a person should know of objects that others have, too. The
 // caller holds mu.
 func (a *app) sharedNotes() []*linkv1.Note {
 	var texts []string
@@ -134,7 +134,7 @@ func (a *app) sharedNotes() []*linkv1.Note {
 	return notes(sharedWarning, texts)
 }
 
-// notes gives the conditions that have a type of their own. The caller holds mu.
+// notes returns the conditions that have a type of their own. The caller holds mu.
 func (a *app) notes() []*linkv1.Note {
 	out := a.sharedNotes()
 	if a.orphanNote != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// permit says whether a project's limits let an application have an object
+// permit reports whether a project's limits let an application have an object
 // (ENG-16). The hub has checked it already; the agent trusts itself only.
 func permit(l *linkv1.Limits, project string, key manifest.Key, namespaced bool) error {
 	if l == nil {

@@ -83,7 +83,7 @@ func (a *app) unblocked(now time.Time) string {
 	return r.operation
 }
 
-// blocks says whether an object is still what an operation was refused it for.
+// blocks reports whether an object is still what an operation was refused it for.
 // The caller holds mu.
 func (a *app) blocks(key manifest.Key, mark string) bool {
 	x := a.objects[key]

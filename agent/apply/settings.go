@@ -18,7 +18,7 @@ type Settings struct {
 	WaveDelay      time.Duration        // between two waves, unless an application says otherwise
 }
 
-// tenantSettings gives the settings as they are now.
+// tenantSettings returns the settings as they are now.
 func (e *Engine) tenantSettings() Settings {
 	if e.Settings == nil {
 		return Settings{}
@@ -26,5 +26,5 @@ func (e *Engine) tenantSettings() Settings {
 	return e.Settings()
 }
 
-// Hidden gives the annotations of Secrets that people must not see.
+// Hidden returns the annotations of Secrets that people must not see.
 func (e *Engine) Hidden() []string { return e.tenantSettings().Hidden }

@@ -132,7 +132,7 @@ func (e *Engine) resolveNamespace(ctx context.Context, r *linkv1.ObjectRef, name
 	return d, nil
 }
 
-// groupAway says whether a kind could not be found because the server of its
+// groupAway reports whether a kind could not be found because the server of its
 // group does not answer.
 func groupAway(err error) bool {
 	var away interface{ GroupAway() }

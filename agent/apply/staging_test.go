@@ -25,7 +25,7 @@ func (noSecret) Read(context.Context) (map[string][]byte, error) {
 }
 func (noSecret) Write(context.Context, map[string][]byte) error { return nil }
 
-// engineWithInventory gives an engine with an inventory of its own, and nothing else.
+// engineWithInventory returns an engine with an inventory of its own, and nothing else.
 func engineWithInventory(t *testing.T) (*Engine, *inventory.Store) {
 	t.Helper()
 	store, err := inventory.Open(t.TempDir())

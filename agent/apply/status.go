@@ -166,7 +166,7 @@ func worse(r *linkv1.AppReport, x *object, now time.Time, missing, rest *int, wh
 	return wait
 }
 
-// extraneous says whether an object that needs pruning must not make its
+// extraneous reports whether an object that needs pruning must not make its
 // application OutOfSync (DIFF-12).
 func (x *object) extraneous() bool {
 	return x.target == nil && x.record != nil && slices.Contains(x.record.Options, ignoreExtraneous)
@@ -175,7 +175,7 @@ func (x *object) extraneous() bool {
 // ignoreExtraneous is recorded among an object's options.
 const ignoreExtraneous = "IgnoreExtraneous"
 
-// optionsOf gives what a record keeps of an object's own options.
+// optionsOf returns what a record keeps of an object's own options.
 func optionsOf(o *manifest.Object) []string {
 	out := manifest.Options(o)
 	if hasOption(manifest.CompareOptions(o), ignoreExtraneous, "true") {
@@ -184,7 +184,7 @@ func optionsOf(o *manifest.Object) []string {
 	return out
 }
 
-// sentences gives the warnings in a stable order.
+// sentences returns the warnings in a stable order.
 func (a *app) sentences() []string {
 	out := append(a.outdated(), a.nsWarnings()...)
 	for _, text := range a.warnings {

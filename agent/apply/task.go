@@ -112,7 +112,7 @@ func (t *task) read(ctx context.Context, s *snapshot, p *progress) ([]wave.Objec
 	}
 }
 
-// describe gives the objects as the planner needs them. For a deletion only
+// describe returns the objects as the planner needs them. For a deletion only
 // its hooks count.
 func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error) {
 	lifecycle.Rest(ctx) // others are being planned
@@ -146,7 +146,7 @@ func (t *task) describe(ctx context.Context, s *snapshot) ([]wave.Object, error)
 	return out, nil
 }
 
-// owned gives what may be deleted: of the tombstones those that are also in
+// owned returns what may be deleted: of the tombstones those that are also in
 // our own inventory; for a deletion everything there is.
 func (t *task) owned(tombstones []*linkv1.Tombstone) []wave.Object {
 	a := t.app
@@ -185,7 +185,7 @@ func (a *app) owns() int {
 	return n
 }
 
-// Approved says whether a person has approved what the operation deletes,
+// Approved reports whether a person has approved what the operation deletes,
 // since it was asked for (SYNC-13).
 func (t *task) Approved() bool {
 	row, ok := t.app.e.Inventory.App(t.app.id)
@@ -387,7 +387,7 @@ func (t *task) patiently(ctx context.Context, it wave.Item, x *object, d *desire
 	}
 }
 
-// settled says whether an object is as it should be, so that no request is
+// settled reports whether an object is as it should be, so that no request is
 // needed. The caller holds mu.
 func (x *object) settled(d *desired) bool {
 	if !x.live.known || !x.live.found || x.live.deleting || x.inflight > 0 || !x.current(d) || !x.comparison.Equal || !x.marked() {

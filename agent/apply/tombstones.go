@@ -29,7 +29,7 @@ func newTombstoneIndex(all []*linkv1.Tombstone) tombstoneIndex {
 	return g
 }
 
-// loadTombstones gives all tombstones of a state. If they come in lists, the
+// loadTombstones returns all tombstones of a state. If they come in lists, the
 // state lists some of them itself, for agents that know of no others.
 func (e *Engine) loadTombstones(ctx context.Context, state *linkv1.AppState) (tombstoneIndex, error) {
 	lists := state.GetTombstoneLists()

@@ -69,7 +69,7 @@ func contentOf(object map[string]any) string {
 	return string(sum[:16])
 }
 
-// desiredFields gives an object without status and bookkeeping.
+// desiredFields returns an object without status and bookkeeping.
 func desiredFields(object map[string]any) map[string]any {
 	out := make(map[string]any, len(object))
 	for k, v := range object {

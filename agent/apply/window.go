@@ -109,7 +109,7 @@ func (e *Engine) runDueWindows(ctx context.Context) {
 	}
 }
 
-// heals says whether live state may be brought back now. The caller holds mu.
+// heals reports whether live state may be brought back now. The caller holds mu.
 func (a *app) heals() bool {
 	return a.windows.Empty() || a.windows.Allows(syncwindow.Heal, a.e.now())
 }
@@ -131,13 +131,13 @@ func (a *app) unhealed() string {
 	return ""
 }
 
-// exempt says whether windows do not concern an operation: the deletion of
+// exempt reports whether windows do not concern an operation: the deletion of
 // the application, and what changes nothing.
 func exempt(order *linkv1.Operation) bool {
 	return order.GetKind() == linkv1.OperationKind_OPERATION_KIND_DELETE || order.GetOptions().GetDryRun()
 }
 
-// mayBegin says whether the operation that is next in line may begin or go on,
+// mayBegin reports whether the operation that is next in line may begin or go on,
 // and tells people if not. The caller holds mu.
 func (a *app) mayBegin() bool {
 	if a.windows.Empty() || len(a.queue) > 1 { // the newest supersedes the others, which then end

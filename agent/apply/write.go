@@ -209,7 +209,7 @@ func (a *app) applyServerSide(ctx context.Context, s *sending) (*manifest.Object
 	}
 }
 
-// outgoing gives the object as it is sent. Ignored fields keep their live
+// outgoing returns the object as it is sent. Ignored fields keep their live
 // values where that is asked for (details are diff.Respect's).
 func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error) {
 	obj, guard := s.body, ""
@@ -240,7 +240,7 @@ func (a *app) outgoing(ctx context.Context, s *sending) (*manifest.Object, error
 	return out, nil
 }
 
-// carries says whether live has everything that was sent, by our apply.
+// carries reports whether live has everything that was sent, by our apply.
 func carries(live, sent *manifest.Object, manager string) bool {
 	if _, applied := editor(live, manager); !applied {
 		return false
@@ -248,7 +248,7 @@ func carries(live, sent *manifest.Object, manager string) bool {
 	return within(desiredFields(sent.Object), live.Object)
 }
 
-// within says whether every leaf of a value stands in another.
+// within reports whether every leaf of a value stands in another.
 func within(part, whole any) bool {
 	switch p := part.(type) {
 	case map[string]any:

@@ -150,7 +150,7 @@ type blobs struct{ a *agent }
 // fetchFor is how long one call asks; the engine calls again.
 const fetchFor = 30 * time.Second
 
-// Fetch gives what the hub has.
+// Fetch returns what the hub has.
 func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, error) {
 	client := b.a.link.Load()
 	if client == nil || !client.State().Connected {
@@ -169,7 +169,7 @@ func (b blobs) Fetch(ctx context.Context, digests [][]byte) ([]*linkv1.Blob, err
 // hubObjects gives the engine the objects that live in the hub.
 type hubObjects struct{ *hubobjects.Objects }
 
-// Read gives one of them.
+// Read returns one of them.
 func (h hubObjects) Read(ctx context.Context, r apply.HubRef) (*manifest.Object, error) {
 	return h.Objects.Read(ctx, hubobjects.Ref(r))
 }
@@ -211,7 +211,7 @@ func childOf(app string, r watch.Record) *linkv1.Resource {
 	}
 }
 
-// columns gives what is shown of an object that an application manages.
+// columns returns what is shown of an object that an application manages.
 func (a *agent) columns(o *manifest.Object) []*linkv1.Column {
 	return columnsOf(watch.Columns(o, a.settings.Get().CustomLabels()))
 }
@@ -230,18 +230,18 @@ func columnsOf(in []watch.Column) []*linkv1.Column {
 // cluster answers what people ask of live objects.
 type cluster struct{ a *agent }
 
-// Belongs says whether an application has an object, or owns it through others.
+// Belongs reports whether an application has an object, or owns it through others.
 func (c cluster) Belongs(app string, key manifest.Key) bool {
 	return c.a.engine.Manages(app, key) || c.a.tree.Has(app, key.Group, key.Kind, key.Namespace, key.Name)
 }
 
-// Read gives a live object.
+// Read returns a live object.
 func (c cluster) Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error) {
 	gvk := schema.GroupVersionKind{Group: key.Group, Version: version, Kind: key.Kind}
 	return c.a.engine.Read(ctx, gvk, key.Namespace, key.Name)
 }
 
-// Inspect gives desired and live.
+// Inspect returns desired and live.
 func (c cluster) Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]relay.Object, error) {
 	views, err := c.a.engine.Inspect(ctx, app, all, pick)
 	if err == nil && predict {
@@ -344,7 +344,7 @@ func readyz(raw []byte, err error) string {
 	return fmt.Sprintf("not ready: %v", err)
 }
 
-// temporary says whether waiting may help.
+// temporary reports whether waiting may help.
 func temporary(err error) bool {
 	kind := fault.KindOf(err)
 	return kind == fault.Offline || kind == fault.Internal

@@ -28,7 +28,7 @@ func newVault(client dynamic.Interface, namespace string) *vault {
 	return &vault{client: client.Resource(gvr).Namespace(namespace), namespace: namespace}
 }
 
-// Read gives the Secret's data.
+// Read returns the Secret's data.
 func (v *vault) Read(ctx context.Context) (map[string][]byte, error) {
 	o, err := v.client.Get(ctx, inventory.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -86,7 +86,7 @@ func (v *vault) explain(err error, doing string) error {
 // identities keeps the link's identity in the agent's Secret.
 type identities struct{ secret *inventory.Secret }
 
-// Load gives the identity.
+// Load returns the identity.
 func (s identities) Load(context.Context) (link.Identity, error) {
 	raw := s.secret.Identity()
 	if len(raw) == 0 {

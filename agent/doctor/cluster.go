@@ -68,7 +68,7 @@ func (c Cluster) ready(ctx context.Context, r *Report) bool {
 	return false
 }
 
-// answered says whether an error is the API server's own.
+// answered reports whether an error is the API server's own.
 func answered(err error) bool {
 	return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
 }

@@ -145,7 +145,7 @@ func inWords(r right) string {
 	return r.verb + " in namespace " + r.namespace
 }
 
-// minus gives what of all is not in some, which keeps its order.
+// minus returns what of all is not in some, which keeps its order.
 func minus(all, some []right) (out []right) {
 	for _, r := range all {
 		if len(some) > 0 && some[0] == r {
@@ -157,7 +157,7 @@ func minus(all, some []right) (out []right) {
 	return out
 }
 
-// lacks gives the rights that the agent does not have.
+// lacks returns the rights that the agent does not have.
 func (c Cluster) lacks(ctx context.Context, want []right) (out []right, err error) {
 	gvr := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 	for _, w := range want {

@@ -12,7 +12,7 @@ type Filter struct {
 	Kinds  []string // globs
 }
 
-// Matches says whether a kind is one of those meant.
+// Matches reports whether a kind is one of those meant.
 func (f Filter) Matches(group, kind string) bool {
 	return like(f.Groups, group) && like(f.Kinds, kind)
 }
@@ -23,7 +23,7 @@ type List struct {
 	Included []Filter // empty: every kind
 }
 
-// Excludes says whether a kind is left alone. Some always are.
+// Excludes reports whether a kind is left alone. Some always are.
 func (l List) Excludes(group, kind string) bool {
 	if matchAny(always(), group, kind) || matchAny(l.Excluded, group, kind) {
 		return true

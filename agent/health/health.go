@@ -55,7 +55,7 @@ func Leaving(o *manifest.Object) (s Status, ok bool) {
 	return Status{Progressing, "being deleted" + v.finalizers()}, true
 }
 
-// Worst gives the worse of two states. An empty one counts as nothing, a word
+// Worst returns the worse of two states. An empty one counts as nothing, a word
 // that is no state as Unknown.
 func Worst(a, b string) string {
 	if rank(b) > rank(a) {
@@ -64,7 +64,7 @@ func Worst(a, b string) string {
 	return a
 }
 
-// Known says whether a word is one of the states.
+// Known reports whether a word is one of the states.
 func Known(state string) bool {
 	return state == Unknown || rank(state) >= rank(Healthy) && rank(state) < rank(Unknown)
 }

@@ -60,7 +60,7 @@ func views(raw any) []view {
 	return out
 }
 
-// condition gives the status condition of a type; an empty view if there is none.
+// condition returns the status condition of a type; an empty view if there is none.
 func (v view) condition(kind string) view {
 	for _, c := range v.list("status", "conditions") {
 		if c.text("type") == kind {
@@ -70,15 +70,15 @@ func (v view) condition(kind string) view {
 	return view{}
 }
 
-// is says whether the condition of a type is True.
+// is reports whether the condition of a type is True.
 func (v view) is(condition string) bool { return v.condition(condition).text("status") == "True" }
 
-// behind says whether the controller has not yet seen the newest spec.
+// behind reports whether the controller has not yet seen the newest spec.
 func (v view) behind() bool {
 	return v.number("metadata", "generation") > v.number("status", "observedGeneration")
 }
 
-// heldByHook says whether nothing but a hook finalizer holds the object.
+// heldByHook reports whether nothing but a hook finalizer holds the object.
 func (v view) heldByHook() bool {
 	l, _ := v.get("metadata", "finalizers").([]any)
 	for _, f := range l {
@@ -109,7 +109,7 @@ func (v view) annotation(name string) string {
 	return s
 }
 
-// hook says whether the object is a hook.
+// hook reports whether the object is a hook.
 func (v view) hook() bool {
 	types, err := manifest.Hooks(&manifest.Object{Object: v.object})
 	return err == nil && len(types) > 0

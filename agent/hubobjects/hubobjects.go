@@ -147,7 +147,7 @@ func call[T any](ctx context.Context, o *Objects, do func(ctx context.Context, c
 	return none, err
 }
 
-// Read gives an object; nil if there is none.
+// Read returns an object; nil if there is none.
 func (o *Objects) Read(ctx context.Context, r Ref) (*manifest.Object, error) {
 	got, err := call(ctx, o, func(ctx context.Context, c linkv1.HubObjectsClient) (*linkv1.HubObject, error) {
 		return c.Read(ctx, r.link())

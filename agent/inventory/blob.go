@@ -10,7 +10,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// Blob gives a sealed object as it came from the hub.
+// Blob returns a sealed object as it came from the hub.
 func (s *Store) Blob(digest []byte) (sealed []byte, found bool, err error) {
 	s.mu.Lock()
 	sealed, found = s.fresh[string(digest)]
@@ -47,7 +47,7 @@ func (s *Store) PutBlobs(blobs []*linkv1.Blob) *Commit {
 	}, blobs...)
 }
 
-// Lists gives the digests of the blobs that hold the objects of a reference,
+// Lists returns the digests of the blobs that hold the objects of a reference,
 // in order; none if it names its objects itself.
 func Lists(ref *linkv1.SnapshotRef) [][]byte {
 	if lists := ref.GetLists(); len(lists) > 0 {

@@ -151,7 +151,7 @@ func (s *Store) leaves() map[string][32]byte {
 	return leaves
 }
 
-// App gives the latest state of an application.
+// App returns the latest state of an application.
 func (s *Store) App(id string) (App, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Store) App(id string) (App, bool) {
 	return *a, true
 }
 
-// Apps gives the latest states of all applications, in order of id.
+// Apps returns the latest states of all applications, in order of id.
 func (s *Store) Apps() []App {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ type Refusal struct {
 	Mark string `json:"m,omitempty"` // whom live tracking named; empty: an application of the cluster owned it
 }
 
-// Open says whether the operation has no result yet.
+// Open reports whether the operation has no result yet.
 func (o Operation) Open() bool { return o.Result == nil && !o.Acked }
 
 // stored is an operation on disk.
@@ -161,7 +161,7 @@ func (st *stage) terminate(row *linkv1.Row) error {
 	return nil
 }
 
-// Operation gives an operation that is open or still remembered.
+// Operation returns an operation that is open or still remembered.
 func (s *Store) Operation(id string) (Operation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,12 +172,12 @@ func (s *Store) Operation(id string) (Operation, bool) {
 	return *o, true
 }
 
-// OpenOperations gives what has no result yet, oldest row first.
+// OpenOperations returns what has no result yet, oldest row first.
 func (s *Store) OpenOperations() []Operation {
 	return s.operations(func(o *Operation) bool { return o.Open() })
 }
 
-// Unacked gives the ended operations whose result the hub does not have yet.
+// Unacked returns the ended operations whose result the hub does not have yet.
 func (s *Store) Unacked() []Operation {
 	return s.operations(func(o *Operation) bool { return o.Result != nil && !o.Acked })
 }

@@ -28,7 +28,7 @@ type Record struct {
 	From    string       `json:"f,omitempty"` // application, as tracking ids name it, that has released the object and whose content is live; empty: App has written it
 }
 
-// Owned gives the records of one application, in order of key.
+// Owned returns the records of one application, in order of key.
 func (s *Store) Owned(app string) []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()

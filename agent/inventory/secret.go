@@ -30,7 +30,7 @@ const secretPause = time.Second
 // A Vault stores the few bytes that must outlive the state directory. The
 // cluster provides it as a Secret.
 type Vault interface {
-	// Read gives the data; fault.Missing when there is none yet.
+	// Read returns the data; fault.Missing when there is none yet.
 	Read(ctx context.Context) (map[string][]byte, error)
 	// Write replaces the data. It is durable when it returns.
 	Write(ctx context.Context, data map[string][]byte) error
@@ -293,7 +293,7 @@ func (s *Secret) Flush(ctx context.Context) error {
 	}
 }
 
-// Identity gives the stored identity; empty: none is.
+// Identity returns the stored identity; empty: none is.
 func (s *Secret) Identity() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +306,7 @@ func (s *Secret) SetIdentity(ctx context.Context, raw []byte) error {
 	return s.Flush(ctx)
 }
 
-// Keys gives the keys of the last session; empty before the first.
+// Keys returns the keys of the last session; empty before the first.
 func (s *Secret) Keys() Keys {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,7 +323,7 @@ func (s *Secret) SetKeys(k Keys) {
 	}
 }
 
-// Cursor gives the newest cursor that was stored.
+// Cursor returns the newest cursor that was stored.
 func (s *Secret) Cursor() Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +333,7 @@ func (s *Secret) Cursor() Cursor {
 // SetCursor keeps the cursor.
 func (s *Secret) SetCursor(c Cursor) { s.change(func() { s.cursor = c }) }
 
-// Revoked gives what the hub said of revoked agents last.
+// Revoked returns what the hub said of revoked agents last.
 func (s *Secret) Revoked() []Revoked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,7 +415,7 @@ func (s *Secret) SetEnded(app, operation, phase string) {
 // Forget drops what is kept of an application.
 func (s *Secret) Forget(app string) { s.change(func() { delete(s.apps, app) }) }
 
-// Ledger gives the open steps of an operation.
+// Ledger returns the open steps of an operation.
 func (s *Secret) Ledger(operation string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

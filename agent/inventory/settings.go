@@ -21,7 +21,7 @@ type settings struct {
 	body *linkv1.Settings // never changed in place
 }
 
-// Settings gives what the tenant has set, as far as it concerns agents; nil
+// Settings returns what the tenant has set, as far as it concerns agents; nil
 // while the desired log has nothing of it. Nobody may change it.
 func (s *Store) Settings() *linkv1.Settings {
 	s.mu.Lock()

@@ -214,7 +214,7 @@ func (c *Client) closed(err error) {
 	c.state = State{Since: since, Problem: err, RoundTrip: c.state.RoundTrip}
 }
 
-// wait gives the attachment, once there is one.
+// wait returns the attachment, once there is one.
 func (c *Client) wait(ctx context.Context) (*attachment, error) {
 	for {
 		c.mu.Lock()

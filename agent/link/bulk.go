@@ -67,7 +67,7 @@ func (b *bulk) drop(why error) {
 	}
 }
 
-// conn gives a client on the bulk connection of an attachment, which it
+// conn returns a client on the bulk connection of an attachment, which it
 // opens if needed, and a function that ends the use with its outcome. It is
 // false where the control lane has to do.
 func (b *bulk) conn(ctx context.Context, a *attachment) (grpc.ClientConnInterface, func(error), bool) {

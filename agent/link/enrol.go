@@ -30,7 +30,7 @@ type EnrolConfig struct {
 	Clock   lifecycle.Clock    // nil: the real one
 }
 
-// Enroll gives the agent's identity, and makes it with the join token if
+// Enroll returns the agent's identity, and makes it with the join token if
 // there is none. Called again with the token that made the identity, or
 // without one, it only loads it; another token replaces the identity. It
 // tries again while the hub is away, and returns at once when the hub

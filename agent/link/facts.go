@@ -9,7 +9,7 @@ const (
 	mostServedText = 768 << 10 // bytes
 )
 
-// fitting gives what of a cluster's API list goes into a Hello: all versions of
+// fitting returns what of a cluster's API list goes into a Hello: all versions of
 // groups, and of the kinds, in their order, as many as there is room for.
 func fitting(all []string) []string {
 	room, text := mostServed, mostServedText
@@ -33,7 +33,7 @@ func fitting(all []string) []string {
 // cost is what a line takes in a message: itself, its length and its tag.
 func cost(line string) int { return len(line) + 3 }
 
-// names says whether a line names a kind, as "v1/Pod" and "apps/v1/Deployment"
+// names reports whether a line names a kind, as "v1/Pod" and "apps/v1/Deployment"
 // do, and not a version of a group alone. Kinds begin with a capital letter,
 // which groups and versions never have.
 func names(line string) bool {

@@ -76,7 +76,7 @@ func (f *fetch) run(ctx context.Context) error {
 	return nil
 }
 
-// hopeless gives the error with which to give up, or nil to try again.
+// hopeless returns the error with which to give up, or nil to try again.
 func (f *fetch) hopeless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -174,7 +174,7 @@ func (f *fetch) accept(reply *linkv1.FetchReply) error {
 	return nil
 }
 
-// stalled gives the reason for which a stream was given up, if it was, or that
+// stalled returns the reason for which a stream was given up, if it was, or that
 // the session was closed under it: the next one may do better.
 func stalled(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); fault.KindOf(cause) == fault.Offline {

@@ -98,7 +98,7 @@ func (c *Client) handle(ctx context.Context, stream followStream, down *linkv1.F
 	return nil // also for messages of a newer hub
 }
 
-// unsupported gives the rows of kinds that this agent does not know, for the
+// unsupported returns the rows of kinds that this agent does not know, for the
 // hub to hear of.
 func (c *Client) unsupported(ctx context.Context, b *linkv1.Batch) (seqs []uint64) {
 	for _, r := range b.GetRows() {

@@ -30,7 +30,7 @@ func (b *heartbeats) next(now time.Time) uint64 {
 	return b.number
 }
 
-// of gives when the beat of that number was sent, if it is the newest.
+// of returns when the beat of that number was sent, if it is the newest.
 func (b *heartbeats) of(number uint64) (time.Time, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -39,10 +39,10 @@ func (Identity) GoString() string { return "(agent identity)" }
 // LogValue hides it from every log handler.
 func (i Identity) LogValue() slog.Value { return slog.StringValue(i.String()) }
 
-// Enrolled says whether there is a certificate.
+// Enrolled reports whether there is a certificate.
 func (i Identity) Enrolled() bool { return len(i.Chain) > 0 && len(i.Key) > 0 && i.AgentID != "" }
 
-// Certificate gives the certificate with its key, as TLS needs it.
+// Certificate returns the certificate with its key, as TLS needs it.
 func (i Identity) Certificate() (*tls.Certificate, error) {
 	if !i.Enrolled() {
 		return nil, fault.With(fault.New(fault.Unknown, "it is not enrolled"), "agent", "give it a join token")
@@ -78,7 +78,7 @@ func (i Identity) Tenant() string {
 	return peer.Tenant
 }
 
-// PinnedKeys gives the keys of which the hub must prove one.
+// PinnedKeys returns the keys of which the hub must prove one.
 func (i Identity) PinnedKeys() ([]tunnel.Pin, error) {
 	var out []tunnel.Pin
 	for _, text := range i.Pins {
@@ -94,7 +94,7 @@ func (i Identity) PinnedKeys() ([]tunnel.Pin, error) {
 	return out, nil
 }
 
-// with gives the identity with a certificate that the hub issued for its key.
+// with returns the identity with a certificate that the hub issued for its key.
 func (i Identity) with(chain [][]byte, ca []byte) (Identity, error) {
 	i.Chain, i.CA = chain, ca
 	_, err := i.Certificate()

@@ -208,7 +208,7 @@ func (c *Client) pause(wait *lifecycle.Backoff, err error) time.Duration {
 	return d
 }
 
-// Control gives a connection to the hub on the control lane, which is good
+// Control returns a connection to the hub on the control lane, which is good
 // until the session ends. It waits for a session.
 func (c *Client) Control(ctx context.Context) (grpc.ClientConnInterface, error) {
 	a, err := c.wait(ctx)
@@ -218,7 +218,7 @@ func (c *Client) Control(ctx context.Context) (grpc.ClientConnInterface, error) 
 	return a.conn, nil
 }
 
-// State gives how the link stands.
+// State returns how the link stands.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()

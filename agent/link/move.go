@@ -54,7 +54,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 	return next, nil
 }
 
-// lastMove gives the attachment that is just being made when the old one ends:
+// lastMove returns the attachment that is just being made when the old one ends:
 // the hub may have ended the old one because of it.
 func (c *Client) lastMove(a *attachment, moved <-chan *attachment, stay context.CancelFunc) *attachment {
 	if !a.moving.Load() {

@@ -10,7 +10,7 @@ import (
 // Vault keeps the agent's identity, with its private key, where only the
 // agent can read it: a Secret of its own namespace.
 type Vault interface {
-	// Load gives what was saved last. The error is fault.Missing when there
+	// Load returns what was saved last. The error is fault.Missing when there
 	// is nothing.
 	Load(ctx context.Context) (Identity, error)
 	// Save replaces it. It is durable when Save returns.

@@ -47,14 +47,14 @@ func (o *outbox) put(m *linkv1.ReportUp) {
 	o.bytes += size(m)
 }
 
-// all gives what waits, oldest first.
+// all returns what waits, oldest first.
 func (o *outbox) all() []*linkv1.ReportUp {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]*linkv1.ReportUp(nil), o.waiting...)
 }
 
-// full says whether the next report has to wait. With nothing outstanding
+// full reports whether the next report has to wait. With nothing outstanding
 // there is always room for one, however little credit there is.
 func (o *outbox) full() bool {
 	o.mu.Lock()

@@ -60,7 +60,7 @@ func (c *Client) refused(err error) {
 	}
 }
 
-// Supports says whether the hub of the open session named a feature in Hello.
+// Supports reports whether the hub of the open session named a feature in Hello.
 func (c *Client) Supports(feature string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,12 +28,12 @@ type Object struct {
 
 // A Cluster is asked about live objects.
 type Cluster interface {
-	// Belongs says whether an application manages the object, or something
+	// Belongs reports whether an application manages the object, or something
 	// that owns it.
 	Belongs(app string, key manifest.Key) bool
-	// Read gives a live object, without managedFields.
+	// Read returns a live object, without managedFields.
 	Read(ctx context.Context, key manifest.Key, version string) (*manifest.Object, error)
-	// Inspect gives the managed objects of an application that pick wants:
+	// Inspect returns the managed objects of an application that pick wants:
 	// all, or those that differ. With predict the API server is asked what an
 	// apply would make of those.
 	Inspect(ctx context.Context, app string, all, predict bool, pick func(manifest.Key) bool) ([]Object, error)
@@ -61,7 +61,7 @@ func New(cluster Cluster, mask func() []byte, hidden func() []string) *Server {
 	return &Server{cluster: cluster, mask: mask, hidden: hidden}
 }
 
-// Get gives one live object.
+// Get returns one live object.
 func (s *Server) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResponse, error) {
 	key := manifest.Key{Group: r.GetGroup(), Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName()}
 	if r.GetAppId() == "" || r.GetVersion() == "" || key.Kind == "" || key.Name == "" {
@@ -81,7 +81,7 @@ func (s *Server) Get(ctx context.Context, r *linkv1.GetRequest) (*linkv1.GetResp
 	return &linkv1.GetResponse{Json: text}, nil
 }
 
-// Diff gives desired and live of the objects of an application.
+// Diff returns desired and live of the objects of an application.
 func (s *Server) Diff(ctx context.Context, r *linkv1.DiffRequest) (*linkv1.DiffResponse, error) {
 	pick := func(manifest.Key) bool { return true }
 	if r.GetKind() != "" {

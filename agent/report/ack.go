@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// Agreed says whether the hub has everything that was put in: a comparison or
+// Agreed reports whether the hub has everything that was put in: a comparison or
 // a snapshot has ended since the start, and nothing waits.
 func (o *Outbox) Agreed() bool {
 	o.mu.Lock()
@@ -19,7 +19,7 @@ func (o *Outbox) Agreed() bool {
 	return o.whole() && len(o.dirty) == 0 && len(o.closed) == 0 && len(o.sent) == 0
 }
 
-// Complete says whether the hub has had a whole picture in this life: the first
+// Complete reports whether the hub has had a whole picture in this life: the first
 // snapshot or comparison has ended. What changed since is told by Lag.
 func (o *Outbox) Complete() bool {
 	o.mu.Lock()
@@ -27,7 +27,7 @@ func (o *Outbox) Complete() bool {
 	return o.whole()
 }
 
-// whole says whether no snapshot or comparison is due or under way.
+// whole reports whether no snapshot or comparison is due or under way.
 func (o *Outbox) whole() bool {
 	return !o.snapshotDue && !o.sweeping && !o.cmp.asked && len(o.cmp.wanted) == 0
 }

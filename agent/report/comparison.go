@@ -28,7 +28,7 @@ type comparison struct {
 	buckets []uint32  // that differ and are being sent
 }
 
-// Compares says whether the hub compares hashes. It is told at each session,
+// Compares reports whether the hub compares hashes. It is told at each session,
 // before anything is sent.
 func (o *Outbox) Compares(able bool) {
 	o.mu.Lock()
@@ -127,7 +127,7 @@ func (o *Outbox) sums() buckethash.Sums {
 	return out
 }
 
-// mustWait says whether values must wait for a comparison.
+// mustWait reports whether values must wait for a comparison.
 func (o *Outbox) mustWait(now time.Time) bool {
 	switch {
 	case !o.cmp.able:

@@ -16,7 +16,7 @@ const (
 	mostList  = 96 << 10  // bytes of one list or text of a value that is too large
 )
 
-// fitting gives a value that can be sent: what is too large is cut, and says
+// fitting returns a value that can be sent: what is too large is cut, and says
 // so where people read it.
 func fitting(m proto.Message) proto.Message {
 	if proto.Size(m) <= mostValue {
@@ -57,7 +57,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:mostList], "") + "…"
 }
 
-// firstTexts gives the first texts of a list, and how many there are besides.
+// firstTexts returns the first texts of a list, and how many there are besides.
 func firstTexts(list []string) []string {
 	size := 0
 	for n, s := range list {

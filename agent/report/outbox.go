@@ -361,7 +361,7 @@ func (o *Outbox) choose(now time.Time) (reportKind, time.Duration) {
 	return nothing, 0
 }
 
-// changed says whether anything waits that may go. While values are held for
+// changed reports whether anything waits that may go. While values are held for
 // a comparison, what cannot be compared goes all the same.
 func (o *Outbox) changed(holds bool) bool {
 	if len(o.closed) > 0 || !holds && len(o.dirty) > 0 {

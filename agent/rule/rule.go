@@ -118,7 +118,7 @@ func (r *Rules) runRule(ctx context.Context, o *manifest.Object, s Script, l lua
 	return readResult(result)
 }
 
-// bare gives an object without its managedFields, which are large and say
+// bare returns an object without its managedFields, which are large and say
 // nothing about health, and a Secret without its values: a message is shown
 // to people.
 func bare(o *manifest.Object) map[string]any {
@@ -179,7 +179,7 @@ func quoted(s string) string {
 	return `"` + s + `"`
 }
 
-// compile gives a script ready to run, or why there is none.
+// compile returns a script ready to run, or why there is none.
 func (r *Rules) compile(source string) *compiled {
 	r.mu.Lock()
 	c, ok := r.compiled[source]

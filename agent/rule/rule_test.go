@@ -20,7 +20,7 @@ func parse(t testing.TB, text string) *manifest.Object {
 	return o
 }
 
-// only gives one script for one kind.
+// only returns one script for one kind.
 func only(group, kind, source string, open bool) func(string, string) (rule.Script, bool) {
 	return func(g, k string) (rule.Script, bool) {
 		return rule.Script{Lua: source, OpenLibs: open}, g == group && k == kind

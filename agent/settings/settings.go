@@ -29,7 +29,7 @@ func New(s *linkv1.Settings) *Current {
 	return &Current{value: newValue(s), changed: make(chan struct{})}
 }
 
-// Get gives the value that holds now.
+// Get returns the value that holds now.
 func (c *Current) Get() *Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,11 +97,11 @@ func filters(in []*linkv1.KindFilter) (out []exclude.Filter) {
 // Version is that of the tenant's settings; 0: it has set nothing.
 func (v *Value) Version() uint64 { return v.raw.GetVersion() }
 
-// Excluded says whether a kind is left alone: not watched, shown, compared or
+// Excluded reports whether a kind is left alone: not watched, shown, compared or
 // applied.
 func (v *Value) Excluded(group, kind string) bool { return v.all.Excludes(group, kind) }
 
-// ExcludedChild says whether a kind that managed objects own is not shown. The
+// ExcludedChild reports whether a kind that managed objects own is not shown. The
 // built-in exclusions do not count for them: they cost next to nothing.
 func (v *Value) ExcludedChild(group, kind string) bool { return v.children.Excludes(group, kind) }
 
@@ -136,7 +136,7 @@ type HealthScript struct {
 	OpenLibs bool // it may use the standard libraries of Lua
 }
 
-// HealthScript gives the tenant's script for a kind.
+// HealthScript returns the tenant's script for a kind.
 func (v *Value) HealthScript(group, kind string) (HealthScript, bool) {
 	c := v.customization(group, kind, func(c *linkv1.Customization) bool { return c.GetHealthLua() != "" })
 	if c == nil {
@@ -146,18 +146,18 @@ func (v *Value) HealthScript(group, kind string) (HealthScript, bool) {
 	return HealthScript{Lua: c.GetHealthLua(), OpenLibs: libs != nil}, true
 }
 
-// Actions gives the tenant's actions for a kind; nil: it has none.
+// Actions returns the tenant's actions for a kind; nil: it has none.
 func (v *Value) Actions(group, kind string) *linkv1.Actions {
 	return v.customization(group, kind, func(c *linkv1.Customization) bool { return c.GetActions() != nil }).GetActions()
 }
 
-// IgnoreDifferences gives the tenant's rules for all kinds, in the form of
+// IgnoreDifferences returns the tenant's rules for all kinds, in the form of
 // those of an application.
 func (v *Value) IgnoreDifferences() []*linkv1.IgnoreRule {
 	return v.rules((*linkv1.Customization).GetIgnoreDifferences)
 }
 
-// IgnoreResourceUpdates gives the rules about changes that cause no
+// IgnoreResourceUpdates returns the rules about changes that cause no
 // comparison; none where they are switched off.
 func (v *Value) IgnoreResourceUpdates() []*linkv1.IgnoreRule {
 	if v.raw.GetIgnoreResourceUpdatesDisabled() {
@@ -181,7 +181,7 @@ func (v *Value) rules(of func(*linkv1.Customization) *linkv1.IgnoreFields) (out 
 	return out
 }
 
-// KnownTypeFields gives the fields of a custom kind that hold a known type.
+// KnownTypeFields returns the fields of a custom kind that hold a known type.
 func (v *Value) KnownTypeFields(group, kind string) []*linkv1.KnownTypeField {
 	return v.customization(group, kind, func(c *linkv1.Customization) bool { return len(c.GetKnownTypeFields()) > 0 }).GetKnownTypeFields()
 }
@@ -193,7 +193,7 @@ type CompareOptions struct {
 	DifferencesOnUpdates  bool   // updates of ignored fields alone are changes all the same
 }
 
-// CompareOptions gives how live and desired state are compared.
+// CompareOptions returns how live and desired state are compared.
 func (v *Value) CompareOptions() CompareOptions {
 	c := v.raw.GetCompare()
 	out := CompareOptions{IgnoreAggregatedRoles: c.GetIgnoreAggregatedRoles(), IgnoreStatus: c.GetIgnoreStatus(), DifferencesOnUpdates: c.GetDifferencesOnUpdates()}

@@ -60,7 +60,7 @@ func Parse(text string) (ID, bool) {
 	return ID{App: parts[0], Key: manifest.Key{Group: group, Kind: kind, Namespace: namespace, Name: name}}, true
 }
 
-// Describes says whether an id is about an object, and was not copied with
+// Describes reports whether an id is about an object, and was not copied with
 // another one's annotations (TRK-03). Of cluster-scoped objects Argo CD writes
 // the destination's namespace down.
 func (id ID) Describes(key manifest.Key) bool {
@@ -125,7 +125,7 @@ func Of(o *manifest.Object, label string) []Mark {
 	return out
 }
 
-// labelled gives the application that the label names, where Argo CD itself
+// labelled returns the application that the label names, where Argo CD itself
 // has written the object: charts use the same label for their releases.
 func labelled(o *manifest.Object, label string) string {
 	if label == "" {
@@ -144,7 +144,7 @@ func labelled(o *manifest.Object, label string) string {
 // argoManager is the field manager of Argo CD.
 const argoManager = "argocd-controller"
 
-// ByArgo says whether Argo CD itself has written some of an object.
+// ByArgo reports whether Argo CD itself has written some of an object.
 func ByArgo(o *manifest.Object) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == argoManager })
 }
@@ -159,7 +159,7 @@ func WithArgo(o *manifest.Object, there bool) *manifest.Object {
 	return o
 }
 
-// Names says whether a mark means an application of this name: a label holds
+// Names reports whether a mark means an application of this name: a label holds
 // only the first 63 characters (TRK-04).
 func (m Mark) Names(name string) bool {
 	if !m.Label {

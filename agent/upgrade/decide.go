@@ -37,7 +37,7 @@ const (
 // meanwhile.
 const crashes = 3
 
-// decide gives the next move, with the record that it leaves. The order of the
+// decide returns the next move, with the record that it leaves. The order of the
 // questions matters: a sign of life counts more than the clock.
 func decide(o Order, s observation) (move, Record) {
 	r := s.record

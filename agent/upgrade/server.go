@@ -96,7 +96,7 @@ func (s *Server) admit(o Order, d *unstructured.Unstructured, held Record) error
 	return nil
 }
 
-// job gives the updater of an order, and with missing makes it if it is not
+// job returns the updater of an order, and with missing makes it if it is not
 // there.
 func (s *Server) job(ctx context.Context, o Order, d *unstructured.Unstructured, missing bool) (*unstructured.Unstructured, error) {
 	all := s.Client.Resource(jobs).Namespace(s.Namespace)

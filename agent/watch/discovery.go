@@ -152,7 +152,7 @@ func (a *API) kinds(ctx context.Context) (served map[schema.GroupVersionKind]Map
 	return served, stale, nil
 }
 
-// singly gives the versions that must be asked for one by one.
+// singly returns the versions that must be asked for one by one.
 func (g groups) singly() []schema.GroupVersion {
 	var out []schema.GroupVersion
 	for _, v := range g.Versions {

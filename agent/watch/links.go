@@ -26,7 +26,7 @@ const (
 	argoLink = "link.argocd.argoproj.io/"
 )
 
-// Links gives the addresses at which people reach an object, each as "URL" or
+// Links returns the addresses at which people reach an object, each as "URL" or
 // "title|URL": what its annotations say, and what follows from an Ingress or a
 // load balancer, unless the annotation ignore-default-links is true. Anything
 // but http and https is left out.
@@ -76,7 +76,7 @@ func annotated(o *manifest.Object) []string {
 	return out
 }
 
-// reachable says whether a browser may be sent to an address.
+// reachable reports whether a browser may be sent to an address.
 func reachable(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil

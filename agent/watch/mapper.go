@@ -93,7 +93,7 @@ func (m *RESTMapper) unserved(gvk schema.GroupVersionKind, cause error) error {
 	return fault.With(fault.Wrap(fault.Missing, cause, "%s", text), "", fix)
 }
 
-// others gives the versions but one in which a kind is served, the preferred
+// others returns the versions but one in which a kind is served, the preferred
 // one first.
 func (m *RESTMapper) others(gvk schema.GroupVersionKind) []string {
 	m.mu.RLock()
@@ -107,7 +107,7 @@ func (m *RESTMapper) others(gvk schema.GroupVersionKind) []string {
 	return slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
 }
 
-// elsewhere gives the groups that serve a kind of the same name, each in the
+// elsewhere returns the groups that serve a kind of the same name, each in the
 // version that it prefers, as apiVersion writes them.
 func (m *RESTMapper) elsewhere(gvk schema.GroupVersionKind) []string {
 	m.mu.RLock()
@@ -200,7 +200,7 @@ func (m *RESTMapper) Find(ctx context.Context, gvk schema.GroupVersionKind) (gvr
 	return m.Resource(ctx, gvk)
 }
 
-// Namespaced gives the kinds of objects in namespaces that can be watched,
+// Namespaced returns the kinds of objects in namespaces that can be watched,
 // each in the version that the server prefers.
 func (m *RESTMapper) Namespaced() []schema.GroupVersionKind {
 	m.mu.RLock()
@@ -235,7 +235,7 @@ func (m *RESTMapper) Forget(gvk schema.GroupVersionKind) {
 	m.byKind, m.read = byKind, time.Time{}
 }
 
-// Changed gives a channel that closes at the next reading that found
+// Changed returns a channel that closes at the next reading that found
 // something else.
 func (m *RESTMapper) Changed() <-chan struct{} {
 	m.mu.RLock()

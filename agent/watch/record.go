@@ -39,7 +39,7 @@ func reduce(o *manifest.Object, health func(*manifest.Object) (string, string), 
 	return r
 }
 
-// Columns gives the facts that are shown of an object, and the values of those
+// Columns returns the facts that are shown of an object, and the values of those
 // of the labels that it has (TRK-09).
 func Columns(o *manifest.Object, labels []string) []Column {
 	out := kindColumns(o)

@@ -72,7 +72,7 @@ func (t *Tree) Label(labels []string) bool {
 	return changed
 }
 
-// shown gives the labels that are shown of children.
+// shown returns the labels that are shown of children.
 func (t *Tree) shown() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *Tree) shown() []string {
 // excludes is for callers that hold mu.
 func (t *Tree) excludes(group, kind string) bool { return t.excluded != nil && t.excluded(group, kind) }
 
-// childrenOf gives the kinds that objects of a kind own and that are shown.
+// childrenOf returns the kinds that objects of a kind own and that are shown.
 func (t *Tree) childrenOf(owner schema.GroupKind) []schema.GroupVersionKind {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *Tree) Unroot(uid string) {
 	}
 }
 
-// Has says whether a child of that name belongs to an application.
+// Has reports whether a child of that name belongs to an application.
 func (t *Tree) Has(app, group, kind, namespace, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -93,7 +93,7 @@ func (r *run) wind(on bool) {
 	r.clock = time.AfterFunc(time.Until(p.Extended(r.config.Deadline).Add(r.held)), r.expire)
 }
 
-// Waits says whether an operation with this progress waits for a person, so
+// Waits reports whether an operation with this progress waits for a person, so
 // that its deadline stands still.
 func (p Progress) Waits() bool { return !p.Asked.IsZero() && p.Granted.IsZero() }
 

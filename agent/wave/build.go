@@ -61,7 +61,7 @@ type Step struct {
 	Groups [][]Item
 }
 
-// Durable says whether the plan has states that must survive a restart:
+// Durable reports whether the plan has states that must survive a restart:
 // hooks, or several steps. Others are simply run again.
 func (p Plan) Durable() bool {
 	if p.DryRun || p.deletion {
@@ -70,7 +70,7 @@ func (p Plan) Durable() bool {
 	return len(p.Steps) > 1 || len(p.OnFailure) > 0 || p.hooks() || p.asks()
 }
 
-// asks says whether a person has to approve something of the plan.
+// asks reports whether a person has to approve something of the plan.
 func (p Plan) asks() bool {
 	if p.Approve != "" {
 		return true
@@ -85,7 +85,7 @@ func (p Plan) asks() bool {
 	return false
 }
 
-// Hooked says whether the plan runs hooks.
+// Hooked reports whether the plan runs hooks.
 func (p Plan) Hooked() bool { return p.hooks() }
 
 func (p Plan) hooks() bool {
@@ -106,7 +106,7 @@ func (s Step) hooks() bool {
 	return false
 }
 
-// Items gives all items of the plan in order, SyncFail hooks and skipped ones
+// Items returns all items of the plan in order, SyncFail hooks and skipped ones
 // last.
 func (p Plan) Items() []Item {
 	out := slices.Clone(p.Prelude)
@@ -347,7 +347,7 @@ func (b *builder) bubble() {
 	}
 }
 
-// needs says whether it cannot exist before need does.
+// needs reports whether it cannot exist before need does.
 func needs(it, need Item) bool {
 	if it.Key == need.Key {
 		return false
@@ -437,7 +437,7 @@ func phaseOrder(p Phase) int {
 	return slices.Index(phases[:], p)
 }
 
-// forceful says whether some object is replaced or forced.
+// forceful reports whether some object is replaced or forced.
 func (b *builder) forceful() bool {
 	return slices.ContainsFunc(b.items, func(it Item) bool { return on(it.Options, "Replace") || on(it.Options, "Force") })
 }

@@ -46,7 +46,7 @@ func (r *run) prepareHooks(ctx context.Context, s Step, name string) error {
 	return r.save(ctx)
 }
 
-// hooksEnded says whether a hook of this operation has ended.
+// hooksEnded reports whether a hook of this operation has ended.
 func (r *run) hooksEnded() bool {
 	for _, h := range r.progress.Hooks {
 		if h.State == HookSucceeded || h.State == HookFailed {
@@ -192,7 +192,7 @@ func (r *run) stop(ctx context.Context, it Item) (ours bool, err error) {
 	return true, err
 }
 
-// lasting says whether asking again would not help.
+// lasting reports whether asking again would not help.
 func lasting(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.Denied:

@@ -315,7 +315,7 @@ func checkFailed(t checker, s scenario, full wave.Plan) {
 	}
 }
 
-// kept says whether an older hook of the name may stand in for this one.
+// kept reports whether an older hook of the name may stand in for this one.
 func (s scenario) kept(it wave.Item) bool { return it.Hook && !it.Has(manifest.BeforeHookCreation) }
 
 // checkCleanUp: HOOK-07 and HOOK-09, finished hooks are gone or released.

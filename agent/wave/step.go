@@ -144,12 +144,12 @@ func (r *run) pass(ctx context.Context) error {
 	return &failure{message: fault.Sentence(err), final: true}
 }
 
-// complete says whether a step was done before a restart.
+// complete reports whether a step was done before a restart.
 func (r *run) complete(s Step) bool {
 	return r.progress.Phase != "" && order(s.Phase, s.Wave, r.progress.Phase, r.progress.Wave) < 0
 }
 
-// late gives the prunes of complete steps once more. Where a prune stands
+// late returns the prunes of complete steps once more. Where a prune stands
 // depends on which others there are, so one that is new among them after a
 // restart could otherwise be passed over. Pruning twice is harmless.
 func (r *run) late() [][]Item {
@@ -322,7 +322,7 @@ func (r *run) applyAll(ctx context.Context, groups [][]Item) error {
 	return nil
 }
 
-// needed gives the changed CustomResourceDefinitions of a group that later
+// needed returns the changed CustomResourceDefinitions of a group that later
 // groups of the step depend on (ENG-14).
 func (r *run) needed(g []Item, later [][]Item) []Item {
 	var out []Item

@@ -80,7 +80,7 @@ func (it Item) ID() string {
 	return id
 }
 
-// Has says whether a hook has a deletion policy.
+// Has reports whether a hook has a deletion policy.
 func (it Item) Has(policy string) bool {
 	for _, p := range it.DeletePolicies {
 		if p == policy {
@@ -108,7 +108,7 @@ type Target interface {
 	// State tells what is live now. It is never older than the last Apply or
 	// Delete of the same item that returned.
 	State(ctx context.Context, it Item) (State, error)
-	// Changed gives a channel on which a receive succeeds once the state of
+	// Changed returns a channel on which a receive succeeds once the state of
 	// some object may have changed since the call: best one that is closed
 	// then, and a new one for each change, because several machines listen.
 	// Hints may be too many, and a lost one costs only time.

@@ -26,7 +26,7 @@ const maxTenants = 1024
 // NewCache makes an empty cache.
 func NewCache() *Cache { return &Cache{tenants: map[hub.TenantID]versioned{}} }
 
-// Rights gives the rights of a tenant at a version of its policy. Load is
+// Rights returns the rights of a tenant at a version of its policy. Load is
 // called if they are not at hand; it reads the policy in the transaction that
 // told the version.
 func (c *Cache) Rights(ctx context.Context, tenant hub.TenantID, version int64, load func(context.Context) (Policy, error)) (*Rights, error) {

@@ -36,7 +36,7 @@ type patterns struct {
 // maxQuestions bounds the cache; actions of fine-grained rights are endless.
 const maxQuestions = 512
 
-// OfApplication gives the rights with which an application writes the objects
+// OfApplication returns the rights with which an application writes the objects
 // of the hub that it renders: on the applications of its own project, or, if
 // it rules, on all projects and their applications.
 func OfApplication(project string, rules bool) *Index {
@@ -55,7 +55,7 @@ func OfApplication(project string, rules bool) *Index {
 	return ix
 }
 
-// Check says whether the subject may do the action on the object. The object
+// Check reports whether the subject may do the action on the object. The object
 // is "project/name" for what belongs to a project ("project/namespace/name"
 // for applications outside the namespace argocd), and the name for the rest.
 func (ix *Index) Check(resource, action, object string) bool {
@@ -89,7 +89,7 @@ func (ix *Index) AllowedProjects(resource, action string) (all bool, projects []
 	return a.allow.everywhere(), projects
 }
 
-// Any says whether there may be an object at all that the subject may do the
+// Any reports whether there may be an object at all that the subject may do the
 // action on.
 func (ix *Index) Any(resource, action string) bool {
 	a := ix.answers(resource, action)
@@ -113,7 +113,7 @@ func (ix *Index) Explain(resource, action, object string) (allowed bool, rule st
 	return rule != "", rule
 }
 
-// of gives the rules that may speak of a resource. Rights on tenants come
+// of returns the rules that may speak of a resource. Rights on tenants come
 // from above, and from nowhere else.
 func (ix *Index) of(resource string) []Rule {
 	if resource == Tenants {
@@ -191,14 +191,14 @@ func (p *patterns) match(object string) bool {
 	return false
 }
 
-// everywhere says whether some pattern reaches into every project.
+// everywhere reports whether some pattern reaches into every project.
 func (p *patterns) everywhere() bool {
 	return p.all || slices.ContainsFunc(p.rest, func(s string) bool {
 		return strings.HasPrefix(s, "*/") || strings.HasPrefix(s, "**") || strings.ContainsAny(s, `[{\`)
 	})
 }
 
-// touches says whether some pattern could match an object of the project, or
+// touches reports whether some pattern could match an object of the project, or
 // the project itself.
 func (p *patterns) touches(project string) bool {
 	if p.all || len(p.project[project]) > 0 {
@@ -207,12 +207,12 @@ func (p *patterns) touches(project string) bool {
 	return slices.ContainsFunc(p.rest, func(s string) bool { return glob.Match(s, project) || reaches(s, project+"/") })
 }
 
-// covers says whether some pattern matches all objects of the project.
+// covers reports whether some pattern matches all objects of the project.
 func (p *patterns) covers(project string) bool {
 	return p.all || slices.Contains(p.project[project], project+"/*") || slices.Contains(p.rest, "*/*")
 }
 
-// reaches says whether a glob matches some text that begins with prefix.
+// reaches reports whether a glob matches some text that begins with prefix.
 func reaches(pattern, prefix string) bool {
 	if prefix == "" {
 		return true

@@ -168,7 +168,7 @@ func parseRule(fields []string) (Rule, error) {
 	return Rule{Subject: fields[1], Resource: fields[2], Action: fields[3], Object: fields[4], Deny: fields[5] == "deny"}, nil
 }
 
-// ParseProject gives the rules of a project's roles. A rule must be about the
+// ParseProject returns the rules of a project's roles. A rule must be about the
 // role that it stands in, and about objects of the project (PROJ-12, PROJ-21).
 func ParseProject(name string, spec hub.ProjectSpec) ([]Rule, []Binding, error) {
 	var rules []Rule
@@ -212,7 +212,7 @@ func ParseProject(name string, spec hub.ProjectSpec) ([]Rule, []Binding, error) 
 	return rules, bindings, nil
 }
 
-// projectRule says whether a rule stays inside its project: a literal name of
+// projectRule reports whether a rule stays inside its project: a literal name of
 // a resource whose objects belong to projects.
 func projectRule(project string, r Rule) bool {
 	switch r.Resource {

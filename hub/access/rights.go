@@ -104,7 +104,7 @@ func Compile(tenant hub.TenantID, p Policy) (*Rights, error) {
 	return r, nil
 }
 
-// rollbackLikeSync gives a rule about rollbacks for each rule about syncs:
+// rollbackLikeSync returns a rule about rollbacks for each rule about syncs:
 // what is allowed or denied for one is so for the other.
 func rollbackLikeSync(rules []Rule) (out []Rule) {
 	for _, rule := range rules {
@@ -116,7 +116,7 @@ func rollbackLikeSync(rules []Rule) (out []Rule) {
 	return out
 }
 
-// For gives the compiled rights of one subject.
+// For returns the compiled rights of one subject.
 func (r *Rights) For(s Subject) (*Index, error) {
 	key := s.key()
 	r.mu.Lock()

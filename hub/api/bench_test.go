@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/api/apitest"
 )
 
-// benchWorld gives what sends one request and wants an answer of that status.
+// benchWorld returns what sends one request and wants an answer of that status.
 func benchWorld(b *testing.B) func(method, path, kind, body string, status int) {
 	h := apitest.New(b)
 	secret := h.Admin("acme")

@@ -13,7 +13,7 @@ import (
 // the stream share it, so that an event replaces an item of a list.
 const compactView = "compact"
 
-// presentListed gives an application as a list or the stream has it.
+// presentListed returns an application as a list or the stream has it.
 func presentListed(v catalog.View, view string) gen.Application {
 	if view == compactView {
 		return presentCompact(v)
@@ -21,7 +21,7 @@ func presentListed(v catalog.View, view string) gen.Application {
 	return presentApplication(v, true)
 }
 
-// presentCompact gives the fields of an application that a list shows.
+// presentCompact returns the fields of an application that a list shows.
 func presentCompact(v catalog.View) gen.Application {
 	full := presentStatus(v, true)
 	out := gen.Application{

@@ -65,7 +65,7 @@ func (s *Server) serveFile(c echo.Context) error {
 	return nil
 }
 
-// open gives a file, or nil for what is none.
+// open returns a file, or nil for what is none.
 func (s *Server) open(name string) fs.File {
 	if !fs.ValidPath(name) || name == "." {
 		return nil

@@ -128,7 +128,7 @@ func (s *Server) noOperation(c echo.Context) error {
 	return coded(fault.New(fault.Invalid, "this address does not take the method %s", cut(c.Request().Method)), codeMethod)
 }
 
-// matchesTemplate says whether a path is one of a template.
+// matchesTemplate reports whether a path is one of a template.
 func matchesTemplate(template, path []string) bool {
 	if len(template) != len(path) {
 		return false
@@ -163,7 +163,7 @@ func (s *Server) valid(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// unsafeMethod says whether a method may change something.
+// unsafeMethod reports whether a method may change something.
 func unsafeMethod(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -59,7 +59,7 @@ func (s *Server) noteInternal(c echo.Context, err error) {
 	}
 }
 
-// present gives status and body of an error.
+// present returns status and body of an error.
 func (s *Server) present(c echo.Context, err error) (int, gen.Error) {
 	e, ok := fault.As(err)
 	if !ok {

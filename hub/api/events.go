@@ -97,7 +97,7 @@ func (l *listener) projects(ctx context.Context) (map[hub.ProjectID]hub.Project,
 	return out, err
 }
 
-// idsOf gives the ids of the changes of some kinds, without those gone.
+// idsOf returns the ids of the changes of some kinds, without those gone.
 func idsOf[T ~string](changes []hub.Change, kinds ...string) []T {
 	set := map[T]bool{}
 	for _, c := range changes {

@@ -44,7 +44,7 @@ func operationOf(c echo.Context) *operation {
 
 func requestID(c echo.Context) string { return c.Response().Header().Get("X-Request-Id") }
 
-// identify gives the request an id and finds out where it comes from. A
+// identify returns the request an id and finds out where it comes from. A
 // handler below sees both in the caller, even if nobody is signed in.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

@@ -59,7 +59,7 @@ func metadata(id string, m hub.Meta, generation int64, deleting *time.Time) gen.
 	return out
 }
 
-// presentApplication gives an application in the shape of Argo CD's, with what
+// presentApplication returns an application in the shape of Argo CD's, with what
 // Capstan knows beyond it. In lists results per object are left out.
 func presentApplication(v catalog.View, list bool) gen.Application {
 	return gen.Application{

@@ -38,7 +38,7 @@ type streams struct {
 // again, to a replica that stays, and miss nothing.
 func (s *Server) EndStreams() { s.streams.once.Do(func() { close(s.streams.over) }) }
 
-// until gives a context that ends with ctx or with all streams.
+// until returns a context that ends with ctx or with all streams.
 func (s *streams) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithCancel(ctx)
 	go func() {

@@ -113,7 +113,7 @@ func (g *Batcher[Q, A]) run(ctx context.Context, owner string) {
 	}
 }
 
-// nextBatch gives what waits. With nothing left, the caller's turn is over.
+// nextBatch returns what waits. With nothing left, the caller's turn is over.
 func (g *Batcher[Q, A]) nextBatch(owner string) []*question[Q, A] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +130,7 @@ func (g *Batcher[Q, A]) nextBatch(owner string) []*question[Q, A] {
 	return all[:n:n]
 }
 
-// mayBeOne says whether one of several questions may be what went wrong. A
+// mayBeOne reports whether one of several questions may be what went wrong. A
 // database that is away answers none of them.
 func mayBeOne(err error) bool {
 	return err != nil && fault.KindOf(err) != fault.Offline && !errors.Is(err, context.DeadlineExceeded)

@@ -19,7 +19,7 @@ const (
 	maxTokens        = 50 // of one account
 )
 
-// AccountByName gives an account and the hash of its password. Identity asks,
+// AccountByName returns an account and the hash of its password. Identity asks,
 // before anybody is signed in.
 func (c *Catalog) AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error) {
 	var u hub.User
@@ -31,7 +31,7 @@ func (c *Catalog) AccountByName(ctx context.Context, tenant hub.TenantID, name s
 	return u, hash, err
 }
 
-// Account gives an account. Identity asks.
+// Account returns an account. Identity asks.
 func (c *Catalog) Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error) {
 	var u hub.User
 	err := c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) (err error) {
@@ -68,7 +68,7 @@ func (c *Catalog) record(ctx context.Context, by hub.Caller, e audit.Entry) erro
 	})
 }
 
-// Rights gives the compiled rights of the caller, for those who must say what
+// Rights returns the compiled rights of the caller, for those who must say what
 // a person may do.
 func (c *Catalog) Rights(ctx context.Context, by hub.Caller) (*access.Index, error) {
 	var ix *access.Index

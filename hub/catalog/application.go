@@ -46,7 +46,7 @@ func title(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// visible gives the application if the caller may see it.
+// visible returns the application if the caller may see it.
 func (r *reader) visible(ctx context.Context, namespace, name string) (hub.Application, error) {
 	a, err := r.Application(ctx, namespace, name)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *writer) forWrite(ctx context.Context, namespace, name, action string) (
 	return a, w.need(access.Applications, action, objectOf(a))
 }
 
-// locked gives an application that nobody else changes until the transaction
+// locked returns an application that nobody else changes until the transaction
 // ends, so that what was checked is what is used.
 func (w *writer) locked(ctx context.Context, namespace, name string) (hub.Application, error) {
 	a, err := w.Application(ctx, namespace, name)
@@ -188,7 +188,7 @@ func (r *reader) views(ctx context.Context, apps []hub.Application) ([]View, err
 	return out, nil
 }
 
-// Application gives one application.
+// Application returns one application.
 func (c *Catalog) Application(ctx context.Context, by hub.Caller, namespace, name string) (View, error) {
 	var v View
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {
@@ -205,7 +205,7 @@ func (c *Catalog) Application(ctx context.Context, by hub.Caller, namespace, nam
 	return v, err
 }
 
-// ApplicationsByID gives those of the applications that the caller may see;
+// ApplicationsByID returns those of the applications that the caller may see;
 // the feed asks. What is gone is left out.
 func (c *Catalog) ApplicationsByID(ctx context.Context, by hub.Caller, ids []hub.ApplicationID) (map[hub.ApplicationID]View, error) {
 	out := map[hub.ApplicationID]View{}

@@ -260,7 +260,7 @@ func (c *Catalog) applySecret(ctx context.Context, by hub.Caller, o *manifest.Ob
 	return outcome, warnings, fault.With(err, object, "")
 }
 
-// secretValues gives stringData over data, decoded.
+// secretValues returns stringData over data, decoded.
 func secretValues(o *manifest.Object) (map[string]string, error) {
 	out := map[string]string{}
 	for _, field := range []string{"data", "stringData"} {

@@ -221,7 +221,7 @@ func checkField(path, result string, typ reflect.Type, refuses func(value map[st
 	return nil
 }
 
-// knows says whether a type has a field of that path.
+// knows reports whether a type has a field of that path.
 func knows(t reflect.Type, path []string) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
 		t = t.Elem()

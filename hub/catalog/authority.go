@@ -103,7 +103,7 @@ func (w *writer) knownAuthorities(ctx context.Context, changes []hub.SettingChan
 	return nil
 }
 
-// sameAuthorities says whether two texts hold the same certificates.
+// sameAuthorities reports whether two texts hold the same certificates.
 func sameAuthorities(a, b string) bool {
 	return a == b || fingerprints("", a) != "" && fingerprints("", a) == fingerprints("", b)
 }

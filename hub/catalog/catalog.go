@@ -46,7 +46,7 @@ type Catalog struct {
 // New makes a catalogue.
 func New(p Parts) *Catalog { return &Catalog{Parts: p, rights: access.NewCache()} }
 
-// index gives the rights of a caller as of this transaction.
+// index returns the rights of a caller as of this transaction.
 func (c *Catalog) index(ctx context.Context, tx Tx, by hub.Caller) (*access.Index, error) {
 	rights, err := c.rights.Rights(ctx, tx.ID(), tx.PolicyVersion(), func(ctx context.Context) (access.Policy, error) {
 		text, _, err := tx.Policy(ctx)

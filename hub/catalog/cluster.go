@@ -55,7 +55,7 @@ func (c *Catalog) Clusters(ctx context.Context, by hub.Caller) ([]hub.Cluster, s
 	return out, cursor, err
 }
 
-// Cluster gives one cluster with its enrolments, newest first.
+// Cluster returns one cluster with its enrolments, newest first.
 func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.Cluster, []hub.Enrolment, error) {
 	var cl hub.Cluster
 	var invitations []hub.Enrolment
@@ -73,7 +73,7 @@ func (c *Catalog) Cluster(ctx context.Context, by hub.Caller, name string) (hub.
 	return cl, invitations, err
 }
 
-// ClustersByID gives those of the clusters that the caller may see.
+// ClustersByID returns those of the clusters that the caller may see.
 func (c *Catalog) ClustersByID(ctx context.Context, by hub.Caller, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := map[hub.ClusterID]hub.Cluster{}
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {

@@ -142,7 +142,7 @@ func fieldsOf(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-// sameJSON says whether two JSON texts mean the same.
+// sameJSON reports whether two JSON texts mean the same.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

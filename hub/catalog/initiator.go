@@ -44,7 +44,7 @@ type requested struct {
 	Retry *hub.Retry `json:"retry"`
 }
 
-// readRequested gives the sync that the field operation asks for; nil if it
+// readRequested returns the sync that the field operation asks for; nil if it
 // asks for none. Manifests never come in an object: they would pass by what
 // guards the sources (SEC-D4).
 func readRequested(raw json.RawMessage) (*hub.SyncRequest, error) {

@@ -23,7 +23,7 @@ type Manifests struct {
 	Objects     []json.RawMessage // Secret values masked
 }
 
-// Manifests gives the desired objects of an application, Secret values
+// Manifests returns the desired objects of an application, Secret values
 // masked: those of its target, or of an entry of its history.
 func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name string, entry int64) (Manifests, error) {
 	var out Manifests
@@ -64,7 +64,7 @@ func (c *Catalog) Manifests(ctx context.Context, by hub.Caller, namespace, name 
 	return out, err
 }
 
-// open gives the objects of a snapshot in its order, masked.
+// open returns the objects of a snapshot in its order, masked.
 func (c *Catalog) open(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID, s hub.Snapshot, sealed []hub.SealedObject) ([]json.RawMessage, error) {
 	keys, err := c.Store.Keys(ctx, tenant)
 	if err != nil {

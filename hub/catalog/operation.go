@@ -75,7 +75,7 @@ func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, r
 	})
 }
 
-// Abandon gives up an application whose cluster is gone. What it leaves behind
+// Abandon returns up an application whose cluster is gone. What it leaves behind
 // is returned, and recorded.
 func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, reason string) ([]hub.ObjectRef, error) {
 	var left []hub.ObjectRef
@@ -96,7 +96,7 @@ func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, r
 	return left, err
 }
 
-// named gives objects as people write them, not endlessly many.
+// named returns objects as people write them, not endlessly many.
 func named(objects []hub.ObjectRef) []string {
 	const most = 1000
 	var out []string
@@ -291,7 +291,7 @@ func (c *Catalog) Operations(ctx context.Context, by hub.Caller, namespace, name
 	return out, err
 }
 
-// OperationByID gives an operation with its application if the caller may see
+// OperationByID returns an operation with its application if the caller may see
 // that.
 func (c *Catalog) OperationByID(ctx context.Context, by hub.Caller, id hub.OperationID) (hub.Operation, hub.Application, error) {
 	var op hub.Operation
@@ -331,7 +331,7 @@ type Tree struct {
 	Cursor      string
 }
 
-// Tree gives the managed objects of an application and their children.
+// Tree returns the managed objects of an application and their children.
 func (c *Catalog) Tree(ctx context.Context, by hub.Caller, namespace, name string) (Tree, error) {
 	var t Tree
 	err := c.ofApplication(ctx, by, namespace, name, func(ctx context.Context, r *reader, a hub.Application) (err error) {

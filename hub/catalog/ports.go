@@ -59,7 +59,7 @@ type accounts interface {
 
 type projects interface {
 	Project(ctx context.Context, name string) (hub.Project, error)
-	// ProjectSpecs gives those of the named projects that there are.
+	// ProjectSpecs returns those of the named projects that there are.
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	Projects(ctx context.Context) ([]hub.Project, error)
 	CreateProject(ctx context.Context, p hub.Project) (hub.Project, error)
@@ -72,7 +72,7 @@ type repositories interface {
 	Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error)
 	// RepositoryByURL takes a hub.RepoKey.
 	RepositoryByURL(ctx context.Context, key string) (hub.Repository, error)
-	// RepositoryFor gives the one that applications of a project use.
+	// RepositoryFor returns the one that applications of a project use.
 	RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error)
 	// PutRepository registers a repository under its URL, or changes it. A
 	// nil credential keeps the stored one.
@@ -92,7 +92,7 @@ type repositories interface {
 type clusters interface {
 	Cluster(ctx context.Context, name string) (hub.Cluster, error)
 	Clusters(ctx context.Context) ([]hub.Cluster, error)
-	// ClusterNames gives all clusters with id, name and server alone.
+	// ClusterNames returns all clusters with id, name and server alone.
 	ClusterNames(ctx context.Context) ([]hub.Cluster, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	CreateCluster(ctx context.Context, c hub.Cluster) (hub.Cluster, error)
@@ -117,19 +117,19 @@ type applications interface {
 	ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error)
 	ApplicationsByID(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
 	Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error)
-	// ApplicationsNamed gives those that there are.
+	// ApplicationsNamed returns those that there are.
 	ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error)
 	// RenderedBy says of objects of the hub which application has rendered
 	// them; those that none has are left out.
 	RenderedBy(ctx context.Context, objects []string) (map[string]hub.RenderedBy, error)
 	PutRenderedBy(ctx context.Context, r hub.RenderedBy) error
-	// LockApplications gives those that are there, and keeps others from
+	// LockApplications returns those that are there, and keeps others from
 	// changing them until the transaction ends.
 	LockApplications(ctx context.Context, ids []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error)
-	// ApplicationsBound gives those whose destinations may stand for another
+	// ApplicationsBound returns those whose destinations may stand for another
 	// cluster when clusters of these names and servers come or change.
 	ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error)
-	// ForPut gives what a write of an application is judged by; of the
+	// ForPut returns what a write of an application is judged by; of the
 	// application it is what LockApplications is. No name of a cluster: all.
 	ForPut(ctx context.Context, key hub.ApplicationKey, project, cluster string) (hub.WriteContext, error)
 	CreateApplication(ctx context.Context, a hub.Application) (hub.Application, error)
@@ -137,7 +137,7 @@ type applications interface {
 	// RefreshApplications has all applications of the tenant judged anew.
 	RefreshApplications(ctx context.Context) error
 	Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error)
-	// HistoryPage gives entries with numbers below before, newest first; 0
+	// HistoryPage returns entries with numbers below before, newest first; 0
 	// means from the newest on.
 	HistoryPage(ctx context.Context, app hub.ApplicationID, before int64, limit int) ([]hub.HistoryEntry, error)
 	HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error)
@@ -150,12 +150,12 @@ type applications interface {
 }
 
 type settingsTx interface {
-	// Settings gives no value of a secret.
+	// Settings returns no value of a secret.
 	Settings(ctx context.Context) (all []hub.Setting, version int64, err error)
 	// LockSettings comes before any lock on a desired log.
 	LockSettings(ctx context.Context) error
 	ChangeSettings(ctx context.Context, put, drop []hub.Setting) error
-	// SettingValues gives those of some keys that are set and no secrets.
+	// SettingValues returns those of some keys that are set and no secrets.
 	SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error)
 	// RaisePolicy makes compiled rights stale.
 	RaisePolicy(ctx context.Context) error
@@ -166,7 +166,7 @@ type records interface {
 	Enqueue(ctx context.Context, kind, key string, due time.Time, forced bool) error
 	AppendAudit(ctx context.Context, r hub.AuditRecord) error
 	AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error)
-	// VerifyAudit gives the number of the first record that does not fit, or 0.
+	// VerifyAudit returns the number of the first record that does not fit, or 0.
 	VerifyAudit(ctx context.Context) (int64, error)
 	FeedCursor(ctx context.Context) (string, error)
 	BeginIdempotent(ctx context.Context, key, caller string, hash [32]byte) (status int, body []byte, found bool, err error)

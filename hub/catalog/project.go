@@ -35,7 +35,7 @@ func (c *Catalog) Projects(ctx context.Context, by hub.Caller) ([]hub.Project, s
 	return out, cursor, err
 }
 
-// Project gives one project.
+// Project returns one project.
 func (c *Catalog) Project(ctx context.Context, by hub.Caller, name string) (hub.Project, error) {
 	var p hub.Project
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {

@@ -33,7 +33,7 @@ type parent struct {
 	project hub.ProjectSpec
 }
 
-// parentOf gives an application of the cluster whose agent is asking.
+// parentOf returns an application of the cluster whose agent is asking.
 func parentOf(ctx context.Context, tx Tx, cluster hub.ClusterID, id hub.ApplicationID) (*parent, error) {
 	a, err := tx.ApplicationByID(ctx, id)
 	if err == nil && a.Cluster != cluster {
@@ -63,10 +63,10 @@ func (p *parent) is(ref hub.RenderedRef) bool {
 	return ref.Kind == KindApplication && ref.Namespace == p.Namespace && ref.Name == p.Name
 }
 
-// rules says whether it may write projects and applications of any project.
+// rules reports whether it may write projects and applications of any project.
 func (p *parent) rules(namespace string) bool { return p.project.Rules(p.Project, namespace) }
 
-// may says whether the project lets the application write an object, which
+// may reports whether the project lets the application write an object, which
 // belongs to some projects: the one that it is in and the one that it goes to.
 func (p *parent) may(ref hub.RenderedRef, projects ...string) error {
 	if err := p.project.CheckHubObject(p.Project, ref.Key()); err != nil {
@@ -196,7 +196,7 @@ func all(snapshots map[hub.SnapshotID]hub.Snapshot) []hub.ObjectRef {
 	return out
 }
 
-// names says whether an object of the application's snapshots is the one meant.
+// names reports whether an object of the application's snapshots is the one meant.
 func (p *parent) names(o hub.ObjectRef, ref hub.RenderedRef) bool {
 	if o.Group != manifest.HubGroup || o.Kind != ref.Kind || o.Name != ref.Name || o.Hook != "" {
 		return false
@@ -396,7 +396,7 @@ func (c *Catalog) DeleteRendered(ctx context.Context, tenant hub.TenantID, clust
 	return out, err
 }
 
-// doomed says whether the hub itself has asked for the deletion of an object.
+// doomed reports whether the hub itself has asked for the deletion of an object.
 func (w *writer) doomed(ctx context.Context, p *parent, ref hub.RenderedRef) (bool, error) {
 	if p.DeletingAt != nil {
 		return p.Cascade, nil
@@ -407,7 +407,7 @@ func (w *writer) doomed(ctx context.Context, p *parent, ref hub.RenderedRef) (bo
 	}), err
 }
 
-// theirs says whether an object is what the application meant by its name.
+// theirs reports whether an object is what the application meant by its name.
 func (w *writer) theirs(ctx context.Context, p *parent, id, uid string) (bool, error) {
 	held, err := w.RenderedBy(ctx, []string{id})
 	return id == uid && held[id].Parent == p.ID, err

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Rendered gives those of the objects of the hub that are there and that the
+// Rendered returns those of the objects of the hub that are there and that the
 // applications which render them may see: an application must be on the
 // cluster, must have rendered the object or want it, and its project must let
 // it write it.
@@ -125,7 +125,7 @@ func (l *lookup) object(ctx context.Context, ref hub.RenderedRef) (hub.RenderedO
 	return presentApplication(p, ref, a, l.by[string(a.ID)].Parent == p.ID)
 }
 
-// mayRead says whether the application has rendered an object, or wants it.
+// mayRead reports whether the application has rendered an object, or wants it.
 func (l *lookup) mayRead(ctx context.Context, p *parent, ref hub.RenderedRef, id string) (bool, error) {
 	if l.by[id].Parent == p.ID {
 		return true, nil
@@ -142,7 +142,7 @@ func (l *lookup) mayRead(ctx context.Context, p *parent, ref hub.RenderedRef, id
 	return slices.ContainsFunc(wants, func(o hub.ObjectRef) bool { return p.names(o, ref) }), nil
 }
 
-// presentApplication gives an application as an agent sees it: as Argo CD
+// presentApplication returns an application as an agent sees it: as Argo CD
 // would have it in its cluster, with what rules of health look at.
 func presentApplication(p *parent, ref hub.RenderedRef, a hub.Application, ours bool) (hub.RenderedObject, error) {
 	st := a.Status

@@ -45,7 +45,7 @@ func (c *Catalog) Repositories(ctx context.Context, by hub.Caller) ([]hub.Reposi
 	return out, cursor, err
 }
 
-// Repository gives one repository.
+// Repository returns one repository.
 func (c *Catalog) Repository(ctx context.Context, by hub.Caller, id hub.RepositoryID) (hub.Repository, error) {
 	var repo hub.Repository
 	err := c.read(ctx, by, func(ctx context.Context, r *reader) error {

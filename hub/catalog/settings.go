@@ -17,7 +17,7 @@ import (
 // settingName is what policies call a setting.
 func settingName(name, key string) string { return name + "/" + key }
 
-// Settings gives the settings that the caller may see, without the values of
+// Settings returns the settings that the caller may see, without the values of
 // secrets, and the version of all.
 func (c *Catalog) Settings(ctx context.Context, by hub.Caller) ([]hub.Setting, int64, error) {
 	var out []hub.Setting
@@ -120,7 +120,7 @@ func (w *writer) patchSettings(ctx context.Context, changes []hub.SettingChange,
 	return version + 1, outcome, w.deliver(ctx, settingsScope{before, clusters}, settingsScope{after, clusters}, version+1)
 }
 
-// names says whether one of some keys of argocd-cm is changed.
+// names reports whether one of some keys of argocd-cm is changed.
 func names(changes []hub.SettingChange, keys ...string) bool {
 	return slices.ContainsFunc(changes, func(c hub.SettingChange) bool {
 		return c.Map == hub.SettingsMap && slices.Contains(keys, c.Key)

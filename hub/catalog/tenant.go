@@ -22,7 +22,7 @@ func (c *Catalog) Tenants(ctx context.Context, by hub.Caller) ([]hub.Tenant, err
 	return c.Directory.Tenants(ctx)
 }
 
-// Tenant gives one tenant. Only platform admins may ask.
+// Tenant returns one tenant. Only platform admins may ask.
 func (c *Catalog) Tenant(ctx context.Context, by hub.Caller, name string) (hub.Tenant, error) {
 	if err := c.mayTenants(ctx, by, access.Get); err != nil {
 		return hub.Tenant{}, err
@@ -105,7 +105,7 @@ func (c *Catalog) CheckSetup(ctx context.Context, link [32]byte) (hub.Tenant, hu
 	return t, l, err
 }
 
-// HasNoUsers says whether a tenant has no account yet. Holders of a setup link
+// HasNoUsers reports whether a tenant has no account yet. Holders of a setup link
 // ask, who have no rights of their own.
 func (c *Catalog) HasNoUsers(ctx context.Context, tenant hub.TenantID) (none bool, err error) {
 	err = c.Store.ReadTenant(ctx, tenant, func(ctx context.Context, tx Tx) error {

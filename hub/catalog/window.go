@@ -105,7 +105,7 @@ func windowDecision(set syncwindow.Set, u syncwindow.Use, now time.Time) WindowD
 	return d
 }
 
-// ProjectWindows gives the state of all sync windows of a project, in their
+// ProjectWindows returns the state of all sync windows of a project, in their
 // order.
 func (c *Catalog) ProjectWindows(ctx context.Context, by hub.Caller, name string) ([]syncwindow.State, error) {
 	p, err := c.Project(ctx, by, name)

@@ -50,7 +50,7 @@ func (s dispatchStore) InTenant(ctx context.Context, tenant hub.TenantID, do fun
 	return err
 }
 
-// kindsOf gives the kinds of work that a transaction has enqueued so far. Most
+// kindsOf returns the kinds of work that a transaction has enqueued so far. Most
 // enqueue nothing, and a look at the queue is not free.
 func kindsOf(t *store.Tenant) (kinds []string) {
 	t.Enqueued(func(kind, _ string) {
@@ -288,7 +288,7 @@ func (c credentials) Credential(ctx context.Context, tenant hub.TenantID, repo h
 	return cred, err
 }
 
-// HostKeys gives the keys of SSH servers that a tenant has stored.
+// HostKeys returns the keys of SSH servers that a tenant has stored.
 func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []hub.HostKey, err error) {
 	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		keys, err = t.HostKeys(ctx)
@@ -297,7 +297,7 @@ func (c credentials) HostKeys(ctx context.Context, tenant hub.TenantID) (keys []
 	return keys, err
 }
 
-// Authorities gives what a tenant has stored for servers of a host.
+// Authorities returns what a tenant has stored for servers of a host.
 func (c credentials) Authorities(ctx context.Context, tenant hub.TenantID, host string) (pem string, err error) {
 	err = c.db.ReadTenant(ctx, tenant, func(ctx context.Context, t *store.Tenant) error {
 		values, err := t.SettingValues(ctx, hub.CertificatesMap, []string{host})

@@ -47,12 +47,12 @@ type requestSeries struct {
 	quiet   chan struct{} // closed when nothing is held up any more; nil: nothing is
 }
 
-// over says whether the next request belongs to another series.
+// over reports whether the next request belongs to another series.
 func (s *requestSeries) over(now time.Time) bool {
 	return s.running == 0 && s.quiet == nil && now.Sub(s.last) > seriesApart
 }
 
-// mustWait says whether what follows waits, and when to ask again.
+// mustWait reports whether what follows waits, and when to ask again.
 func (s *requestSeries) mustWait(now time.Time) (wait time.Duration, yes bool) {
 	if s.began.IsZero() {
 		return 0, false

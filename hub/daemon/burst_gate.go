@@ -92,7 +92,7 @@ func (w *burstGate) Sent(n int) {
 	w.release()
 }
 
-// Quiet gives what is closed when all clusters have what a burst has for them,
+// Quiet returns what is closed when all clusters have what a burst has for them,
 // or when it has had its time; nil if there is nothing to wait for.
 func (w *burstGate) Quiet() <-chan struct{} {
 	w.mu.Lock()

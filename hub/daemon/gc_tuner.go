@@ -165,7 +165,7 @@ func (t *gcTuner) through() {
 	}
 }
 
-// heap gives the bytes that were ever made and those that the newest
+// heap returns the bytes that were ever made and those that the newest
 // collection left.
 func heap() (made, live uint64) {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}

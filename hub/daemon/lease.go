@@ -60,7 +60,7 @@ func (l *leases) release(items []hub.WorkItem) {
 	}
 }
 
-// due gives what is held, and lets go of what was held too long.
+// due returns what is held, and lets go of what was held too long.
 func (l *leases) due(now time.Time) []hub.WorkItem {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -142,7 +142,7 @@ func Logger(cfg Log) *slog.Logger {
 	return log
 }
 
-// newLogger gives the level too, which may be changed.
+// newLogger returns the level too, which may be changed.
 func newLogger(cfg Log) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	level.Set(cfg.level())

@@ -107,7 +107,7 @@ func pinWhilePaused(p hub.Pin, candidate hub.Snapshot, same bool) *hub.Pin {
 	return &p
 }
 
-// onlyPrunes says whether a snapshot differs from the accepted one in ordinary
+// onlyPrunes reports whether a snapshot differs from the accepted one in ordinary
 // objects that it no longer has, and in nothing else.
 func onlyPrunes(accepted, candidate hub.Snapshot) bool {
 	if accepted.ID == "" || len(candidate.Objects) >= len(accepted.Objects) {

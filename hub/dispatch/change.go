@@ -490,7 +490,7 @@ func misread(spec hub.ApplicationSpec) []string {
 	return hub.MisreadSyncOptions(spec.SyncPolicy.SyncOptions, false)
 }
 
-// isWritten says whether the cluster's log ends with this very state of the
+// isWritten reports whether the cluster's log ends with this very state of the
 // application, at the generation that it has, and nothing is to be done.
 func (c *change) isWritten(ctx context.Context, st state, m move) (bool, error) {
 	cluster := m.app.Cluster

@@ -72,7 +72,7 @@ type applications interface {
 	// since they were seen as they were.
 	LockIfUnchanged(ctx context.Context, ids []hub.ApplicationID, seen map[hub.ApplicationID]*hub.ReadVersion) (map[hub.ApplicationID]hub.Application, error)
 	ClustersByID(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
-	// ClusterPlaces gives names, servers, annotations and times of change.
+	// ClusterPlaces returns names, servers, annotations and times of change.
 	ClusterPlaces(ctx context.Context, ids []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error)
 	ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error)
 	SetTargets(ctx context.Context, changes []hub.TargetChange) error

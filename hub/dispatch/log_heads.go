@@ -51,7 +51,7 @@ func endOf(h hub.LogHead) headVersion {
 
 func newHeads() *heads { return &heads{streams: map[*watched]struct{}{}} }
 
-// add gives the entry of a stream, and the way to take it out again.
+// add returns the entry of a stream, and the way to take it out again.
 func (h *heads) add(tenant hub.TenantID, cluster hub.ClusterID) (*watched, func()) {
 	w := &watched{tenant: tenant, cluster: cluster}
 	h.mu.Lock()
@@ -64,7 +64,7 @@ func (h *heads) add(tenant hub.TenantID, cluster hub.ClusterID) (*watched, func(
 	}
 }
 
-// byTenant gives the streams that have read to an end.
+// byTenant returns the streams that have read to an end.
 func (h *heads) byTenant() map[hub.TenantID][]*watched {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,7 +30,7 @@ const fewestRows = 20
 // many more than a few that read alone, however many replay everything.
 func rowsFor(streams int) int { return min(pageRows, max(fewestRows, 4*pageRows/streams)) }
 
-// read gives pages of several logs. Rows, ends and leaves are of one moment.
+// read returns pages of several logs. Rows, ends and leaves are of one moment.
 func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) ([]logPage, error) {
 	out, limit := make([]logPage, len(places)), rowsFor(len(places))
 	err := d.store.ReadTenant(ctx, hub.TenantID(tenant), func(ctx context.Context, tx Tx) error {
@@ -61,7 +61,7 @@ func (d *Dispatcher) read(ctx context.Context, tenant string, places []cursor) (
 	return out, err
 }
 
-// added gives the ends of those logs that hold, after the place where a stream
+// added returns the ends of those logs that hold, after the place where a stream
 // is, what it was told and nothing else: the hash of the last row is that of
 // all before it, so no row has to be read.
 func added(ctx context.Context, tx Tx, places []cursor) (map[int]hub.LogHead, error) {

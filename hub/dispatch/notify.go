@@ -30,7 +30,7 @@ func newWakes() *subscriptions {
 	return &subscriptions{streams: map[hub.ClusterID]map[*subscription]struct{}{}}
 }
 
-// Subscribe gives an ear, and the way to stop.
+// Subscribe returns a subscription, and the function that ends it.
 func (w *subscriptions) Subscribe(cluster hub.ClusterID) (*subscription, func()) {
 	l := &subscription{notify: make(chan struct{}, 1)}
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *subscriptions) Subscribe(cluster hub.ClusterID) (*subscription, func())
 	}
 }
 
-// wake says whether there is a stream to hear it. News may be nil.
+// wake reports whether there is a stream to hear it. News may be nil.
 func (w *subscriptions) wake(cluster hub.ClusterID, additions *pushedRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *subscriptions) wake(cluster hub.ClusterID, additions *pushedRows) bool 
 	return len(w.streams[cluster]) > 0
 }
 
-// pushed gives what has been added since the last look, if that is known; the
+// pushed returns what has been added since the last look, if that is known; the
 // stream reads the log otherwise.
 func (w *subscriptions) pushed(l *subscription) *pushedRows {
 	w.mu.Lock()
@@ -94,7 +94,7 @@ func (d *Dispatcher) WakeHere(cluster hub.ClusterID) { d.wakes.wake(cluster, nil
 // Bursts knows of changes that concern many clusters while they are on their
 // way out.
 type Bursts interface {
-	// Quiet gives what is closed when there is time for what can wait; nil: now.
+	// Quiet returns what is closed when there is time for what can wait; nil: now.
 	Quiet() <-chan struct{}
 	// Sent hears that so many more clusters were sent rows, or with a negative
 	// number that they have acknowledged them or are gone.
@@ -163,7 +163,7 @@ func (r *recentBlobs) put(tenant hub.TenantID, objects []hub.SealedObject) {
 	}
 }
 
-// get gives a body, and its number among all that were stored.
+// get returns a body, and its number among all that were stored.
 func (r *recentBlobs) get(tenant hub.TenantID, digest hub.Digest) (sealed []byte, number uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	listLeast, listSpread, listMost = 32, 64, 256
 )
 
-// cutLists gives the parts of a long list of objects, in order.
+// cutLists returns the parts of a long list of objects, in order.
 func cutLists(objects []hub.ObjectRef) [][]hub.ObjectRef {
 	var out [][]hub.ObjectRef
 	first := 0
@@ -35,7 +35,7 @@ func cutLists(objects []hub.ObjectRef) [][]hub.ObjectRef {
 	return out
 }
 
-// ends says whether a list ends behind an object. Its content has no say.
+// ends reports whether a list ends behind an object. Its content has no say.
 func ends(o *hub.ObjectRef) bool {
 	h := fnv.New64a()
 	for _, s := range []string{o.Group, o.Kind, o.Namespace, o.Name} {

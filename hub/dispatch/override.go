@@ -133,7 +133,7 @@ func (m move) from() {
 	m.op.Options.From = m.spec.From(m.op.Options.Override, revisions)
 }
 
-// isFull says whether an operation is about all objects, and changes them.
+// isFull reports whether an operation is about all objects, and changes them.
 func isFull(o hub.OperationOptions) bool { return len(o.Resources) == 0 && !o.DryRun }
 
 // Local appends an operation that applies manifests which came with the

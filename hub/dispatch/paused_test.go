@@ -39,7 +39,7 @@ func (w *world) attach() {
 	}
 }
 
-// lists says whether a list that asks for a sync status has the application,
+// lists reports whether a list that asks for a sync status has the application,
 // and whether counts and metrics say the same.
 func (w *world) lists(t *testing.T, status hub.SyncStatus) bool {
 	t.Helper()

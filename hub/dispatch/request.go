@@ -72,7 +72,7 @@ func Sync(ctx context.Context, tx Tx, app hub.ApplicationID, req hub.SyncRequest
 	return c.finish(ctx, app)
 }
 
-// stands says whether an override asks for nothing but the revision that a
+// stands reports whether an override asks for nothing but the revision that a
 // target stands for.
 func stands(target hub.SnapshotID, revision string, o hub.Override) bool {
 	if o.Revision == "" || len(o.Revisions) > 0 || o.Source != nil || len(o.Sources) > 0 {
@@ -200,7 +200,7 @@ func Resume(ctx context.Context, tx Tx, app hub.ApplicationID) error {
 	return tx.Enqueue(ctx, WorkRefresh, string(app), c.now, false)
 }
 
-// sameObjects says whether two snapshots hold the same objects: to apply one
+// sameObjects reports whether two snapshots hold the same objects: to apply one
 // instead of the other would change nothing.
 func sameObjects(a, b hub.Snapshot) bool {
 	return a.ID != "" && b.ID != "" && (a.ID == b.ID || slices.Equal(a.Objects, b.Objects))

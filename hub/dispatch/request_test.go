@@ -31,7 +31,7 @@ func (w *world) rendered(op hub.OperationID, revision string, objects ...hub.Obj
 	w.reload()
 }
 
-// order gives the newest operation row.
+// order returns the newest operation row.
 func (w *world) order() *linkv1.Operation {
 	w.t.Helper()
 	var m *linkv1.Operation

@@ -8,7 +8,7 @@ import (
 
 type tombstoneKey struct{ group, kind, namespace, name string }
 
-// diffTombstones gives all tombstones that are open under a new target, and those among
+// diffTombstones returns all tombstones that are open under a new target, and those among
 // them that are new: objects of the former target or of what is enforced that
 // the complete new snapshot does not have.
 func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, opened []hub.Tombstone) {
@@ -52,7 +52,7 @@ func (c *change) diffTombstones(app hub.Application, target hub.Snapshot) (all, 
 	return append(all, opened...), opened
 }
 
-// sameTombstone says whether two objects of snapshots would be buried as one.
+// sameTombstone reports whether two objects of snapshots would be buried as one.
 func sameTombstone(a, b hub.ObjectRef) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Group == b.Group && (a.Hook == "") == (b.Hook == "")
 }

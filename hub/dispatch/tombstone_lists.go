@@ -30,7 +30,7 @@ type tombstoneList struct {
 	plain  []byte
 }
 
-// splitTombstones gives the tombstones that a state row lists itself: all of them, or
+// splitTombstones returns the tombstones that a state row lists itself: all of them, or
 // those that are to go first and, with them, the lists of all.
 func splitTombstones(tombstones []hub.Tombstone, keys func() (hub.TenantKeys, error)) (inline []*linkv1.Tombstone, lists []tombstoneList, err error) {
 	slices.SortFunc(tombstones, compareTombstones)
@@ -73,7 +73,7 @@ func fitting(tombstones []*linkv1.Tombstone) int {
 
 func sizeOf(t *linkv1.Tombstone) int { return proto.Size(t) + 4 }
 
-// crowded says whether tombstones are too many for a row.
+// crowded reports whether tombstones are too many for a row.
 func crowded(tombstones []hub.Tombstone) bool {
 	return fitting(linkTombstones(tombstones)) < len(tombstones)
 }

@@ -20,7 +20,7 @@ import (
 
 // A Log is the change log of the store.
 type Log interface {
-	// Changes gives changes after a cursor in order, and the cursor after
+	// Changes returns changes after a cursor in order, and the cursor after
 	// the last one. The error is fault.Missing if the log no longer reaches
 	// back to the cursor, and fault.Invalid if it is no cursor.
 	Changes(ctx context.Context, tenant hub.TenantID, after string, limit int) ([]hub.Change, string, error)
@@ -203,7 +203,7 @@ func (fo *follower) append(changes []hub.Change, next string) {
 	fo.moved = make(chan struct{})
 }
 
-// after gives what the ring has after a cursor. held is false if the ring
+// after returns what the ring has after a cursor. held is false if the ring
 // does not know the cursor.
 func (fo *follower) after(cursor string) (changes []hub.Change, next string, moved <-chan struct{}, held bool) {
 	fo.mu.Lock()

@@ -215,7 +215,7 @@ func (a *Authority) TLS() *tls.Config {
 	}
 }
 
-// identify gives the agent that a certificate names, and until when it may.
+// identify returns the agent that a certificate names, and until when it may.
 func (a *Authority) identify(certs []*x509.Certificate) (tunnel.Peer, time.Time, error) {
 	if len(certs) == 0 {
 		return tunnel.Peer{}, time.Time{}, fault.With(fault.New(fault.Unknown, "no client certificate was presented"), "", "enrol with a join token")
@@ -280,7 +280,7 @@ func (a *Authority) sign(tenant hub.TenantID, agent string, until int64) []byte 
 	return h.Sum(nil)
 }
 
-// newSerial gives 127 random bits.
+// newSerial returns 127 random bits.
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -168,7 +168,7 @@ func (i *identity) redeem(ctx context.Context, inv hub.Invitation, key *ecdsa.Pu
 	return peer, chain, cert, "", nil
 }
 
-// agentFor gives the id of the agent that an invitation makes. One that was
+// agentFor returns the id of the agent that an invitation makes. One that was
 // used before is good for the same key only: its owner did not hear the first
 // answer.
 func (i *identity) agentFor(inv hub.Invitation, key *ecdsa.PublicKey) (string, error) {
@@ -181,7 +181,7 @@ func (i *identity) agentFor(inv hub.Invitation, key *ecdsa.PublicKey) (string, e
 	return inv.AgentID, nil
 }
 
-// Renew gives the caller a fresh certificate for the identity that its
+// Renew returns the caller a fresh certificate for the identity that its
 // session has already proved.
 func (i *identity) Renew(ctx context.Context, req *linkv1.RenewRequest) (*linkv1.RenewResponse, error) {
 	peer, ok := tunnel.PeerFrom(ctx)

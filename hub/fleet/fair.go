@@ -69,7 +69,7 @@ func (l *fairLimit) take(name string, promised bool, now time.Time) (wait time.D
 	return l.promise(p, now), false
 }
 
-// promise gives the next member of a party a time. Parties are served in
+// promise returns the next member of a party a time. Parties are served in
 // turn, so a member comes after one of each party that has as many waiting.
 func (l *fairLimit) promise(p *party, now time.Time) time.Duration {
 	if !p.next.After(now) {

@@ -37,7 +37,7 @@ func (s *Server) guard(ctx context.Context, method string) error {
 	return fault.New(fault.Conflict, "Hello comes before any other call")
 }
 
-// connFrom gives the connection of a call, unless it is being ended.
+// connFrom returns the connection of a call, unless it is being ended.
 func (s *Server) connFrom(ctx context.Context) (*conn, error) {
 	session, ok := tunnel.SessionFrom(ctx)
 	if !ok {

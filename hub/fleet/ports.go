@@ -10,7 +10,7 @@ import (
 // Vault keeps the private authority. What it is given contains private keys:
 // it seals them before they touch a disk.
 type Vault interface {
-	// Authority gives back what was put. The error is fault.Missing when
+	// Authority returns what was put. The error is fault.Missing when
 	// nothing was put yet.
 	Authority(ctx context.Context) ([]byte, error)
 	// PutAuthority stores it once. The error is fault.Conflict if another
@@ -39,7 +39,7 @@ type Revocations interface {
 	// RevocationVersion grows with every revocation. It is asked for every
 	// two seconds and must be cheap.
 	RevocationVersion(ctx context.Context) (int64, error)
-	// Revocations gives all that still matter: those that may cover a
+	// Revocations returns all that still matter: those that may cover a
 	// certificate which has not expired at that time.
 	Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error)
 	// MergeRevocations takes back revocations of a tenant that the hub made
@@ -51,7 +51,7 @@ type Revocations interface {
 // Presence is who is connected. A Disconnected that comes late names its own
 // session and must not touch a newer one.
 type Presence interface {
-	// Member gives what the hub knows of a cluster's agent. The error is
+	// Member returns what the hub knows of a cluster's agent. The error is
 	// fault.Missing if the cluster is gone.
 	Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error)
 	// Connected makes the attachment the cluster's. The error is
@@ -72,7 +72,7 @@ type Presence interface {
 // Keys gives what an agent needs to open and to mask. Both stay in the
 // agent's memory.
 type Keys interface {
-	// LinkKeys gives the key that the tenant's blobs are sealed with, and
+	// LinkKeys returns the key that the tenant's blobs are sealed with, and
 	// the cluster's own key for masking Secret values.
 	LinkKeys(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (object, mask [32]byte, err error)
 }

@@ -40,7 +40,7 @@ type refusals struct {
 	last map[hub.ClusterID]time.Time
 }
 
-// due says whether a refusal should be noted now.
+// due reports whether a refusal should be noted now.
 func (r *refusals) due(cluster hub.ClusterID, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -127,7 +127,7 @@ func (r *registry) attach(c *conn) (old *conn, ok bool) {
 	return old, true
 }
 
-// current gives the attachment of a cluster.
+// current returns the attachment of a cluster.
 func (r *registry) current(cluster hub.ClusterID) *conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

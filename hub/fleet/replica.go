@@ -36,7 +36,7 @@ const (
 	lingering = 15 * time.Second
 )
 
-// Replica gives a certificate for one process of the hub, by which others
+// Replica returns a certificate for one process of the hub, by which others
 // know it. Its key is made now and never leaves the memory. The function may
 // be called at each handshake.
 func (a *Authority) Replica(name *url.URL) (func() (*tls.Certificate, error), error) {
@@ -189,7 +189,7 @@ func (c *conn) move(within time.Duration) {
 	})
 }
 
-// shouldReattach says whether an agent should attach anew, and how soon.
+// shouldReattach reports whether an agent should attach anew, and how soon.
 func (s *Server) shouldReattach(c *conn, now time.Time) (within time.Duration, yes bool) {
 	if s.draining.Load() {
 		return time.Second, c.attached.Load()
@@ -197,7 +197,7 @@ func (s *Server) shouldReattach(c *conn, now time.Time) (within time.Duration, y
 	return moveWithin, c.expired(now)
 }
 
-// expired says whether the session has lasted as long as it shall.
+// expired reports whether the session has lasted as long as it shall.
 func (c *conn) expired(now time.Time) bool {
 	return c.attached.Load() && now.Sub(c.opened) > c.life
 }

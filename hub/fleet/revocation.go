@@ -86,7 +86,7 @@ func newRevokedSet(version int64, all []hub.Revocation) *revokedSet {
 	return s
 }
 
-// check gives the reason why a peer is not let in, or nil.
+// check returns the reason why a peer is not let in, or nil.
 func (r *revoked) check(p tunnel.Peer) error {
 	s := r.set.Load()
 	if s == nil {
@@ -110,7 +110,7 @@ func errQuarantined() error {
 // maxRevocationsSent bounds the revocations that an agent is told of, newest last.
 const maxRevocationsSent = 256
 
-// pendingRevocations gives the revocations of a tenant, signed, that an agent shall keep
+// pendingRevocations returns the revocations of a tenant, signed, that an agent shall keep
 // for a hub that forgets them, and the version that they are of.
 func (s *Server) pendingRevocations(tenant hub.TenantID) ([]*linkv1.Revoked, int64) {
 	set := s.revoked.set.Load()

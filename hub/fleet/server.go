@@ -111,10 +111,10 @@ func (s *Server) Conn(cluster hub.ClusterID) (grpc.ClientConnInterface, bool) {
 	return cc, err == nil
 }
 
-// Attached says whether a cluster's agent is attached to this replica.
+// Attached reports whether a cluster's agent is attached to this replica.
 func (s *Server) Attached(cluster hub.ClusterID) bool { return s.agents.current(cluster) != nil }
 
-// Supports says whether a cluster's agent, which is attached to this replica,
+// Supports reports whether a cluster's agent, which is attached to this replica,
 // said in Hello that it knows a feature.
 func (s *Server) Supports(cluster hub.ClusterID, feature string) bool {
 	c := s.agents.current(cluster)

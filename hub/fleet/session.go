@@ -255,7 +255,7 @@ func checkHello(req *linkv1.HelloRequest, p tunnel.Peer) error {
 	return nil
 }
 
-// plain says whether a text from outside may go into logs and rows.
+// plain reports whether a text from outside may go into logs and rows.
 func plain(s string, most int) bool {
 	if len(s) > most || !utf8.ValidString(s) {
 		return false

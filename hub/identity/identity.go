@@ -33,7 +33,7 @@ type Directory interface {
 
 // Accounts are the local accounts of the tenants, and where sign-ins are noted.
 type Accounts interface {
-	// AccountByName gives an account and the hash of its password; the error
+	// AccountByName returns an account and the hash of its password; the error
 	// is fault.Missing if there is none.
 	AccountByName(ctx context.Context, tenant hub.TenantID, name string) (hub.User, string, error)
 	Account(ctx context.Context, tenant hub.TenantID, id hub.UserID) (hub.User, error)
@@ -143,7 +143,7 @@ func (s *Service) Login(ctx context.Context, from hub.Caller, c Credential) (sec
 	return s.Begin(ctx, from, tenant, user)
 }
 
-// find gives the tenant, the account and the hash of its password; what is
+// find returns the tenant, the account and the hash of its password; what is
 // not there is empty, and no error.
 func (s *Service) find(ctx context.Context, c Credential) (tenant hub.Tenant, user hub.User, hash string, err error) {
 	tenant, err = s.dir.TenantByName(ctx, c.Tenant)
@@ -296,7 +296,7 @@ func (s *Service) Forget(tenant hub.TenantID, username string) {
 	}
 }
 
-// CheckPassword says whether the password is the caller's, and counts a wrong
+// CheckPassword reports whether the password is the caller's, and counts a wrong
 // one like a failed sign-in.
 func (s *Service) CheckPassword(ctx context.Context, c hub.Caller, password string) error {
 	now := s.cfg.Now()

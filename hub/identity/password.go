@@ -39,7 +39,7 @@ func NewPasswords(parallel int) (*Passwords, error) {
 	return p, nil
 }
 
-// Hash gives the text that is kept of a password. The error is fault.Invalid
+// Hash returns the text that is kept of a password. The error is fault.Invalid
 // for a password that is too short or too long.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	switch n := utf8.RuneCountInString(password); {
@@ -59,7 +59,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	return hash, nil
 }
 
-// Matches says whether the password is the one behind the hash. An empty hash
+// Matches reports whether the password is the one behind the hash. An empty hash
 // stands for "no such account": it costs the same and never matches.
 func (p *Passwords) Matches(ctx context.Context, password, hash string) (bool, error) {
 	if err := p.enter(ctx); err != nil {

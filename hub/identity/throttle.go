@@ -66,7 +66,7 @@ func knownKey(t hub.Tenant, u hub.User, address string) [32]byte {
 	return hashOf("known", string(t.ID), string(u.ID), clientip.Key(address))
 }
 
-// accountState says whether the account has signed in from this address before,
+// accountState reports whether the account has signed in from this address before,
 // and whether it is closed to all others for a while.
 func (s *Service) accountState(ctx context.Context, c Credential, t hub.Tenant, u hub.User, address string, now time.Time) (known, closed bool, err error) {
 	if known, err = s.dir.KnownAddress(ctx, knownKey(t, u, address), now); err != nil {

@@ -33,7 +33,7 @@ func New[K comparable, V any](limit int64) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, order: list.New(), items: map[K]*list.Element{}}
 }
 
-// Get gives what is kept for a key.
+// Get returns what is kept for a key.
 func (c *Cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,7 +115,7 @@ func (s *syncs) add(application, phase string, took time.Duration) {
 	e.seconds += took.Seconds()
 }
 
-// of gives the counts of an application by phase.
+// of returns the counts of an application by phase.
 func (s *syncs) of(application string) map[string]ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// scrape gives every series as text, by metric name.
+// scrape returns every series as text, by metric name.
 func scrape(t *testing.T, reg *prometheus.Registry) map[string][]string {
 	t.Helper()
 	families, err := reg.Gather()

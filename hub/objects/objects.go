@@ -84,7 +84,7 @@ func linkObject(o hub.RenderedObject) *linkv1.HubObject {
 	return &linkv1.HubObject{Ref: linkRef(o.RenderedRef), Object: o.Object}
 }
 
-// Read gives one object; empty if there is none.
+// Read returns one object; empty if there is none.
 func (s *Server) Read(ctx context.Context, r *linkv1.HubRef) (*linkv1.HubObject, error) {
 	tenant, cluster, err := s.caller(ctx)
 	if err != nil {

@@ -94,7 +94,7 @@ func destination(r hub.Refresh, spec hub.ApplicationSpec, project hub.ProjectSpe
 	return nil
 }
 
-// SameCluster says whether a project's destination entry speaks of a cluster;
+// SameCluster reports whether a project's destination entry speaks of a cluster;
 // namespaces are not looked at, and a leading "!" is taken off.
 func SameCluster(entry, cluster hub.Destination) bool {
 	server, name := strings.TrimPrefix(entry.Server, "!"), strings.TrimPrefix(entry.Name, "!")

@@ -118,7 +118,7 @@ func (s Input) onlyPruning() bool {
 	return s.OnlyPrunes && !s.Spec.Prune() && s.Running == nil && s.Failed == nil && s.Application.Status.Sync == hub.Synced
 }
 
-// retriable says whether an equal snapshot deserves another try: its last
+// retriable reports whether an equal snapshot deserves another try: its last
 // operation failed, nothing retries it, and something that the failure may
 // have come from was changed since: the specification, the project, or what
 // the cluster serves; or such a change waited. Without one a failed target is
@@ -249,7 +249,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Check says whether a person may start an operation now (SYNC-07, WIN-09).
+// Check reports whether a person may start an operation now (SYNC-07, WIN-09).
 func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, now time.Time) error {
 	object := "application " + app.Name
 	if app.DeletingAt != nil {
@@ -269,7 +269,7 @@ func Check(app hub.Application, running *hub.Operation, windows syncwindow.Set, 
 	return nil
 }
 
-// paused says whether the candidate leaves the application where a rollback
+// paused reports whether the candidate leaves the application where a rollback
 // has put it: it is what was rolled back from, or renders no other objects than
 // that or the pin.
 func (s Input) paused(pin hub.Pin) bool {

@@ -21,7 +21,7 @@ const (
 	backAgain = 500 * time.Millisecond // between two looks whether an agent is back
 )
 
-// Actions gives what people may do with one live object.
+// Actions returns what people may do with one live object.
 func (r *Relay) Actions(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef) ([]hub.Action, error) {
 	conn, ctx, cancel, err := r.conn(ctx, cluster, timeout)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Relay) Act(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	return out, nil
 }
 
-// lost says whether a call ended without the agent's answer. What the agent
+// lost reports whether a call ended without the agent's answer. What the agent
 // itself classified is an answer; what became of the connection is not, though
 // it has a kind too.
 func lost(err error) bool {

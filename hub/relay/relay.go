@@ -56,7 +56,7 @@ type Difference struct {
 	Problem   string          // why it would be refused
 }
 
-// Get gives one live object of an application.
+// Get returns one live object of an application.
 func (r *Relay) Get(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, o hub.ObjectRef) (json.RawMessage, error) {
 	client, ctx, cancel, err := r.client(ctx, cluster)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Relay) Get(ctx context.Context, cluster hub.Cluster, app hub.Applicatio
 	return text(reply.GetJson()), nil
 }
 
-// Diff gives what differs in an application, or with all everything. A kind
+// Diff returns what differs in an application, or with all everything. A kind
 // asks for one object alone; predict asks the API server, too.
 func (r *Relay) Diff(ctx context.Context, cluster hub.Cluster, app hub.ApplicationID, all, predict bool, o hub.ObjectRef) ([]Difference, error) {
 	client, ctx, cancel, err := r.client(ctx, cluster)

@@ -179,7 +179,7 @@ func describe(o *manifest.Object) string {
 	return o.GetKind() + " " + path.Join(o.GetNamespace(), name)
 }
 
-// foreignHook says whether an object is a Helm hook that has no equivalent,
+// foreignHook reports whether an object is a Helm hook that has no equivalent,
 // such as a test: it is no part of the application (HELM-18).
 func foreignHook(o *manifest.Object) bool {
 	if _, own := manifest.Annotation(o, "hook"); own {

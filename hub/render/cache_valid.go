@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-cd/capstan/hub"
 )
 
-// Fresh says whether all recorded inputs are what they were, in the trees of
+// Fresh reports whether all recorded inputs are what they were, in the trees of
 // new commits and for the cluster as it is now. If they are, a render would
 // give the same objects again. It reads no file contents. req needs no trees
 // of its own. An error means that the answer could not be found out.

@@ -62,7 +62,7 @@ func (f Files) Kind(ctx context.Context, name string) (hub.InputKind, error) {
 	return s[0].Kind, nil
 }
 
-// List gives the names in a directory; q says how far below. The first result
+// List returns the names in a directory; q says how far below. The first result
 // is what stands at dir itself, and there are entries only for a directory.
 func (f Files) List(ctx context.Context, dir string, q Question) (hub.InputKind, []Entry, error) {
 	q.Op, q.Names = OpList, []string{dir}
@@ -73,7 +73,7 @@ func (f Files) List(ctx context.Context, dir string, q Question) (hub.InputKind,
 	return a.Stats[0].Kind, a.Entries, nil
 }
 
-// Read gives the contents of files. A missing one is not an error here.
+// Read returns the contents of files. A missing one is not an error here.
 func (f Files) Read(ctx context.Context, names ...string) ([]File, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -91,7 +91,7 @@ func (f Files) Real(ctx context.Context, name string) (string, hub.InputKind, er
 	return a.Real, a.Stats[0].Kind, nil
 }
 
-// Fact gives the answer to a question about cluster or application.
+// Fact returns the answer to a question about cluster or application.
 func (f Files) Fact(ctx context.Context, name string) (string, error) {
 	a, err := f.request(ctx, Question{Op: OpFact, Names: []string{name}})
 	if err != nil {
@@ -100,7 +100,7 @@ func (f Files) Fact(ctx context.Context, name string) (string, error) {
 	return a.Facts[0], nil
 }
 
-// Remote gives the contents of an address that the source's spec names.
+// Remote returns the contents of an address that the source's spec names.
 func (f Files) Remote(ctx context.Context, written string) (File, error) {
 	a, err := f.request(ctx, Question{Op: OpRemote, Names: []string{written}})
 	if err != nil {
@@ -109,7 +109,7 @@ func (f Files) Remote(ctx context.Context, written string) (File, error) {
 	return a.Files[0], nil
 }
 
-// Setting gives the value of a setting that hub.Renders names; empty if it is
+// Setting returns the value of a setting that hub.Renders names; empty if it is
 // not set.
 func (f Files) Setting(ctx context.Context, key string) (string, error) {
 	return f.Fact(ctx, FactSetting+key)
@@ -120,7 +120,7 @@ func (f Files) request(ctx context.Context, q Question) (Answer, error) {
 	return f.Access.Ask(ctx, q)
 }
 
-// Within gives the name in the tree that a path written in a spec or in a
+// Within returns the name in the tree that a path written in a spec or in a
 // file means: relative to dir, or to the root if it begins with a slash. A
 // path that leaves the tree is refused, whatever stands there.
 func Within(dir, written string) (string, error) {
@@ -137,7 +137,7 @@ func Within(dir, written string) (string, error) {
 	return name, nil
 }
 
-// Remote says whether a path is a URL.
+// Remote reports whether a path is a URL.
 func Remote(written string) bool {
 	u, err := url.Parse(written)
 	return err == nil && len(u.Scheme) > 1 && (u.Host != "" || u.Opaque != "" || strings.Contains(written, "://"))

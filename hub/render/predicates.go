@@ -5,14 +5,14 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// passes says whether the same try may go well later: the cause lies neither
+// passes reports whether the same try may go well later: the cause lies neither
 // in the sources nor in the specification.
 func passes(err error) bool {
 	kind := fault.KindOf(err)
 	return kind == fault.Offline || kind == fault.Internal
 }
 
-// waits says whether the application has a target that automation should
+// waits reports whether the application has a target that automation should
 // take up though no input changed: after a change of policy or of the project,
 // for instance.
 func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool {
@@ -21,14 +21,14 @@ func waits(f hub.Refresh, spec hub.ApplicationSpec, target hub.SnapshotID) bool 
 		app.Status.PlannedGeneration != app.Generation || app.Follows(spec) && unblocked(app) || moved(f)
 }
 
-// unblocked says whether the newest operation failed because of who owned
+// unblocked reports whether the newest operation failed because of who owned
 // objects, and these are free now.
 func unblocked(app hub.Application) bool {
 	op := app.Status.Operation
 	return op != nil && (op.Phase == hub.Failed || op.Phase == hub.Errored) && op.Unblocked
 }
 
-// moved says whether the project is another one than the application was
+// moved reports whether the project is another one than the application was
 // planned for, or what the cluster serves was changed since the application
 // was looked at, after its newest operation had begun and failed.
 func moved(f hub.Refresh) bool {
@@ -50,7 +50,7 @@ func hasProblem(app hub.Application) bool {
 	return false
 }
 
-// skipped says whether an application is to be left as it is. One that waits
+// skipped reports whether an application is to be left as it is. One that waits
 // for manifests of its own is not: its operation must end.
 func skipped(f hub.Refresh) bool {
 	var cluster hub.Meta
@@ -69,7 +69,7 @@ func (r *round) refuse(j *job, err error) {
 	r.fail(j, hub.InvalidSpecError, err)
 }
 
-// isRequestedRefresh says whether this is the look that the application's annotation
+// isRequestedRefresh reports whether this is the look that the application's annotation
 // asks for: all of its repositories have been tried since it was set.
 func isRequestedRefresh(f hub.Refresh) bool {
 	if asked, _ := f.Application.AsksRefresh(); !asked {

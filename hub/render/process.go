@@ -152,7 +152,7 @@ func (p *process) stepBack() {
 	}
 }
 
-// stirs says whether an idle worker does what nobody asked it for: then it is
+// stirs reports whether an idle worker does what nobody asked it for: then it is
 // no longer ours.
 func (p *process) stirs(limit int64) bool {
 	spent := processor(p.cmd.Process.Pid)
@@ -340,7 +340,7 @@ func (r *run) finish(frame Frame) (Result, bool, error) {
 	}, true, nil
 }
 
-// broke says whether an error is the end of the connection to a worker.
+// broke reports whether an error is the end of the connection to a worker.
 func broke(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }

@@ -59,7 +59,7 @@ func NewRecorder(req Request, limits Limits) *Recorder {
 	return &Recorder{req: req, limits: limits.withDefaults(), inputs: map[hub.Input]struct{}{}, recorded: map[readKey]struct{}{}}
 }
 
-// Inputs gives all that was looked at, each once, in a stable order.
+// Inputs returns all that was looked at, each once, in a stable order.
 func (r *Recorder) Inputs() []hub.Input {
 	out := make([]hub.Input, 0, len(r.inputs))
 	for in := range r.inputs {
@@ -412,7 +412,7 @@ func (r *Recorder) wrong(name string, err error) error {
 	return err
 }
 
-// refused says whether an error is already a sentence about the repository.
+// refused reports whether an error is already a sentence about the repository.
 func refused(err error) bool {
 	kind := fault.KindOf(err)
 	return kind == fault.Invalid || kind == fault.Exceeded

@@ -53,7 +53,7 @@ func (r Request) remote(source int, written string, most int64) ([]byte, error) 
 	return r.Fetch(r.expand(source, written), hub.ValueSchemes(r.Settings[hub.ValueSchemesKey]), most)
 }
 
-// names says whether the spec of a source names an address.
+// names reports whether the spec of a source names an address.
 func (r Request) names(source int, written string) bool {
 	if source < 0 || source >= len(r.Sources) || r.Sources[source].Helm == nil {
 		return false

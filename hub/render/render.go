@@ -146,7 +146,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// RefOnly says whether a source only lends its files to others (SRC-10).
+// RefOnly reports whether a source only lends its files to others (SRC-10).
 func RefOnly(s hub.Source) bool { return s.Ref != "" && s.Path == "" && s.Chart == "" }
 
 // SourceName names a source for people, without a credential in its URL.

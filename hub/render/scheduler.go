@@ -107,7 +107,7 @@ func (p *Pool) await(ctx context.Context, t *ticket) (grant, error) {
 	}
 }
 
-// discard gives back the right to a worker after a defect, and ends the worker.
+// discard gives the right to a worker after a defect, and ends the worker.
 func (p *Pool) discard(g grant) {
 	p.mu.Lock()
 	w := g.worker
@@ -151,7 +151,7 @@ func (p *Pool) hand(s *slotLease, w *process) {
 	}
 }
 
-// release gives back the right to a worker, and the worker if it is well.
+// release gives the right to a worker, and the worker if it is well.
 func (p *Pool) release(g grant, w *process, err error) {
 	now := time.Now()
 	var end *process
@@ -262,7 +262,7 @@ func (p *Pool) passing(now time.Time) int {
 	})
 }
 
-// begin gives a place to a ticket that may start.
+// begin gives a slot to a ticket that may start.
 func (p *Pool) begin(t *ticket, passes bool, now time.Time) grant {
 	tenant := t.tenant
 	s := &slotLease{tenant: tenant, app: t.app, passes: passes, began: now}
@@ -328,7 +328,7 @@ func (p *Pool) debt(tenant hub.TenantID, now time.Time) int64 {
 	return int64(sum / brief)
 }
 
-// mayStart says whether a tenant may have one more worker now.
+// mayStart reports whether a tenant may have one more worker now.
 func (p *Pool) mayStart(tenant hub.TenantID, now time.Time) bool {
 	if p.isSlow(tenant, now) {
 		if places := p.longPlaces(); places > 0 {
@@ -350,7 +350,7 @@ func (p *Pool) count(which func(*slotLease) bool) int {
 	return n
 }
 
-// isSlow says whether a tenant passed a limit lately.
+// isSlow reports whether a tenant passed a limit lately.
 func (p *Pool) isSlow(tenant hub.TenantID, now time.Time) bool {
 	until, slow := p.slow[tenant]
 	if slow && now.After(until) {

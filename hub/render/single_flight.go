@@ -61,7 +61,7 @@ func (s *shared) begin(ctx context.Context, key sharedKey) (end func()) {
 	}
 }
 
-// next gives what is to be waited for or, if it is this one's turn, its end.
+// next returns what is to be waited for or, if it is this one's turn, its end.
 func (s *shared) next(key sharedKey) (under <-chan struct{}, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *shared) end(key sharedKey, under chan struct{}) {
 	close(under)
 }
 
-// nameless says whether a kind of source makes the same objects whatever the
+// nameless reports whether a kind of source makes the same objects whatever the
 // application is called, but for the files that the name stands in. A Helm
 // release is called like its application.
 func nameless(sourceType string) bool {
@@ -120,7 +120,7 @@ func (s *shared) put(key sharedKey, application string, res Result) {
 	s.results.Put(key, sharedResult{application, res}, int64(size))
 }
 
-// get gives the result of another application if it is this one's too.
+// get returns the result of another application if it is this one's too.
 func (s *shared) get(key sharedKey, r Request) (Result, bool) {
 	found, ok := s.results.Get(key)
 	if !ok {

@@ -31,7 +31,7 @@ type Work interface {
 
 // Sources resolves revisions and serves trees. The source stage provides it.
 type Sources interface {
-	// Resolve gives the commit that a target revision stands for.
+	// Resolve returns the commit that a target revision stands for.
 	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)
 	// Tree opens the files of a commit for one goroutine.
 	Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error)
@@ -152,7 +152,7 @@ func (r *round) fetching(ctx context.Context, req Request) Request {
 	return req
 }
 
-// Counters gives the stage's exact counts so far.
+// Counters returns the stage's exact counts so far.
 func (s *Stage) Counters() *Counters { return &s.counters }
 
 // Run works until ctx ends, then returns nil. An application that cannot be

@@ -30,7 +30,7 @@ func (s *Stage) count(f func(*Counters)) {
 	f(&s.counters)
 }
 
-// Counts gives a copy of the counters.
+// Counts returns a copy of the counters.
 func (s *Stage) Counts() Counters {
 	counting.Lock()
 	defer counting.Unlock()
@@ -44,7 +44,7 @@ func (s *Stage) sharing(tenant hub.TenantID) *shared {
 	return s.shares[tenant]
 }
 
-// busyTenants gives those that have as many batches in work as they may.
+// busyTenants returns those that have as many batches in work as they may.
 func (s *Stage) busyTenants() []hub.TenantID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,7 +87,7 @@ func (w *stageWorld) run(ctx context.Context, forced bool) {
 	_ = s.Run(ctx)
 }
 
-// Claim gives all work at once, and stops the stage when all is given back.
+// Claim returns all work at once, and stops the stage when all is given back.
 func (w *stageWorld) Claim(ctx context.Context, _ int, _ func() []hub.TenantID, freed <-chan struct{}) ([]hub.WorkItem, error) {
 	for len(w.queue) == 0 && w.back.Load() < w.given {
 		select {

@@ -131,7 +131,7 @@ func (b *outbox) run(ctx context.Context, clock lifecycle.Clock, to grpc.ClientC
 	}
 }
 
-// drain gives what has gathered, if anything has.
+// drain returns what has gathered, if anything has.
 func (b *outbox) drain() (req *replicav1.HintRequest, some bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

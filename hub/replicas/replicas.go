@@ -37,13 +37,13 @@ type Store interface {
 	// Attachment says where the agent of a cluster is attached. The error is
 	// fault.Offline if it is nowhere.
 	Attachment(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.AgentHome, error)
-	// Attachments gives what changed after a fence, in order.
+	// Attachments returns what changed after a fence, in order.
 	Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error)
 }
 
 // Agents are those that are attached to this replica.
 type Agents interface {
-	// Holds gives the client to the agent of a cluster and the session that
+	// Holds returns the client to the agent of a cluster and the session that
 	// it is attached with.
 	Holds(cluster hub.ClusterID) (conn grpc.ClientConnInterface, tenant hub.TenantID, session string, ok bool)
 }
@@ -222,7 +222,7 @@ func (r *Replicas) forgetAll() {
 	}
 }
 
-// Among gives the ids of the replicas that share out work, in order; nothing
+// Among returns the ids of the replicas that share out work, in order; nothing
 // if this one is alone or does not know.
 func (r *Replicas) Among() []string {
 	r.mu.Lock()
@@ -246,7 +246,7 @@ func (r *Replicas) Among() []string {
 	return out
 }
 
-// Others says whether another replica is there that could take over.
+// Others reports whether another replica is there that could take over.
 func (r *Replicas) Others() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +258,7 @@ func (r *Replicas) Others() bool {
 	return false
 }
 
-// Draining says whether this replica is about to stop.
+// Draining reports whether this replica is about to stop.
 func (r *Replicas) Draining() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

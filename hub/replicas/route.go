@@ -25,7 +25,7 @@ const (
 	atHome = 2 * time.Minute
 )
 
-// Conn gives a client to the agent of a cluster, wherever it is attached. It
+// Conn returns a client to the agent of a cluster, wherever it is attached. It
 // waits a little for one that has just been there. The error is fault.Offline
 // if it does not appear.
 func (r *Replicas) Conn(ctx context.Context, c hub.Cluster) (grpc.ClientConnInterface, error) {
@@ -119,7 +119,7 @@ func (r *Replicas) homeOf(cluster hub.ClusterID) (hub.AgentHome, bool) {
 	return p, ok
 }
 
-// reach gives the way to a replica. One that is not known may have just
+// reach returns the way to a replica. One that is not known may have just
 // started.
 func (r *Replicas) reach(id string) (grpc.ClientConnInterface, bool) {
 	r.mu.Lock()
@@ -136,7 +136,7 @@ func (r *Replicas) reach(id string) (grpc.ClientConnInterface, bool) {
 	return nil, false
 }
 
-// retry says whether a call should go another way, and pauses before it does.
+// retry reports whether a call should go another way, and pauses before it does.
 func (t *route) retry(ctx context.Context, to target, method string, err error) bool {
 	if to.remote == "" || err == nil || ctx.Err() != nil {
 		return false

@@ -52,7 +52,7 @@ func (s *server) Hint(_ context.Context, req *replicav1.HintRequest) (*replicav1
 	return &replicav1.HintResponse{}, nil
 }
 
-// passes says whether a call is of the services of agents that other replicas
+// passes reports whether a call is of the services of agents that other replicas
 // may call.
 func passes(method string) bool {
 	return strings.HasPrefix(method, "/"+linkv1.Ops_ServiceDesc.ServiceName+"/") ||
@@ -74,7 +74,7 @@ func (r *Replicas) pass(_ any, stream grpc.ServerStream) error {
 	return tunnel.Status(tunnel.Pass(stream, method, conn))
 }
 
-// only gives the value of a key that has exactly one.
+// only returns the value of a key that has exactly one.
 func only(md metadata.MD, key string) string {
 	if v := md.Get(key); len(v) == 1 {
 		return v[0]
@@ -133,7 +133,7 @@ func clientFor(base *tls.Config, id string) *tls.Config {
 	return c
 }
 
-// nameOf gives the replica that a certificate names.
+// nameOf returns the replica that a certificate names.
 func nameOf(cs tls.ConnectionState) (string, error) {
 	if len(cs.PeerCertificates) == 0 || len(cs.PeerCertificates[0].URIs) != 1 {
 		return "", errStranger()

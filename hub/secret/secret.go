@@ -217,7 +217,7 @@ func (m *Master) Unwrap(wrapped []byte) ([]byte, error) {
 	return encryption.Open(key, head, wrapped[1+idSize:])
 }
 
-// Current says whether something was wrapped with the key in use now; what
+// Current reports whether something was wrapped with the key in use now; what
 // was not should be wrapped anew before its key is dropped from the file.
 func (m *Master) Current(wrapped []byte) bool {
 	return len(wrapped) > 1+idSize && wrapped[0] == format && keyID(wrapped[1:1+idSize]) == m.current

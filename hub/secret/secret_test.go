@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// key gives the base64 text of a key that consists of one byte.
+// key returns the base64 text of a key that consists of one byte.
 func key(b byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) }
 
 func write(t *testing.T, text string, mode os.FileMode) string {

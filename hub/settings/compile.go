@@ -59,13 +59,13 @@ func (c *Compiled) Body(version int64, names []string) ([]byte, error) {
 	return body, nil
 }
 
-// ReplaceAllowed says whether people may sync with Replace or Force (SYNC-08).
+// ReplaceAllowed reports whether people may sync with Replace or Force (SYNC-08).
 func (c *Compiled) ReplaceAllowed() bool { return !c.set.noReplace }
 
 // nothing is the name of no group and no kind.
 const nothing = "-"
 
-// here gives the rules that count in a cluster.
+// here returns the rules that count in a cluster.
 func here(all []filter, names []string) (out []*linkv1.KindFilter) {
 	for _, f := range all {
 		match := len(f.clusters) == 0

@@ -107,7 +107,7 @@ func webhooks() []Known {
 // RollbackKey is the switch for a right of its own for rollbacks (ROLL-04).
 const RollbackKey = "server.rbac.rollback.enforce.enable"
 
-// RollbackApart says whether rolling back takes the right rollback. Values are
+// RollbackApart reports whether rolling back takes the right rollback. Values are
 // those of argocd-cm.
 func RollbackApart(values map[string]string) bool {
 	on, err := text{values[RollbackKey], 0}.truth()
@@ -118,7 +118,7 @@ func RollbackApart(values map[string]string) bool {
 // right to override (SYNC-06).
 const RevisionSyncKey = "application.sync.requireOverridePrivilegeForRevisionSync"
 
-// RevisionSyncOverrides says whether a sync to another revision takes the right
+// RevisionSyncOverrides reports whether a sync to another revision takes the right
 // to override. Values are those of argocd-cm.
 func RevisionSyncOverrides(values map[string]string) bool {
 	on, err := text{values[RevisionSyncKey], 0}.truth()
@@ -138,7 +138,7 @@ const noImpersonation = "syncs and comparisons act as the account of the cluster
 // anyKey stands for all keys of a map: they are names of the tenant's own.
 const anyKey = "*"
 
-// Find gives what is known of a key.
+// Find returns what is known of a key.
 func Find(name, key string) (Known, bool) {
 	for _, k := range Catalogue() {
 		if k.Map != name {
@@ -163,15 +163,15 @@ func secretMaps() []string {
 	return []string{hub.SecretMap, "argocd-notifications-secret", "argocd-image-updater-secret"}
 }
 
-// IsSecret says whether the values of a map are secrets.
+// IsSecret reports whether the values of a map are secrets.
 func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
 
-// IsMap says whether a ConfigMap holds settings.
+// IsMap reports whether a ConfigMap holds settings.
 func IsMap(name string) bool {
 	return strings.HasPrefix(name, "argocd-") && plain(name) && !IsSecret(name)
 }
 
-// Check says whether a value can be set. The error names map, key and line,
+// Check reports whether a value can be set. The error names map, key and line,
 // and never the value of a secret.
 func Check(name, key, value string) error {
 	object := Title(name, key)

@@ -82,7 +82,7 @@ func (n node) fail(format string, args ...any) error {
 	return &fault.Error{Kind: fault.Invalid, Cause: fmt.Sprintf("line %d: %s", line, cause), Line: line}
 }
 
-// or gives the first error, the second one with the place of the node.
+// or returns the first error, the second one with the place of the node.
 func (n node) or(first, second error) error {
 	if first != nil || second == nil {
 		return first
@@ -171,7 +171,7 @@ func (n node) text() (string, error) {
 	return n.Value, nil
 }
 
-// nested gives a text that is YAML in itself; a map or list that was written
+// nested returns a text that is YAML in itself; a map or list that was written
 // in its place is taken as well.
 func (n node) nested() (text, error) {
 	if n.Kind == yaml.ScalarNode {

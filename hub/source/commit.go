@@ -81,7 +81,7 @@ func author(s object.Signature) string {
 	return strings.TrimSpace(name + " <" + mail + ">")
 }
 
-// shorten gives the first characters of text that may be in any encoding.
+// shorten returns the first characters of text that may be in any encoding.
 func shorten(s string, limit int) string {
 	s = strings.TrimSpace(strings.ToValidUTF8(s, string(utf8.RuneError)))
 	s = strings.ReplaceAll(s, "\x00", "")
@@ -94,7 +94,7 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// ancestors gives up to limit first parents of a commit, nearest first; those
+// ancestors returns up to limit first parents of a commit, nearest first; those
 // that cannot be read are left out.
 func (o *odb) ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error) {
 	var all []plumbing.Hash

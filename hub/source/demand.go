@@ -110,7 +110,7 @@ func (m *Mirrors) Tree(ctx context.Context, tenant hub.TenantID, repo hub.Reposi
 	return newTree(mir, c), nil
 }
 
-// Commit gives what people see of a commit.
+// Commit returns what people see of a commit.
 func (m *Mirrors) Commit(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.CommitInfo, error) {
 	t, err := m.Tree(ctx, tenant, repo, commit)
 	if err != nil {
@@ -159,7 +159,7 @@ func (m *mirror) here(h plumbing.Hash) (commit, error) {
 	return c, nil
 }
 
-// wanting says whether a fetch may help.
+// wanting reports whether a fetch may help.
 func wanting(err error) bool { return errors.Is(err, errNoObject) || errors.Is(err, errDamaged) }
 
 // demand fetches for a commit: what the refs lead to, and then, if the commit
@@ -210,7 +210,7 @@ func (m *mirror) demand(ctx context.Context, repo hub.Repository, h plumbing.Has
 	return c, nil
 }
 
-// refusesName says whether the server does not hand out commits by name, or
+// refusesName reports whether the server does not hand out commits by name, or
 // does not have this one.
 func refusesName(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {

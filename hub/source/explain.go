@@ -60,7 +60,7 @@ func (f failure) classify() error {
 	return f.garbage()
 }
 
-// ours says whether an error that no step has explained is about the hub's own
+// ours reports whether an error that no step has explained is about the hub's own
 // files or the end of the caller's context. What else goes wrong comes of what
 // the server has sent.
 func (f failure) ours() bool {

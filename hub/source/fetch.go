@@ -87,7 +87,7 @@ func (m *mirror) fetch(ctx context.Context, repo hub.Repository, cred hub.Creden
 	return refs(v.tips), nil
 }
 
-// isDamage says whether the mirror's own files are at fault.
+// isDamage reports whether the mirror's own files are at fault.
 func isDamage(err error) bool {
 	_, message := fault.As(err)
 	return !message && (errors.Is(err, errDamaged) || errors.Is(err, errNoObject))

@@ -156,7 +156,7 @@ func (f *file) Seek(offset int64, whence int) (int64, error) {
 	return at, nil
 }
 
-// ReadDir gives the next n entries, or all of them.
+// ReadDir returns the next n entries, or all of them.
 func (f *file) ReadDir(n int) ([]fs.DirEntry, error) {
 	if f.closed {
 		return nil, f.fail("readdir", fs.ErrClosed)

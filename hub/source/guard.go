@@ -22,7 +22,7 @@ type blockedError struct{ addr netip.Addr }
 
 func (blockedError) Error() string { return "the address is not allowed" }
 
-// dialer gives a dialer behind the guard.
+// dialer returns a dialer behind the guard.
 func (g guard) dialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:   10 * time.Second,

@@ -24,7 +24,7 @@ func GuardedTransport(allowed []netip.Prefix, authorities *x509.CertPool) *http.
 	}
 }
 
-// Blocked says whether an error is that the guard refused an address.
+// Blocked reports whether an error is that the guard refused an address.
 func Blocked(err error) bool {
 	var blocked blockedError
 	return errors.As(err, &blocked)

@@ -137,7 +137,7 @@ func (x *index) names(from, to int64) ([]byte, error) {
 	return data, nil
 }
 
-// find gives the offset of an object in the pack.
+// find returns the offset of an object in the pack.
 func (x *index) find(h plumbing.Hash) (offset int64, found bool, err error) {
 	from, to := x.bucket(h[0])
 	for to-from > 512 { // narrow down before reading the rest at once
@@ -187,7 +187,7 @@ func (x *index) offset(pos int64) (int64, error) {
 	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
 }
 
-// prefixed gives up to limit objects whose names start with a prefix of
+// prefixed returns up to limit objects whose names start with a prefix of
 // hexadecimal digits.
 func (x *index) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	low, high := prefixRange(prefix)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// LFSWarning says whether a file is a Git LFS pointer, and the sentence to
+// LFSWarning reports whether a file is a Git LFS pointer, and the sentence to
 // warn with. Pointers are served as they are: the content that they stand for
 // is not in the repository.
 func LFSWarning(name string, data []byte) (warning string, pointer bool) {

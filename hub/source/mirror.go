@@ -147,7 +147,7 @@ func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Creden
 	return t, err
 }
 
-// hostKeys gives the keys of SSH servers that the tenant has stored.
+// hostKeys returns the keys of SSH servers that the tenant has stored.
 func (m *mirror) hostKeys(ctx context.Context) ([]hub.HostKey, error) {
 	return m.creds.HostKeys(ctx, m.tenant)
 }
@@ -192,7 +192,7 @@ func digest(tips []tip) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// load gives the tips of the newest listing, from disk if need be. A new
+// load returns the tips of the newest listing, from disk if need be. A new
 // mirror has none.
 func (m *mirror) load() ([]tip, error) {
 	if m.known != nil {
@@ -318,7 +318,7 @@ func (m *mirror) sweep() error {
 	return nil
 }
 
-// orphan says whether a pack has no index: it was not put in place whole.
+// orphan reports whether a pack has no index: it was not put in place whole.
 func (m *mirror) orphan(name string) bool {
 	base, isPack := strings.CutSuffix(name, ".pack")
 	if !isPack {

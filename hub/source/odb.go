@@ -184,7 +184,7 @@ func (o *odb) rest() {
 	}
 }
 
-// has says whether an object is here.
+// has reports whether an object is here.
 func (o *odb) has(h plumbing.Hash) (bool, error) {
 	s, err := o.acquire()
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *packSet) find(h plumbing.Hash) (*pack, int64, error) {
 	return nil, 0, errNoObject
 }
 
-// prefixed gives up to limit objects whose names start with a prefix.
+// prefixed returns up to limit objects whose names start with a prefix.
 func (o *odb) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	s, err := o.acquire()
 	if err != nil {
@@ -238,7 +238,7 @@ type rawObject struct {
 	data []byte
 }
 
-// read gives an object of at most limit bytes; a larger one is an errTooLarge.
+// read returns an object of at most limit bytes; a larger one is an errTooLarge.
 func (o *odb) read(h plumbing.Hash, limit int64) (rawObject, error) {
 	s, err := o.acquire()
 	if err != nil {
@@ -256,7 +256,7 @@ func (o *odb) read(h plumbing.Hash, limit int64) (rawObject, error) {
 	return obj, nil
 }
 
-// size gives how many bytes an object has.
+// size returns how many bytes an object has.
 func (o *odb) size(h plumbing.Hash) (int64, error) {
 	s, err := o.acquire()
 	if err != nil {
@@ -366,7 +366,7 @@ func (o *odb) apply(obj rawObject, steps []step) (rawObject, error) {
 	return obj, nil
 }
 
-// patch gives the result of a delta, which must not be larger than limit.
+// patch returns the result of a delta, which must not be larger than limit.
 func patch(base, delta []byte, limit int64) ([]byte, error) {
 	size, result, err := parseDeltaSizes(delta)
 	if err != nil {

@@ -190,7 +190,7 @@ func (s *inflaters) put(in *inflater) {
 	s.pool.Put(in)
 }
 
-// inflate gives the whole data of an entry, checked by its checksum.
+// inflate returns the whole data of an entry, checked by its checksum.
 func (s *inflaters) inflate(r io.ReaderAt, e entry, size int64) ([]byte, error) {
 	in, err := s.get(io.NewSectionReader(r, e.data, size-packTail-e.data))
 	if err != nil {

@@ -65,7 +65,7 @@ func (m *Mirrors) FetchPushed(
 	return all, mir.listedAt, err
 }
 
-// followable says whether one branch may be brought up to date without a
+// followable reports whether one branch may be brought up to date without a
 // listing: all others are known from one that is young enough.
 func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.Time) bool {
 	now := m.clock.Now()
@@ -85,7 +85,7 @@ func (m *mirror) followable(repo hub.Repository, pushed hub.Pushed, since time.T
 	return true
 }
 
-// trusts says whether the way to the repository is still the one that its
+// trusts reports whether the way to the repository is still the one that its
 // settings ask for. A look finds out otherwise.
 func (m *mirror) trusts(ctx context.Context, repo hub.Repository, cred hub.Credential) bool {
 	now, err := m.trust(ctx, repo, cred)
@@ -163,7 +163,7 @@ var errMoved = errors.New("the branch is not at the commit that the event names"
 // errNoPack says that an answer ended before the objects came.
 var errNoPack = errors.New("the answer has no objects")
 
-// moved gives the tips with one branch at another commit.
+// moved returns the tips with one branch at another commit.
 func moved(tips []tip, head, ref string, to plumbing.Hash) []tip {
 	out := slices.Clone(tips)
 	found := false

@@ -111,7 +111,7 @@ func (q *queue) drain() []hub.WorkItem {
 	return out
 }
 
-// newest gives a running item with its newest lease.
+// newest returns a running item with its newest lease.
 func (q *queue) newest(item hub.WorkItem) hub.WorkItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()

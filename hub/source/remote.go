@@ -166,7 +166,7 @@ func (x *exchange) setError(err error) error {
 	return err
 }
 
-// wrong gives the first thing that went wrong, if anything did, and the status
+// wrong returns the first thing that went wrong, if anything did, and the status
 // of the last answer.
 func (x *exchange) wrong() (status int, err error) {
 	x.mu.Lock()
@@ -249,7 +249,7 @@ func (b *limitedBody) Close() error {
 	return nil
 }
 
-// timedOut says whether an error is a deadline that passed.
+// timedOut reports whether an error is a deadline that passed.
 func timedOut(err error) bool {
 	var n net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()

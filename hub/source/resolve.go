@@ -73,7 +73,7 @@ func isHex(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// highest gives the tag with the highest version that satisfies a constraint.
+// highest returns the tag with the highest version that satisfies a constraint.
 // Of equal versions, such as v1.0.0 and 1.0.0, the name decides, so that the
 // answer does not depend on the order of the refs.
 func highest(refs []hub.Ref, c *semver.Constraints, prefix string) (best hub.Ref, found bool) {
@@ -127,7 +127,7 @@ func cut(s string, limit int) string {
 	return s
 }
 
-// nearNames gives up to three branches or tags that a person may have meant.
+// nearNames returns up to three branches or tags that a person may have meant.
 func nearNames(refs []hub.Ref, revision, prefix string) []string {
 	type near struct {
 		name     string

@@ -113,12 +113,12 @@ func (c Config) Validate() error {
 // Credentials finds what opens a repository, for fetches that a reader needs
 // at once. The daemon provides it.
 type Credentials interface {
-	// Credential gives the repository's own credential, or that of the best
+	// Credential returns the repository's own credential, or that of the best
 	// template, or none.
 	Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (hub.Credential, error)
-	// HostKeys gives the keys of SSH servers that the tenant has stored.
+	// HostKeys returns the keys of SSH servers that the tenant has stored.
 	HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error)
-	// Authorities gives the certificates, in PEM, that the tenant has stored
+	// Authorities returns the certificates, in PEM, that the tenant has stored
 	// for servers of a host; empty: none, and the hub's own count.
 	Authorities(ctx context.Context, tenant hub.TenantID, host string) (string, error)
 }

@@ -267,7 +267,7 @@ func errSubmodule() error {
 	return fault.With(fault.New(fault.Invalid, "submodules are not served yet"), "", "put the files into the repository itself, or use the submodule's repository as a source of its own")
 }
 
-// Input gives what a recorder notes for a read.
+// Input returns what a recorder notes for a read.
 func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
 	in := hub.Input{Kind: hub.InputMissing, Path: name}
 	n, err := t.resolve("look up", name, kind != hub.InputLink)
@@ -310,7 +310,7 @@ func (d directory) names() string {
 	return hex.EncodeToString(h.Sum(nil)[:20])
 }
 
-// ReadLink gives the text of a link.
+// ReadLink returns the text of a link.
 func (t *tree) ReadLink(name string) (string, error) {
 	n, err := t.resolve("readlink", name, false)
 	if err != nil {
@@ -326,7 +326,7 @@ func (t *tree) ReadLink(name string) (string, error) {
 	return text, nil
 }
 
-// ReadFile gives the content of a file. The caller may change it.
+// ReadFile returns the content of a file. The caller may change it.
 func (t *tree) ReadFile(name string) ([]byte, error) {
 	n, err := t.resolve("read", name, true)
 	if err != nil {

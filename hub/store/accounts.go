@@ -58,12 +58,12 @@ func scanUser(row pgx.CollectableRow) (u hub.User, err error) {
 
 func noUser() error { return fault.New(fault.Missing, "there is no such user") }
 
-// Users gives the local accounts in order of name.
+// Users returns the local accounts in order of name.
 func (t *Tenant) Users(ctx context.Context) ([]hub.User, error) {
 	return list(ctx, t.tx, "users", scanUser, selectUsers, t.id)
 }
 
-// User gives one account.
+// User returns one account.
 func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
 	if !hub.ValidID(string(id)) {
 		return hub.User{}, noUser()
@@ -72,7 +72,7 @@ func (t *Tenant) User(ctx context.Context, id hub.UserID) (hub.User, error) {
 	return u, missing(err, "there is no such user")
 }
 
-// UserByName gives one account with the hash of its password.
+// UserByName returns one account with the hash of its password.
 func (t *Tenant) UserByName(ctx context.Context, name string) (hub.User, string, error) {
 	var hash string
 	u, err := one(ctx, t.tx, "user", func(row pgx.CollectableRow) (u hub.User, err error) {
@@ -170,7 +170,7 @@ func (t *Tenant) EndSessions(ctx context.Context, id hub.UserID) error {
 	return err
 }
 
-// Policy gives the tenant's access policy and its version.
+// Policy returns the tenant's access policy and its version.
 func (t *Tenant) Policy(ctx context.Context) (string, int64, error) {
 	var text string
 	var version int64
@@ -218,7 +218,7 @@ func (t *Tenant) PutToken(ctx context.Context, k hub.APIToken) error {
 	return err
 }
 
-// Tokens gives the API tokens of a user, without their hashes.
+// Tokens returns the API tokens of a user, without their hashes.
 func (t *Tenant) Tokens(ctx context.Context, user hub.UserID) ([]hub.APIToken, error) {
 	if !hub.ValidID(string(user)) {
 		return nil, nil

@@ -210,13 +210,13 @@ func (w *messageDecoder) application(row pgx.CollectableRow, more ...any) (a hub
 	return a, err
 }
 
-// Application gives one application by its name.
+// Application returns one application by its name.
 func (t *Tenant) Application(ctx context.Context, namespace, name string) (hub.Application, error) {
 	a, err := one(ctx, t.tx, "application", scanApplications(), applicationByName, t.id, true, name, namespace)
 	return a, missing(err, "there is no application %q in namespace %q", name, namespace)
 }
 
-// ApplicationByID gives one application.
+// ApplicationByID returns one application.
 func (t *Tenant) ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub.Application, error) {
 	if !hub.ValidID(string(id)) {
 		return hub.Application{}, noApp()
@@ -225,7 +225,7 @@ func (t *Tenant) ApplicationByID(ctx context.Context, id hub.ApplicationID) (hub
 	return a, missing(err, "there is no such application")
 }
 
-// ApplicationsByID gives those of the applications that there are.
+// ApplicationsByID returns those of the applications that there are.
 func (t *Tenant) ApplicationsByID(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {
 	b := &pgx.Batch{}
 	found := t.queueApplications(b, want)
@@ -235,7 +235,7 @@ func (t *Tenant) ApplicationsByID(ctx context.Context, want []hub.ApplicationID)
 	return found(), nil
 }
 
-// Applications gives a page of the applications that a filter lets through,
+// Applications returns a page of the applications that a filter lets through,
 // in order of name and namespace, without the results of their operations.
 func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]hub.Application, error) {
 	args, err := t.filterArgs(f)
@@ -250,7 +250,7 @@ func (t *Tenant) Applications(ctx context.Context, f hub.ApplicationFilter) ([]h
 	return list(ctx, t.tx, "applications", scanApplications(), applicationPage, args...)
 }
 
-// ApplicationsBound gives the applications whose destinations may stand for
+// ApplicationsBound returns the applications whose destinations may stand for
 // another cluster when clusters of these names and servers come, go or change:
 // those that name one, and those for Argo CD's own cluster that are on none.
 func (t *Tenant) ApplicationsBound(ctx context.Context, names, servers []string) ([]hub.ApplicationID, error) {
@@ -308,7 +308,7 @@ func (t *Tenant) filterArgs(f hub.ApplicationFilter) ([]any, error) {
 	}, nil
 }
 
-// LockApplications gives those of the applications that there are, and keeps
+// LockApplications returns those of the applications that there are, and keeps
 // everyone else from changing them until the transaction ends. What follows in
 // the transaction is planned once, as it goes by keys of what was locked.
 func (t *Tenant) LockApplications(ctx context.Context, want []hub.ApplicationID) (map[hub.ApplicationID]hub.Application, error) {

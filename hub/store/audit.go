@@ -98,12 +98,12 @@ func scanAudit(row pgx.CollectableRow) (r hub.AuditRecord, err error) {
 	return r, err
 }
 
-// Audit gives the records after seq, oldest first.
+// Audit returns the records after seq, oldest first.
 func (t *Tenant) Audit(ctx context.Context, after int64, limit int) ([]hub.AuditRecord, error) {
 	return list(ctx, t.tx, "audit records", scanAudit, selectAudit, t.id, after, limit)
 }
 
-// AuditBefore gives the records before seq, newest first; 0 means from the
+// AuditBefore returns the records before seq, newest first; 0 means from the
 // newest on.
 func (t *Tenant) AuditBefore(ctx context.Context, before int64, limit int) ([]hub.AuditRecord, error) {
 	if before <= 0 {

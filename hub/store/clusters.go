@@ -122,7 +122,7 @@ func scanCluster(row pgx.CollectableRow) (c hub.Cluster, err error) {
 
 func noCluster() error { return fault.New(fault.Missing, "there is no such cluster") }
 
-// Clusters gives all clusters in order of name.
+// Clusters returns all clusters in order of name.
 func (t *Tenant) Clusters(ctx context.Context) ([]hub.Cluster, error) {
 	return list(ctx, t.tx, "clusters", scanCluster, selectClusters, t.id)
 }
@@ -136,13 +136,13 @@ func (t *Tenant) ClusterNames(ctx context.Context) ([]hub.Cluster, error) {
 	}, selectClusterNames, t.id)
 }
 
-// Cluster gives one cluster by its name.
+// Cluster returns one cluster by its name.
 func (t *Tenant) Cluster(ctx context.Context, name string) (hub.Cluster, error) {
 	c, err := one(ctx, t.tx, "cluster", scanCluster, selectClusterNamed, t.id, name)
 	return c, missing(err, "there is no cluster %q", name)
 }
 
-// ClustersByID gives those of the clusters that there are.
+// ClustersByID returns those of the clusters that there are.
 func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	found, err := list(ctx, t.tx, "clusters", scanCluster, selectClustersByID, t.id, ids(want))
 	out := make(map[hub.ClusterID]hub.Cluster, len(found))
@@ -152,7 +152,7 @@ func (t *Tenant) ClustersByID(ctx context.Context, want []hub.ClusterID) (map[hu
 	return out, err
 }
 
-// ClusterPlaces gives those of the clusters that there are, with their names,
+// ClusterPlaces returns those of the clusters that there are, with their names,
 // servers, annotations, the time of their last change, and whether the tenant
 // has switched Argo CD's own one off.
 func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
@@ -168,7 +168,7 @@ func (t *Tenant) ClusterPlaces(ctx context.Context, want []hub.ClusterID) (map[h
 	return out, err
 }
 
-// clusterPlatforms gives places with what templates may ask for. Clusters that
+// clusterPlatforms returns places with what templates may ask for. Clusters that
 // serve the same APIs share the list.
 func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.Cluster, error) {
 	out := make(map[hub.ClusterID]hub.Cluster, len(want))
@@ -189,7 +189,7 @@ func (t *Tenant) clusterPlatforms(ctx context.Context, want []hub.ClusterID) (ma
 	return out, err
 }
 
-// ClusterByID gives one cluster.
+// ClusterByID returns one cluster.
 func (t *Tenant) ClusterByID(ctx context.Context, id hub.ClusterID) (hub.Cluster, error) {
 	found, err := t.ClustersByID(ctx, []hub.ClusterID{id})
 	if err != nil {
@@ -352,7 +352,7 @@ func (t *Tenant) CreateEnrolment(ctx context.Context, e hub.Enrolment, hash [32]
 	return e, err
 }
 
-// Enrolments gives the invitations of a cluster, newest first.
+// Enrolments returns the invitations of a cluster, newest first.
 func (t *Tenant) Enrolments(ctx context.Context, cluster hub.ClusterID) ([]hub.Enrolment, error) {
 	if !hub.ValidID(string(cluster)) {
 		return nil, noCluster()

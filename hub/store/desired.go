@@ -89,7 +89,7 @@ const (
 		ORDER  BY application_id, since, api_group, kind, namespace, name`
 )
 
-// LockClusters gives the ends of the desired logs of those of the clusters
+// LockClusters returns the ends of the desired logs of those of the clusters
 // that there are, and keeps everyone else from appending to them until the
 // transaction ends. Locks are taken in order of id.
 func (t *Tenant) LockClusters(ctx context.Context, want []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
@@ -238,7 +238,7 @@ type leaf struct {
 	lists []hub.Digest
 }
 
-// RowsAfter gives the rows after seq that still matter, oldest first, and the
+// RowsAfter returns the rows after seq that still matter, oldest first, and the
 // end of the log. Where it left rows out, numbers jump.
 func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64, limit int) ([]hub.LogRow, hub.LogHead, error) {
 	head, err := t.head(ctx, cluster)
@@ -252,7 +252,7 @@ func (t *Tenant) RowsAfter(ctx context.Context, cluster hub.ClusterID, seq int64
 	return rows, head, err
 }
 
-// SettingsRow gives the newest row with settings of a cluster's log, if there
+// SettingsRow returns the newest row with settings of a cluster's log, if there
 // is one.
 func (t *Tenant) SettingsRow(ctx context.Context, cluster hub.ClusterID) (r hub.LogRow, found bool, err error) {
 	err = t.tx.QueryRow(ctx, selectSettingsRow, t.id, cluster, hub.SettingsRow).Scan(&r.Seq, &r.Kind, &r.Application, &r.Operation, &r.Body, &r.Chain)
@@ -273,7 +273,7 @@ func (t *Tenant) head(ctx context.Context, cluster hub.ClusterID) (h hub.LogHead
 	return h, missing(err, "there is no such cluster")
 }
 
-// HashAt gives the chain hash after row seq, if the log has that row or a
+// HashAt returns the chain hash after row seq, if the log has that row or a
 // checkpoint of it; 0 is the beginning.
 func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) ([]byte, bool, error) {
 	head, err := t.head(ctx, cluster)
@@ -293,7 +293,7 @@ func (t *Tenant) HashAt(ctx context.Context, cluster hub.ClusterID, seq int64) (
 	return hash, err == nil, err
 }
 
-// Leaves gives the leaf of each application whose state a cluster should
+// Leaves returns the leaf of each application whose state a cluster should
 // hold; their root is what the agent must answer to a barrier.
 func (t *Tenant) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string][32]byte, error) {
 	if !hub.ValidID(string(cluster)) {
@@ -312,7 +312,7 @@ func (t *Tenant) Leaves(ctx context.Context, cluster hub.ClusterID) (map[string]
 	return out, err
 }
 
-// DesiredClusters gives the clusters whose log still holds the application.
+// DesiredClusters returns the clusters whose log still holds the application.
 func (t *Tenant) DesiredClusters(ctx context.Context, app hub.ApplicationID) ([]hub.ClusterID, error) {
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()
@@ -376,7 +376,7 @@ func tombstoneColumnsOf(tombstones []hub.Tombstone) (c tombstoneColumns) {
 	return c
 }
 
-// Tombstones gives the open tombstones of applications.
+// Tombstones returns the open tombstones of applications.
 func (t *Tenant) Tombstones(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.Tombstone, error) {
 	out := map[hub.ApplicationID][]hub.Tombstone{}
 	_, err := list(ctx, t.tx, "tombstones", func(row pgx.CollectableRow) (none struct{}, err error) {

@@ -32,7 +32,7 @@ const (
 	pausedTooLong        = "25P03"
 )
 
-// code gives the PostgreSQL code of an error, or "".
+// code returns the PostgreSQL code of an error, or "".
 func code(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -41,13 +41,13 @@ func code(err error) string {
 	return ""
 }
 
-// violates says whether err breaks the named constraint or unique index.
+// violates reports whether err breaks the named constraint or unique index.
 func violates(err error, constraint string) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == uniqueViolation || e.Code == foreignKeyViolation) && e.ConstraintName == constraint
 }
 
-// refused says whether the whole transaction may simply run again.
+// refused reports whether the whole transaction may simply run again.
 func refused(err error) bool {
 	var begin *beginError
 	if errors.As(err, &begin) {
@@ -62,7 +62,7 @@ type beginError struct{ error }
 
 func (e *beginError) Unwrap() error { return e.error }
 
-// isStale says whether the pool gave a connection that had died meanwhile, as
+// isStale reports whether the pool gave a connection that had died meanwhile, as
 // all do when the server restarts: another one may be good. A server that
 // cannot be reached at all is not waited for here.
 func (e *beginError) isStale() bool {
@@ -113,7 +113,7 @@ func offline(err error) error {
 	return fault.With(fault.Wrap(fault.Offline, plain{err}, "the database cannot be reached"), "", "try again in a moment")
 }
 
-// disconnected says whether the server is away, as opposed to having refused.
+// disconnected reports whether the server is away, as opposed to having refused.
 func disconnected(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error

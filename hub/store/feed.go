@@ -155,7 +155,7 @@ func errForgotten() error {
 	return fault.With(fault.New(fault.Missing, "the cursor is too old"), "", "read the list again and follow from the cursor that comes with it")
 }
 
-// Changes gives what changed after a cursor, in an order that is the same for
+// Changes returns what changed after a cursor, in an order that is the same for
 // every reader, with the cursor to go on from. Nothing is left out, however
 // many transactions run side by side. The error is fault.Missing if changes
 // after the cursor were already forgotten: the caller reads its lists again.

@@ -125,7 +125,7 @@ func scanHistory(row pgx.CollectableRow) (e hub.HistoryEntry, err error) {
 	return e, err
 }
 
-// History gives all recorded syncs of an application, newest first.
+// History returns all recorded syncs of an application, newest first.
 func (t *Tenant) History(ctx context.Context, app hub.ApplicationID) ([]hub.HistoryEntry, error) {
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()
@@ -133,7 +133,7 @@ func (t *Tenant) History(ctx context.Context, app hub.ApplicationID) ([]hub.Hist
 	return list(ctx, t.tx, "history", scanHistory, selectHistory, t.id, app)
 }
 
-// HistoryPage gives at most limit recorded syncs of an application with
+// HistoryPage returns at most limit recorded syncs of an application with
 // numbers below before, newest first; before 0 means from the newest on.
 func (t *Tenant) HistoryPage(ctx context.Context, app hub.ApplicationID, before int64, limit int) ([]hub.HistoryEntry, error) {
 	if !hub.ValidID(string(app)) {
@@ -145,7 +145,7 @@ func (t *Tenant) HistoryPage(ctx context.Context, app hub.ApplicationID, before 
 	return list(ctx, t.tx, "history", scanHistory, selectHistoryPage, t.id, app, before, limit)
 }
 
-// HistoryEntry gives one recorded sync of an application.
+// HistoryEntry returns one recorded sync of an application.
 func (t *Tenant) HistoryEntry(ctx context.Context, app hub.ApplicationID, id int64) (hub.HistoryEntry, error) {
 	if !hub.ValidID(string(app)) {
 		return hub.HistoryEntry{}, noApp()

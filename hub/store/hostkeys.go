@@ -25,7 +25,7 @@ const (
 	selectOverSSH  = `SELECT id FROM repository WHERE tenant_id = $1 AND starts_with(url, 'ssh://')`
 )
 
-// HostKeys gives the keys of SSH servers that the tenant has stored, in order
+// HostKeys returns the keys of SSH servers that the tenant has stored, in order
 // of host and type.
 func (t *Tenant) HostKeys(ctx context.Context) ([]hub.HostKey, error) {
 	return list(ctx, t.tx, "host keys", func(row pgx.CollectableRow) (k hub.HostKey, err error) {

@@ -197,7 +197,7 @@ func TestCatalogue(t *testing.T) {
 	})
 }
 
-// sums gives a checksum of each table's rows of a tenant.
+// sums returns a checksum of each table's rows of a tenant.
 func sums(t *testing.T, conn *pgx.Conn, tables []string, tenant hub.TenantID) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -13,7 +13,7 @@ import (
 
 const selectKeys = `SELECT digest_key, data_key FROM organisation WHERE tenant_id = $1`
 
-// Keys gives the keys of a tenant. They are unwrapped once and stay in memory.
+// Keys returns the keys of a tenant. They are unwrapped once and stay in memory.
 func (db *DB) Keys(ctx context.Context, id hub.TenantID) (hub.TenantKeys, error) {
 	if keys, ok := db.knownKeys(id); ok {
 		return keys, nil

@@ -73,7 +73,7 @@ const (
 	clusterApps  = `SELECT id FROM application WHERE tenant_id = $1 AND cluster_id = $2`
 )
 
-// Authority gives back what PutAuthority stored, unwrapped. The error is
+// Authority returns what PutAuthority stored, unwrapped. The error is
 // fault.Missing when nothing was stored yet.
 func (s *System) Authority(ctx context.Context) ([]byte, error) {
 	var sealed []byte
@@ -255,14 +255,14 @@ func (s *System) RevocationVersion(ctx context.Context) (int64, error) {
 	return v, classify(err)
 }
 
-// Revocations gives all that may cover a certificate which has not expired at
+// Revocations returns all that may cover a certificate which has not expired at
 // that time.
 func (s *System) Revocations(ctx context.Context, at time.Time) ([]hub.Revocation, error) {
 	out, err := list(ctx, s.db.system, "revocations", pgx.RowToStructByPos[hub.Revocation], selectRevocations, at)
 	return out, classify(err)
 }
 
-// Member gives what is known of a cluster's agent before it is let in.
+// Member returns what is known of a cluster's agent before it is let in.
 func (s *System) Member(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Member, error) {
 	var m hub.Member
 	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(cluster)) {

@@ -54,7 +54,7 @@ const (
 		RETURNING a.cluster_id`
 )
 
-// Heads gives the ends of the desired logs of those of the clusters that there
+// Heads returns the ends of the desired logs of those of the clusters that there
 // are.
 func (t *Tenant) Heads(ctx context.Context, clusters []hub.ClusterID) (map[hub.ClusterID]hub.LogHead, error) {
 	out := make(map[hub.ClusterID]hub.LogHead, len(clusters))
@@ -123,7 +123,7 @@ func (t *Tenant) Pages(ctx context.Context, places []hub.LogPlace, limit int) ([
 	return out, nil
 }
 
-// lost says whether a log has no longer the end that was known. Hash is that
+// lost reports whether a log has no longer the end that was known. Hash is that
 // of the row with its number.
 func lost(known, head hub.LogHead, hash []byte) bool {
 	switch {

@@ -141,7 +141,7 @@ func (db *DB) check(ctx context.Context) error {
 	return nil
 }
 
-// needed gives the numbers of the migrations, in order.
+// needed returns the numbers of the migrations, in order.
 func needed(files fs.FS) ([]int64, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -143,7 +143,7 @@ func scanOperation(row pgx.CollectableRow) (hub.Operation, error) {
 
 func noOperation() error { return fault.New(fault.Missing, "there is no such operation") }
 
-// Operation gives one operation with its results.
+// Operation returns one operation with its results.
 func (t *Tenant) Operation(ctx context.Context, id hub.OperationID) (hub.Operation, error) {
 	if !hub.ValidID(string(id)) {
 		return hub.Operation{}, noOperation()
@@ -152,7 +152,7 @@ func (t *Tenant) Operation(ctx context.Context, id hub.OperationID) (hub.Operati
 	return op, missing(err, "there is no such operation")
 }
 
-// OperationsByID gives those of the operations that there are.
+// OperationsByID returns those of the operations that there are.
 func (t *Tenant) OperationsByID(ctx context.Context, want []hub.OperationID) (map[hub.OperationID]hub.Operation, error) {
 	found, err := list(ctx, t.tx, "operations", scanOperation, operationsByID, t.id, ids(want))
 	out := make(map[hub.OperationID]hub.Operation, len(found))
@@ -162,7 +162,7 @@ func (t *Tenant) OperationsByID(ctx context.Context, want []hub.OperationID) (ma
 	return out, err
 }
 
-// Operations gives the newest operations of an application, newest first.
+// Operations returns the newest operations of an application, newest first.
 func (t *Tenant) Operations(ctx context.Context, app hub.ApplicationID, limit int) ([]hub.Operation, error) {
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()
@@ -170,7 +170,7 @@ func (t *Tenant) Operations(ctx context.Context, app hub.ApplicationID, limit in
 	return list(ctx, t.tx, "operations", scanOperation, operationsOfApp, t.id, app, limit)
 }
 
-// OpenOperations gives the operation of each application that is not over.
+// OpenOperations returns the operation of each application that is not over.
 func (t *Tenant) OpenOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
 	found, err := list(ctx, t.tx, "operations", scanOperation, operationsOpen, t.id, ids(apps))
 	out := make(map[hub.ApplicationID]hub.Operation, len(found))
@@ -180,7 +180,7 @@ func (t *Tenant) OpenOperations(ctx context.Context, apps []hub.ApplicationID) (
 	return out, err
 }
 
-// NewestOperations gives the newest operation of each application that was no
+// NewestOperations returns the newest operation of each application that was no
 // dry run, with its results.
 func (t *Tenant) NewestOperations(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID]hub.Operation, error) {
 	found, err := list(ctx, t.tx, "newest operations", scanOperation, operationsNewest, t.id, ids(apps))

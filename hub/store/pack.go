@@ -75,7 +75,7 @@ type packedRef struct {
 	hub.ObjectRef
 }
 
-// packRefs gives the packed list and the digests in it, each once, in order
+// packRefs returns the packed list and the digests in it, each once, in order
 // of first use.
 func packRefs(refs []hub.ObjectRef) (packed []byte, each []hub.Digest, err error) {
 	at := make(map[hub.Digest]int, len(refs))

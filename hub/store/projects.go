@@ -49,18 +49,18 @@ func scanProject(row pgx.CollectableRow) (p hub.Project, err error) {
 	return p, err
 }
 
-// Projects gives all projects in order of name.
+// Projects returns all projects in order of name.
 func (t *Tenant) Projects(ctx context.Context) ([]hub.Project, error) {
 	return list(ctx, t.tx, "projects", scanProject, selectProjects, t.id)
 }
 
-// Project gives one project.
+// Project returns one project.
 func (t *Tenant) Project(ctx context.Context, name string) (hub.Project, error) {
 	p, err := one(ctx, t.tx, "project", scanProject, selectProject, t.id, name)
 	return p, missing(err, "there is no project %q", name)
 }
 
-// ProjectSpecs gives those of the named projects that there are.
+// ProjectSpecs returns those of the named projects that there are.
 func (t *Tenant) ProjectSpecs(ctx context.Context, names []string) (map[string]hub.Project, error) {
 	found, err := list(ctx, t.tx, "projects", scanProject, selectProjectsByName, t.id, nonNil(names))
 	if err != nil {

@@ -169,7 +169,7 @@ func arrayText(in []string) string {
 // equal to what is read.
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// nonNil gives an empty list for none, because columns are NOT NULL.
+// nonNil returns an empty list for none, because columns are NOT NULL.
 func nonNil[T any](in []T) []T {
 	if in == nil {
 		return []T{}
@@ -177,7 +177,7 @@ func nonNil[T any](in []T) []T {
 	return in
 }
 
-// labels gives an empty map for none.
+// labels returns an empty map for none.
 func labels(in map[string]string) map[string]string {
 	if in == nil {
 		return map[string]string{}

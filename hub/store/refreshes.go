@@ -85,7 +85,7 @@ func (t *Tenant) Refreshes(ctx context.Context, want []hub.ApplicationID, recent
 	return out, nil
 }
 
-// sourceStates gives the repositories of each application by the index of its
+// sourceStates returns the repositories of each application by the index of its
 // sources, with their refs. Each repository is read once, and its refs are one
 // list for all that use it.
 func (t *Tenant) sourceStates(ctx context.Context, apps []hub.ApplicationID) (map[hub.ApplicationID][]hub.SourceState, error) {

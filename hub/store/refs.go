@@ -126,7 +126,7 @@ func (t *Tenant) askedAgain(ctx context.Context, id hub.RepositoryID, at time.Ti
 	return err
 }
 
-// Refs gives the refs of a repository in order of name.
+// Refs returns the refs of a repository in order of name.
 func (t *Tenant) Refs(ctx context.Context, id hub.RepositoryID) ([]hub.Ref, error) {
 	if !hub.ValidID(string(id)) {
 		return nil, noRepository()

@@ -22,7 +22,7 @@ const (
 		ON CONFLICT (tenant_id, object_id) DO UPDATE SET parent_id = excluded.parent_id, applied = excluded.applied`
 )
 
-// ApplicationsNamed gives those of the applications that there are.
+// ApplicationsNamed returns those of the applications that there are.
 func (t *Tenant) ApplicationsNamed(ctx context.Context, keys []hub.ApplicationKey) ([]hub.Application, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -148,7 +148,7 @@ func (s *System) Attachment(ctx context.Context, tenant hub.TenantID, cluster hu
 	return p, classify(err)
 }
 
-// Attachments gives what changed after a fence, in order; after zero, all.
+// Attachments returns what changed after a fence, in order; after zero, all.
 // Those too that nobody renews any more: who follows them knows which
 // replicas live.
 func (s *System) Attachments(ctx context.Context, after int64) ([]hub.AgentHome, error) {

@@ -91,7 +91,7 @@ func (t *Tenant) putApart(ctx context.Context, reports []hub.ClusterObservation)
 	return out, nil
 }
 
-// lockObserved gives how far the reports of each cluster have come.
+// lockObserved returns how far the reports of each cluster have come.
 func (t *Tenant) lockObserved(ctx context.Context, reports []hub.ClusterObservation) ([]progress, error) {
 	clusters := make([]hub.ClusterID, len(reports))
 	for i, r := range reports {
@@ -192,7 +192,7 @@ func (p *progress) advance(o hub.Observation) (gap bool) {
 	return gap
 }
 
-// here gives the fresh reports without what their agents have no say in:
+// here returns the fresh reports without what their agents have no say in:
 // applications that are gone or elsewhere.
 func (t *Tenant) here(ctx context.Context, reports []hub.ClusterObservation, fresh []int) ([]hub.Observation, error) {
 	var clusters, apps []string

@@ -92,13 +92,13 @@ func scanRepository(row pgx.CollectableRow) (r hub.Repository, err error) {
 
 func noRepository() error { return fault.New(fault.Missing, "there is no such repository") }
 
-// Repositories gives all repositories in order of URL, those too that only
+// Repositories returns all repositories in order of URL, those too that only
 // applications name.
 func (t *Tenant) Repositories(ctx context.Context) ([]hub.Repository, error) {
 	return list(ctx, t.tx, "repositories", scanRepository, selectRepositories, t.id)
 }
 
-// Repository gives one repository.
+// Repository returns one repository.
 func (t *Tenant) Repository(ctx context.Context, id hub.RepositoryID) (hub.Repository, error) {
 	if !hub.ValidID(string(id)) {
 		return hub.Repository{}, noRepository()
@@ -107,14 +107,14 @@ func (t *Tenant) Repository(ctx context.Context, id hub.RepositoryID) (hub.Repos
 	return r, missing(err, "there is no such repository")
 }
 
-// RepositoryFor gives the repository that applications of a project use for a
+// RepositoryFor returns the repository that applications of a project use for a
 // normalised URL: the project's own, or else the one without a project.
 func (t *Tenant) RepositoryFor(ctx context.Context, url, project string) (hub.Repository, error) {
 	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryFor, t.id, []string{url, hub.RepoKey(url, project)})
 	return r, missing(err, "there is no repository %q", url)
 }
 
-// RepositoryByURL gives the repository with that normalised URL and without a
+// RepositoryByURL returns the repository with that normalised URL and without a
 // project; with a hub.RepoKey, that of the project.
 func (t *Tenant) RepositoryByURL(ctx context.Context, url string) (hub.Repository, error) {
 	r, err := one(ctx, t.tx, "repository", scanRepository, selectRepositoryByURL, t.id, url)
@@ -183,7 +183,7 @@ func (t *Tenant) PutCredential(ctx context.Context, id hub.RepositoryID, c hub.C
 	return err
 }
 
-// Credential gives what opens a repository: its own credential, else that of
+// Credential returns what opens a repository: its own credential, else that of
 // the template with the longest matching URL prefix, else an empty one.
 func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Credential, error) {
 	if !hub.ValidID(string(id)) {
@@ -331,7 +331,7 @@ func (t *Tenant) fetchBelow(ctx context.Context, prefix string) error {
 	return err
 }
 
-// RepositoryTemplates gives all credential templates in order of URL.
+// RepositoryTemplates returns all credential templates in order of URL.
 func (t *Tenant) RepositoryTemplates(ctx context.Context) ([]hub.RepositoryTemplate, error) {
 	return list(ctx, t.tx, "credential templates", func(row pgx.CollectableRow) (r hub.RepositoryTemplate, err error) {
 		err = row.Scan(&r.ID, &r.URL, &r.Type, &r.Name, &r.Username, &r.CreatedAt)

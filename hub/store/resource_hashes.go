@@ -32,7 +32,7 @@ const (
 // has it.
 const unstamped = 1
 
-// stamped gives bucket and leaf of a thing.
+// stamped returns bucket and leaf of a thing.
 func stamped(key string, stamp []byte) (bucket int32, leaf int64) {
 	if len(stamp) == 0 {
 		return int32(buckethash.Of(key)), unstamped

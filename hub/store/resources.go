@@ -19,7 +19,7 @@ const selectResources = `
 	WHERE  tenant_id = $1 AND application_id = $2
 	ORDER  BY kind, api_group, namespace, name, cluster_id`
 
-// fingerprint gives the columns of a resource as text and a hash of all that
+// fingerprint returns the columns of a resource as text and a hash of all that
 // people see of it; equal hashes cost no write.
 func fingerprint(r hub.Resource) (info *string, hash []byte, err error) {
 	if len(r.Info) > 0 {
@@ -47,7 +47,7 @@ func listText(list []string) (*string, error) {
 	return &text, err
 }
 
-// Resources gives the tree of an application as its agents last saw it.
+// Resources returns the tree of an application as its agents last saw it.
 func (t *Tenant) Resources(ctx context.Context, app hub.ApplicationID) ([]hub.Resource, error) {
 	if !hub.ValidID(string(app)) {
 		return nil, noApp()

@@ -56,7 +56,7 @@ func (s *scope) put(project, password string) (r hub.Repository) {
 	return r
 }
 
-// opens gives the password with which the application of a project is fetched.
+// opens returns the password with which the application of a project is fetched.
 func (s *scope) opens(project string) (password string) {
 	s.t.Helper()
 	s.in(func(ctx context.Context, tx *store.Tenant) error {
@@ -74,7 +74,7 @@ func (s *scope) source(ctx context.Context, tx *store.Tenant, project string) hu
 	return must[[]hub.Refresh](s.t)(tx.Refreshes(ctx, []hub.ApplicationID{s.apps[project]}, 1))[0].Sources[0].Repository
 }
 
-// due gives what is to be done of a kind, which is done then.
+// due returns what is to be done of a kind, which is done then.
 func (s *scope) due(kind string) (keys []string) {
 	s.t.Helper()
 	items := must[[]hub.WorkItem](s.t)(s.db.System().Claim(s.t.Context(), kind, "me", 100, time.Minute))

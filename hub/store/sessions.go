@@ -149,7 +149,7 @@ func (s *System) LoginFailure(ctx context.Context, key [32]byte, now time.Time, 
 	return n, classify(err)
 }
 
-// LoginFailures gives the count of failures since then.
+// LoginFailures returns the count of failures since then.
 func (s *System) LoginFailures(ctx context.Context, key [32]byte, since time.Time) (int, error) {
 	var n int
 	err := s.db.system.QueryRow(ctx, selectLoginFailures, key[:], micro(since)).Scan(&n)
@@ -165,7 +165,7 @@ func (s *System) ForgetLoginFailures(ctx context.Context, key [32]byte) error {
 	return classify(err)
 }
 
-// KnownAddress says whether an account has signed in from an address and that
+// KnownAddress reports whether an account has signed in from an address and that
 // has not expired. The key is a hash of both.
 func (s *System) KnownAddress(ctx context.Context, key [32]byte, now time.Time) (bool, error) {
 	var known bool

@@ -35,7 +35,7 @@ const (
 	moveSettingsVersion   = `UPDATE setting_version SET version = version + 1 WHERE tenant_id = $1`
 )
 
-// Settings gives all settings of the tenant in order of map and key, without
+// Settings returns all settings of the tenant in order of map and key, without
 // the values of secrets, and their version: 0 before the first change.
 func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
 	var version int64
@@ -49,7 +49,7 @@ func (t *Tenant) Settings(ctx context.Context) ([]hub.Setting, int64, error) {
 	return all, version, err
 }
 
-// SettingValues gives those of some keys of a map that are set and no secrets.
+// SettingValues returns those of some keys of a map that are set and no secrets.
 func (t *Tenant) SettingValues(ctx context.Context, name string, keys []string) (map[string]string, error) {
 	out := map[string]string{}
 	_, err := list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -61,7 +61,7 @@ func (t *Tenant) SettingValues(ctx context.Context, name string, keys []string) 
 	return out, err
 }
 
-// SettingsOf gives the settings of some maps that have one of the keys, or one
+// SettingsOf returns the settings of some maps that have one of the keys, or one
 // that begins with prefix, and are no secrets: Map, Key and Value of each.
 func (t *Tenant) SettingsOf(ctx context.Context, maps, keys []string, prefix string) ([]hub.Setting, error) {
 	return list(ctx, t.tx, "settings", func(row pgx.CollectableRow) (s hub.Setting, err error) {

@@ -22,7 +22,7 @@ type snapshotKey struct {
 
 func newSnapshots() *snapshots { return lru.New[snapshotKey, hub.Snapshot](keptBytes) }
 
-// cachedSnapshots gives those of the snapshots that are in memory, and the ids of the
+// cachedSnapshots returns those of the snapshots that are in memory, and the ids of the
 // others.
 func cachedSnapshots(t *Tenant, in *snapshots, want []hub.SnapshotID) (found map[hub.SnapshotID]hub.Snapshot, missing []hub.SnapshotID) {
 	found = make(map[hub.SnapshotID]hub.Snapshot, len(want))

@@ -121,7 +121,7 @@ func (t *Tenant) PutObjects(ctx context.Context, objects []hub.SealedObject) err
 	return err
 }
 
-// Objects gives those of the objects that there are.
+// Objects returns those of the objects that there are.
 func (t *Tenant) Objects(ctx context.Context, want []hub.Digest) ([]hub.SealedObject, error) {
 	return list(ctx, t.tx, "objects", func(row pgx.CollectableRow) (o hub.SealedObject, err error) {
 		var d []byte
@@ -131,7 +131,7 @@ func (t *Tenant) Objects(ctx context.Context, want []hub.Digest) ([]hub.SealedOb
 	}, selectObjects, t.id, digests(want))
 }
 
-// KnownObjects gives those of the digests whose objects are stored.
+// KnownObjects returns those of the digests whose objects are stored.
 func (t *Tenant) KnownObjects(ctx context.Context, want []hub.Digest) ([]hub.Digest, error) {
 	return list(ctx, t.tx, "objects", scanDigest, selectKnown, t.id, digests(want))
 }
@@ -143,7 +143,7 @@ func scanDigest(row pgx.CollectableRow) (d hub.Digest, err error) {
 	return d, err
 }
 
-// Reachable gives those of the digests that the agent of a cluster may have:
+// Reachable returns those of the digests that the agent of a cluster may have:
 // what its own applications and operations refer to.
 func (t *Tenant) Reachable(ctx context.Context, cluster hub.ClusterID, want []hub.Digest) ([]hub.Digest, error) {
 	if !hub.ValidID(string(cluster)) {
@@ -242,7 +242,7 @@ func (t *Tenant) PutSnapshots(ctx context.Context, snapshots []hub.Snapshot) err
 	return nil
 }
 
-// Snapshots gives those of the snapshots that there are, with their objects
+// Snapshots returns those of the snapshots that there are, with their objects
 // and without their inputs: from memory if they were used lately. They are
 // others' as well, so nothing in them may be changed.
 func (t *Tenant) Snapshots(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
@@ -290,7 +290,7 @@ func (t *Tenant) scanSnapshot(row pgx.CollectableRow) (hub.Snapshot, error) {
 	return s, err
 }
 
-// Snapshot gives one snapshot with its objects and without its inputs.
+// Snapshot returns one snapshot with its objects and without its inputs.
 func (t *Tenant) Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot, error) {
 	found, err := t.Snapshots(ctx, []hub.SnapshotID{id})
 	if err != nil {
@@ -303,13 +303,13 @@ func (t *Tenant) Snapshot(ctx context.Context, id hub.SnapshotID) (hub.Snapshot,
 	return s, nil
 }
 
-// SnapshotObjects gives the objects of a snapshot in order.
+// SnapshotObjects returns the objects of a snapshot in order.
 func (t *Tenant) SnapshotObjects(ctx context.Context, id hub.SnapshotID) ([]hub.ObjectRef, error) {
 	s, err := t.Snapshot(ctx, id)
 	return s.Objects, err
 }
 
-// RecentSnapshots gives the newest n snapshots of each application, and its
+// RecentSnapshots returns the newest n snapshots of each application, and its
 // target if that is older, newest first, with their inputs and without their
 // objects.
 func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, n int) (map[hub.ApplicationID][]hub.Snapshot, error) {
@@ -347,7 +347,7 @@ func (t *Tenant) RecentSnapshots(ctx context.Context, apps []hub.ApplicationID, 
 	return out, nil
 }
 
-// inputs gives those of the snapshots that there are, with their inputs and
+// inputs returns those of the snapshots that there are, with their inputs and
 // without their objects: from memory if they were used lately.
 func (t *Tenant) inputs(ctx context.Context, want []hub.SnapshotID) (map[hub.SnapshotID]hub.Snapshot, error) {
 	out, want := cachedSnapshots(t, t.db.inputs, want)

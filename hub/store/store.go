@@ -324,7 +324,7 @@ func (t *Tenant) flush(ctx context.Context) error {
 // a tenant's rows open a transaction bound to that tenant themselves.
 type System struct{ db *DB }
 
-// System gives the view of all tenants.
+// System returns the view of all tenants.
 func (db *DB) System() *System { return &System{db: db} }
 
 // do runs fn in a transaction of the system role.

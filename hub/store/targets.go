@@ -233,7 +233,7 @@ func (t *Tenant) SetCondition(ctx context.Context, app hub.ApplicationID, kind, 
 	return t.replaceConditions(ctx, byDispatch, []string{kind}, []hub.ApplicationID{app}, now)
 }
 
-// appsOf gives the distinct applications of some values.
+// appsOf returns the distinct applications of some values.
 func appsOf[T any](in []T, app func(T) hub.ApplicationID) []hub.ApplicationID {
 	out := make([]hub.ApplicationID, 0, len(in))
 	for _, v := range in {

@@ -122,13 +122,13 @@ func scanTenant(row pgx.CollectableRow) (t hub.Tenant, err error) {
 	return t, err
 }
 
-// Tenants gives all tenants in order of name.
+// Tenants returns all tenants in order of name.
 func (s *System) Tenants(ctx context.Context) ([]hub.Tenant, error) {
 	out, err := list(ctx, s.db.system, "tenants", scanTenant, selectTenants)
 	return out, classify(err)
 }
 
-// Tenant gives one tenant.
+// Tenant returns one tenant.
 func (s *System) Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error) {
 	if !hub.ValidID(string(id)) {
 		return hub.Tenant{}, noTenant()
@@ -137,7 +137,7 @@ func (s *System) Tenant(ctx context.Context, id hub.TenantID) (hub.Tenant, error
 	return t, classify(missing(err, "there is no such tenant"))
 }
 
-// TenantByName gives one tenant by its name.
+// TenantByName returns one tenant by its name.
 func (s *System) TenantByName(ctx context.Context, name string) (hub.Tenant, error) {
 	t, err := one(ctx, s.db.system, "tenant", scanTenant, selectTenantByName, name)
 	return t, classify(missing(err, "there is no tenant %q", name))

@@ -231,7 +231,7 @@ func (s *System) ClaimShare(ctx context.Context, kind, owner string, among []str
 	return s.claim(ctx, claimShare, kind, owner, limit, lease, some(except), among, s.db.homeWait)
 }
 
-// some gives an empty list for none: null would leave out all.
+// some returns an empty list for none: null would leave out all.
 func some(tenants []hub.TenantID) []hub.TenantID {
 	if tenants == nil {
 		return []hub.TenantID{}
@@ -264,7 +264,7 @@ func (s *System) claim(ctx context.Context, statement string, args ...any) ([]hu
 	return out, err
 }
 
-// outlive gives a context that ends a while after ctx.
+// outlive returns a context that ends a while after ctx.
 func outlive(ctx context.Context, d time.Duration) (context.Context, func()) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })

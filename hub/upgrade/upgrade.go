@@ -34,7 +34,7 @@ type Work interface {
 
 // Store keeps the orders.
 type Store interface {
-	// Cluster gives a cluster with its newest order. The error is
+	// Cluster returns a cluster with its newest order. The error is
 	// fault.Missing if it is gone.
 	Cluster(ctx context.Context, tenant hub.TenantID, cluster hub.ClusterID) (hub.Cluster, error)
 	// PutUpgrade says how an open order stands. One that is over, or that a
@@ -160,7 +160,7 @@ func late(u hub.Upgrade, now time.Time) hub.Upgrade {
 	return u
 }
 
-// requestState gives the order as the agent says that it stands. The error is one that
+// requestState returns the order as the agent says that it stands. The error is one that
 // passes.
 func (s *Stage) requestState(ctx context.Context, cluster hub.Cluster, u hub.Upgrade) (hub.Upgrade, error) {
 	conn, err := s.agents.Conn(ctx, cluster)

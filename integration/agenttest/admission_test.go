@@ -139,7 +139,7 @@ webhooks:
 	}
 }
 
-// only gives one object an opinion.
+// only returns one object an opinion.
 func only(object string, o opinion) func(string) opinion {
 	return func(name string) opinion {
 		if name == object {

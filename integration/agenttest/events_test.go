@@ -20,7 +20,7 @@ import (
 
 var kubeEvents = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
-// events gives what was written about an application: reason, type, count and
+// events returns what was written about an application: reason, type, count and
 // message of each.
 func (w *world) events(name string) []string {
 	w.t.Helper()

@@ -14,7 +14,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// note says whether a report has a condition of a type that speaks of something.
+// note reports whether a report has a condition of a type that speaks of something.
 func note(r *linkv1.AppReport, kind, about string) bool {
 	for _, n := range r.GetNotes() {
 		if n.GetType() == kind && strings.Contains(n.GetMessage(), about) {

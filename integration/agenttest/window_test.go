@@ -11,7 +11,7 @@ import (
 	linkv1 "github.com/capstan-cd/capstan/proto/link/v1"
 )
 
-// until gives a window that began with this minute and ends after d. Windows
+// until returns a window that began with this minute and ends after d. Windows
 // begin with minutes, but may end at any second.
 func until(kind string, d time.Duration) (w *linkv1.SyncWindow, end time.Time) {
 	now := time.Now().UTC()
@@ -38,7 +38,7 @@ func inTime(t *testing.T, length time.Duration, try func(length time.Duration) t
 	}
 }
 
-// closed gives an allow window that is not open now.
+// closed returns an allow window that is not open now.
 func closed() *linkv1.SyncWindow {
 	w, _ := until("allow", time.Minute)
 	later := time.Now().UTC().Add(12 * time.Hour)

@@ -50,14 +50,14 @@ func (s *sim) failure() error {
 	return s.wrong
 }
 
-// idleLine says whether nothing waits to be sent or stored.
+// idleLine reports whether nothing waits to be sent or stored.
 func (s *sim) idleLine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connected.Load() && s.confirmed.Load() > 0 && s.confirmed.Load() == s.cursor.GetSeq() && s.ackedSeq.Load() == s.made && len(s.missingHeld()) == 0
 }
 
-// missingHeld gives bodies that are still to come; s.mu is held.
+// missingHeld returns bodies that are still to come; s.mu is held.
 func (s *sim) missingHeld() (out []string) {
 	for d := range s.digests {
 		if !s.held[d] {
@@ -207,7 +207,7 @@ func (s *sim) applications() []string {
 	return out
 }
 
-// show gives a new life's outbox with everything that the cluster holds.
+// show returns a new life's outbox with everything that the cluster holds.
 func (s *sim) show(objects int) *report.Outbox {
 	o := report.New(s.epoch, lifecycle.System{}, func(string) {}, slog.New(slog.DiscardHandler))
 	apps := s.applications()

@@ -237,7 +237,7 @@ func (s *sim) StoreBatch(_ context.Context, b *linkv1.Batch) error {
 	return nil
 }
 
-// missing gives the digests of states whose bodies did not come along; s.mu is
+// missing returns the digests of states whose bodies did not come along; s.mu is
 // held.
 func (s *sim) missing(of []*linkv1.AppReport) (out [][]byte) {
 	if len(of) == 0 {
@@ -352,7 +352,7 @@ func (s *sim) Rewound(reason string) {
 	s.wrong = fmt.Errorf("%s: the hub was rewound: %s", s.name, reason)
 }
 
-// Respond gives no answer: what was rewound is wrong already, and the others
+// Respond returns no answer: what was rewound is wrong already, and the others
 // ask for nothing.
 func (s *sim) Respond(context.Context, *linkv1.FollowDown) (*linkv1.FollowUp, error) { return nil, nil }
 

@@ -404,7 +404,7 @@ func TryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Executable says whether there is a program at path.
+// Executable reports whether there is a program at path.
 func Executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0

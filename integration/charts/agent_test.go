@@ -334,7 +334,7 @@ logLevel: debug
 	}
 }
 
-// parseList gives a file of the agent's chart as says would.
+// parseList returns a file of the agent's chart as says would.
 func parseList(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "charts", "capstan-agent", file))

@@ -41,7 +41,7 @@ func values(t *testing.T, least, text string) map[string]any {
 // rendered is what a chart gives, by kind and name.
 type rendered map[string]*unstructured.Unstructured
 
-// render gives a chart's objects the way `helm template` does: without a
+// render returns a chart's objects the way `helm template` does: without a
 // cluster.
 func render(c *chart.Chart, v map[string]any) (rendered, error) {
 	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "capstan", Namespace: "ops", IsInstall: true, Revision: 1}, nil)

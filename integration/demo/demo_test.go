@@ -311,7 +311,7 @@ func descendants(t *testing.T, of int) []int {
 	return all
 }
 
-// alive says whether a process runs; one that only waits to be counted does
+// alive reports whether a process runs; one that only waits to be counted does
 // not.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/stack"
 )
 
-// probe gives the status of one of the hub's health endpoints.
+// probe returns the status of one of the hub's health endpoints.
 func probe(ctx context.Context, path string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Hub.URL+path, nil)
 	if err != nil {

@@ -80,7 +80,7 @@ func (v *victim) write() error {
 	return os.Rename(v.armFile+".new", v.armFile)
 }
 
-// left gives the points that are still armed.
+// left returns the points that are still armed.
 func (v *victim) left() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -47,7 +47,7 @@ func readDifferences(r io.Reader, list []feature, decisions string) ([]differenc
 	return out, nil
 }
 
-// mentioned says whether the page of a decision is there and names the id.
+// mentioned reports whether the page of a decision is there and names the id.
 func mentioned(folder string, d difference) error {
 	pages, err := filepath.Glob(filepath.Join(folder, d.decision+"-*.md"))
 	if err != nil || len(pages) != 1 {

@@ -207,7 +207,7 @@ func (v coverage) status(id string) status {
 	return v.shown[id]
 }
 
-// covered says whether a passing test shows the behaviour or a part of it.
+// covered reports whether a passing test shows the behaviour or a part of it.
 func (v coverage) covered(id string) bool { return v.status(id) >= partial }
 
 // print writes one line for each area, and the totals. With missing it names

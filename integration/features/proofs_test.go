@@ -20,7 +20,7 @@ func proofs(page string) (out [][]string) {
 	return out
 }
 
-// exists says whether the tests of a folder have a function and, somewhere,
+// exists reports whether the tests of a folder have a function and, somewhere,
 // the name of a subtest.
 func exists(sources, function, sub string) bool {
 	return strings.Contains(sources, "\nfunc "+function+"(t *testing.T) {") && (sub == "" || strings.Contains(sources, `"`+sub+`"`))

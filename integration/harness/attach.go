@@ -77,7 +77,7 @@ func (c *Cluster) detach(ctx context.Context) error {
 	return c.Delete(ctx, rights)
 }
 
-// Attached says whether the cluster was there before.
+// Attached reports whether the cluster was there before.
 func (c *Cluster) Attached() bool { return c.given != nil }
 
 // reach is how kubeconfig files say where the API server is.

@@ -31,7 +31,7 @@ type form struct {
 	text      []byte
 }
 
-// NewCanaries gives an empty set.
+// NewCanaries returns an empty set.
 func NewCanaries() *Canaries { return &Canaries{values: map[string]string{}} }
 
 // Plant makes a secret and returns it. Asking again for the same name gives

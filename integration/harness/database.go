@@ -46,7 +46,7 @@ func (p *Postgres) Disconnect(ctx context.Context, name string) error {
 	return nil
 }
 
-// HasDatabase tells whether a database is there, which matters to callers
+// HasDatabase reports whether a database is there, which matters to callers
 // that keep their Dir.
 func (p *Postgres) HasDatabase(ctx context.Context, name string) (bool, error) {
 	conn, err := p.super(ctx)

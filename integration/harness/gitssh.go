@@ -73,7 +73,7 @@ func StartSSH(ctx context.Context, o SSHOptions) (*SSH, error) {
 	return s, nil
 }
 
-// findSSHD gives the full path, which sshd wants to be started under.
+// findSSHD returns the full path, which sshd wants to be started under.
 func findSSHD() (string, error) {
 	for _, name := range []string{"sshd", "/usr/sbin/sshd", "/usr/local/sbin/sshd"} {
 		if found, err := exec.LookPath(name); err == nil {

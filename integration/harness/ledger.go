@@ -47,7 +47,7 @@ type Entry struct {
 	contentType string
 }
 
-// Mutates says whether the request could have changed the cluster.
+// Mutates reports whether the request could have changed the cluster.
 func (e Entry) Mutates() bool {
 	switch e.Verb {
 	case "create", "update", "apply", "patch", "delete", "deletecollection":
@@ -174,14 +174,14 @@ func (l *Ledger) ClearFaults() {
 	l.faults = nil
 }
 
-// Entries gives all requests so far.
+// Entries returns all requests so far.
 func (l *Ledger) Entries() []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Entry(nil), l.entries...)
 }
 
-// In gives the mutating requests of one namespace, those for the namespace
+// In returns the mutating requests of one namespace, those for the namespace
 // itself included.
 func (l *Ledger) In(namespace string) []Entry {
 	var out []Entry

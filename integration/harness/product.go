@@ -209,7 +209,7 @@ type Agent struct {
 	process    *process
 }
 
-// StartAgent gives the agent its account in the cluster and starts it.
+// StartAgent returns the agent its account in the cluster and starts it.
 func StartAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's folder: %w", err)

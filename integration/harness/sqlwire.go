@@ -307,7 +307,7 @@ func (c *sqlConn) settle() {
 	c.fails = append(c.fails, "")
 }
 
-// losing says whether the answer that comes now is not to be seen.
+// losing reports whether the answer that comes now is not to be seen.
 func (c *sqlConn) losing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

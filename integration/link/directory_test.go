@@ -153,7 +153,7 @@ func (d *directory) RevocationVersion(context.Context) (v int64, err error) {
 	return v, err
 }
 
-// polled says whether a hub has asked since something was revoked.
+// polled reports whether a hub has asked since something was revoked.
 func (d *directory) polled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

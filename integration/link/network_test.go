@@ -61,7 +61,7 @@ func (a authority) pool() *x509.CertPool {
 	return p
 }
 
-// issue gives a server certificate for this machine and the hub's name.
+// issue returns a server certificate for this machine and the hub's name.
 func (a authority) issue(t testing.TB) tls.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
@@ -92,7 +92,7 @@ func (m *middle) note(r *http.Request) {
 	}
 }
 
-// requests gives what it was asked.
+// requests returns what it was asked.
 func (m *middle) requests() []*http.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()

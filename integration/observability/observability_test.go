@@ -230,7 +230,7 @@ var typeLine = regexp.MustCompile(`(?m)^# (HELP|TYPE) (\S+) (.*)$`)
 
 type metric struct{ kind, help string }
 
-// metrics gives the metrics of the product in a scrape.
+// metrics returns the metrics of the product in a scrape.
 func metrics(scraped string) map[string]metric {
 	out := map[string]metric{}
 	for _, m := range typeLine.FindAllStringSubmatch(scraped, -1) {
@@ -322,7 +322,7 @@ func expressions(t *testing.T) (out []expression) {
 	return out
 }
 
-// known says whether a name in an expression is that of a metric, or of one of
+// known reports whether a name in an expression is that of a metric, or of one of
 // the series of a histogram.
 func known(names map[string]metric, name string) bool {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {

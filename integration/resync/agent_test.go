@@ -66,7 +66,7 @@ func newWorld(t testing.TB, apps int) *world {
 	return w
 }
 
-// held gives the hub's resources as "application/name=sync".
+// held returns the hub's resources as "application/name=sync".
 func (w *world) held() map[string]string {
 	w.t.Helper()
 	out := map[string]string{}

@@ -561,7 +561,7 @@ func Settled(x App) error {
 	return nil
 }
 
-// SignIn gives a client of another account of the first tenant, whose
+// SignIn returns a client of another account of the first tenant, whose
 // configuration is in dir.
 func (s *Stack) SignIn(ctx context.Context, dir, username, password string) (*API, error) {
 	a := &API{URL: s.Hub.URL, config: dir, bin: s.options.Bin, password: password}

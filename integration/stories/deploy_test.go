@@ -152,7 +152,7 @@ func TestManualApplication(t *testing.T) {
 	})
 }
 
-// applied gives an application as the API gives it back.
+// applied returns an application as the API gives it back.
 func applied(t *testing.T, name string) string {
 	t.Helper()
 	out, err := s.API.CLI(t.Context(), "", "app", "get", name, "-o", "yaml")

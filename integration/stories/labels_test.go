@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-cd/capstan/integration/stack"
 )
 
-// labelled gives what the tree of an application shows of its labels team and
+// labelled returns what the tree of an application shows of its labels team and
 // tier, by kind.
 func labelled(t *testing.T, name string) string {
 	t.Helper()

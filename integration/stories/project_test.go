@@ -19,7 +19,7 @@ import (
 
 var clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 
-// officeHours says whether the window of guide/15 is open: every hour from 6 to
+// officeHours reports whether the window of guide/15 is open: every hour from 6 to
 // 22 of Monday to Friday, in Tokyo, opens it for 16 hours.
 func officeHours(t *testing.T, now time.Time) bool {
 	t.Helper()

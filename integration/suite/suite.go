@@ -73,7 +73,7 @@ func Installed(ctx context.Context, dir string, o stack.Options) (*stack.Stack, 
 	return stack.Start(ctx, o)
 }
 
-// All gives what stops everything, in this order, whatever fails.
+// All returns what stops everything, in this order, whatever fails.
 func All(stops ...func() error) func() error {
 	return func() error {
 		var errs []error

@@ -75,7 +75,7 @@ func New(own func(group, kind string) (Set, bool)) *Actions {
 	return &Actions{own: own, bundled: bundled.New(), compiled: map[string]*lua.Script{}}
 }
 
-// List gives the actions that an object offers, by name.
+// List returns the actions that an object offers, by name.
 func (a *Actions) List(ctx context.Context, o map[string]any) ([]Action, error) {
 	key := identify(o)
 	set, own := a.own(key.group, key.kind)
@@ -107,7 +107,7 @@ func (a *Actions) List(ctx context.Context, o map[string]any) ([]Action, error) 
 	return list, nil
 }
 
-// Run gives the changes of one action. An action that the object does not
+// Run returns the changes of one action. An action that the object does not
 // offer is fault.Missing, one that it offers but not now fault.Conflict.
 func (a *Actions) Run(ctx context.Context, o map[string]any, name string, params map[string]string) ([]Change, error) {
 	all, err := a.List(ctx, o)

@@ -103,7 +103,7 @@ func (i identity) String() string {
 	return i.kind + " " + i.namespace + "/" + i.name
 }
 
-// Patch gives the JSON merge patches that make live what an action wants: of
+// Patch returns the JSON merge patches that make live what an action wants: of
 // the object itself, and of its status. A nil one changes nothing.
 func Patch(live, want map[string]any) (body, status map[string]any) {
 	body = merge(live, want)

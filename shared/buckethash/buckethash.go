@@ -32,7 +32,7 @@ func Resource(app, group, kind, namespace, name string) string {
 // Application is the key of the report on a whole application.
 func Application(app string) string { return "application" + separator + app }
 
-// Of gives the bucket of a key: the first byte counts at the first level, the
+// Of returns the bucket of a key: the first byte counts at the first level, the
 // second one at the second.
 func Of(key string) uint16 {
 	sum := sha256.Sum256([]byte(key))
@@ -58,7 +58,7 @@ func (s Sums) Add(bucket uint16, leaf uint64) {
 	}
 }
 
-// First gives the numbers of the first level, as they travel.
+// First returns the numbers of the first level, as they travel.
 func (s Sums) First() []byte {
 	var sums [Width]uint64
 	for b, v := range s {
@@ -71,7 +71,7 @@ func (s Sums) First() []byte {
 	return out
 }
 
-// Second gives the numbers inside one bucket of the first level: which of its
+// Second returns the numbers inside one bucket of the first level: which of its
 // buckets are not empty, and their numbers.
 func (s Sums) Second(first uint8) (index, sums []byte) {
 	for b := range s {
@@ -86,7 +86,7 @@ func (s Sums) Second(first uint8) (index, sums []byte) {
 	return index, sums
 }
 
-// DiffFirst gives the buckets of the first level in which the other side
+// DiffFirst returns the buckets of the first level in which the other side
 // differs.
 func (s Sums) DiffFirst(other []byte) ([]uint8, error) {
 	if len(other) != Width*size {
@@ -102,7 +102,7 @@ func (s Sums) DiffFirst(other []byte) ([]uint8, error) {
 	return out, nil
 }
 
-// DiffSecond gives the buckets inside one of the first level in which the
+// DiffSecond returns the buckets inside one of the first level in which the
 // other side differs.
 func (s Sums) DiffSecond(first uint8, index, sums []byte) ([]uint16, error) {
 	if len(sums) != len(index)*size {

@@ -39,7 +39,7 @@ func New() *Catalogue {
 // wild stands for any text in the name of a folder.
 const wild = "_"
 
-// Health gives the rule for a kind: the one of its very name, else the first
+// Health returns the rule for a kind: the one of its very name, else the first
 // whose pattern fits.
 func (c *Catalogue) Health(group, kind string) (source string, ok bool) {
 	if !named(group, kind) {
@@ -58,7 +58,7 @@ func (c *Catalogue) Health(group, kind string) (source string, ok bool) {
 	return "", false
 }
 
-// Discovery gives the script that says which actions a kind offers.
+// Discovery returns the script that says which actions a kind offers.
 func (c *Catalogue) Discovery(group, kind string) (source string, ok bool) {
 	if !named(group, kind) {
 		return "", false
@@ -66,7 +66,7 @@ func (c *Catalogue) Discovery(group, kind string) (source string, ok bool) {
 	return read(path.Join(group, kind, "actions", "discovery.lua"))
 }
 
-// Action gives the script of one action.
+// Action returns the script of one action.
 func (c *Catalogue) Action(group, kind, name string) (source string, ok bool) {
 	if !named(group, kind) || !plain(name) {
 		return "", false
@@ -78,7 +78,7 @@ func (c *Catalogue) Action(group, kind, name string) (source string, ok bool) {
 	return read(path.Join(dir, "actions.lua")) // one is named so
 }
 
-// named says whether a kind can have a folder: names that come from a cluster
+// named reports whether a kind can have a folder: names that come from a cluster
 // must not lead elsewhere.
 func named(group, kind string) bool {
 	return (group == "" || plain(group)) && plain(kind)
@@ -88,7 +88,7 @@ func plain(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/_*\\")
 }
 
-// matches says whether a name is what a pattern describes.
+// matches reports whether a name is what a pattern describes.
 func matches(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, wild, "*"), name)
 	return err == nil && ok

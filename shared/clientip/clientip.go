@@ -76,7 +76,7 @@ func ParseProxies(texts []string) (Proxies, error) {
 	return out, nil
 }
 
-// Trust says whether an address, with or without a port, is a proxy's.
+// Trust reports whether an address, with or without a port, is a proxy's.
 func (p Proxies) Trust(address string) bool {
 	a, ok := parse(address)
 	if !ok {

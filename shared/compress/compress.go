@@ -33,7 +33,7 @@ func Name(base []byte) []byte {
 // ErrBase says that the base is not the one that was packed against.
 var ErrBase = errors.New("the text was packed against another base")
 
-// Pack gives text packed against base, which may be nil, and the base's name.
+// Pack returns text packed against base, which may be nil, and the base's name.
 // ok says whether it is the shorter form.
 func Pack(text, base []byte) (packed, name []byte, ok bool, err error) {
 	if len(text) < Least || len(text) > MaxText {
@@ -66,7 +66,7 @@ func window(n int) int {
 	return w
 }
 
-// Unpack gives the text. name is the one that Pack gave; base may be nil if
+// Unpack returns the text. name is the one that Pack gave; base may be nil if
 // it is empty.
 func Unpack(packed, base, name []byte) ([]byte, error) {
 	options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxText), zstd.WithDecoderMaxWindow(uint64(window(2 * MaxText)))}

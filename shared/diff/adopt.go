@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Former says whether a manager is a tool that applied whole manifests, so
+// Former reports whether a manager is a tool that applied whole manifests, so
 // that what it owns belongs to whoever applies them from now on.
 func Former(manager string) bool {
 	switch manager {
@@ -16,7 +16,7 @@ func Former(manager string) bool {
 	return false
 }
 
-// Adopt gives the managedFields of a live object in which everything that
+// Adopt returns the managedFields of a live object in which everything that
 // former managers own has gone over to manager, as if it had applied it. From
 // then on a field that leaves the manifests leaves the object. taken names
 // those that owned anything; if there are none, nothing changes. Entries of

@@ -242,7 +242,7 @@ func short(b []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// differing gives the paths of the leaves whose hashes differ.
+// differing returns the paths of the leaves whose hashes differ.
 func differing(tree *field, was, is []byte) []path {
 	var out []path
 	i := 0

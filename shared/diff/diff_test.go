@@ -52,7 +52,7 @@ func compare(t testing.TB, rec diff.Owned, o *manifest.Object, ignore *diff.Igno
 	return v
 }
 
-// at gives the map at a path; numbers are places in lists.
+// at returns the map at a path; numbers are places in lists.
 func at(o *manifest.Object, path ...any) map[string]any {
 	var v any = o.Object
 	for _, p := range path {

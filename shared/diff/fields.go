@@ -96,7 +96,7 @@ func (f *field) find(p path) *field {
 	return f
 }
 
-// covers says whether the tree owns the field at p, or something that holds it.
+// covers reports whether the tree owns the field at p, or something that holds it.
 func (f *field) covers(p path) bool {
 	for i := range p {
 		n := f.find(p[:i+1])

@@ -72,11 +72,11 @@ func NewIgnore(rules []Rule) (*Ignore, error) {
 	return out, nil
 }
 
-// Managers gives the managers that rules for an object name; for such objects
+// Managers returns the managers that rules for an object name; for such objects
 // the watch must keep their managedFields.
 func (g *Ignore) Managers(k manifest.Key) []string { return g.forObject(k).managers }
 
-// Empty says whether no rule is for an object.
+// Empty reports whether no rule is for an object.
 func (g *Ignore) Empty(k manifest.Key) bool {
 	return g == nil || !slices.ContainsFunc(g.rules, func(c compiled) bool { return c.matches(k) })
 }
@@ -117,7 +117,7 @@ func (g *Ignore) forObject(k manifest.Key) ruleSet {
 // hash stands for the rules in a record; 0 is no rule.
 func (s ruleSet) hash() uint64 { return s.sum }
 
-// strip gives the object without what the rules ignore. The object itself is
+// strip returns the object without what the rules ignore. The object itself is
 // not changed; without rules it is given back as it is.
 func (s ruleSet) strip(o *manifest.Object) (map[string]any, error) {
 	if len(s.pointers) == 0 && len(s.queries) == 0 {
@@ -130,7 +130,7 @@ func (s ruleSet) strip(o *manifest.Object) (map[string]any, error) {
 	return remove(o.Object, places), nil
 }
 
-// places gives all places of an object that the rules ignore and that exist.
+// places returns all places of an object that the rules ignore and that exist.
 func (s ruleSet) places(object map[string]any) ([][]any, error) {
 	var out [][]any
 	for _, p := range s.pointers {

@@ -41,7 +41,7 @@ func compileJQ(text string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// runJQ gives the places that an expression selects in an object. An
+// runJQ returns the places that an expression selects in an object. An
 // expression that does not fit the object selects nothing from there on.
 func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), jqPeriod)

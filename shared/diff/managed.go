@@ -15,7 +15,7 @@ type Managed struct {
 	Fields  []byte // fieldsV1 JSON
 }
 
-// managedFields gives the fieldsV1 of what a manager owns by server-side apply.
+// managedFields returns the fieldsV1 of what a manager owns by server-side apply.
 func managedFields(o *manifest.Object, manager string) ([]byte, error) {
 	for _, entry := range managedEntries(o) {
 		if entry["manager"] != manager || entry["operation"] != "Apply" || (entry["subresource"] != nil && entry["subresource"] != "") {
@@ -30,7 +30,7 @@ func managedFields(o *manifest.Object, manager string) ([]byte, error) {
 	return nil, fault.With(fault.New(fault.Missing, "manager %q has applied nothing of it", manager), manifest.KeyOf(o).Describe(), "")
 }
 
-// ManagedBy gives what the named managers own of a live object, whichever way
+// ManagedBy returns what the named managers own of a live object, whichever way
 // they wrote it and through whichever subresource.
 func ManagedBy(o *manifest.Object, managers []string) []Managed {
 	return managed(o, func(m string) bool { return slices.Contains(managers, m) })
@@ -112,7 +112,7 @@ func fieldTree(v any) map[string]any {
 	return out
 }
 
-// itemNames gives the names of a list's items as JSON, if all have one and no
+// itemNames returns the names of a list's items as JSON, if all have one and no
 // two the same.
 func itemNames(list []any) []string {
 	seen := make(map[string]bool, len(list))

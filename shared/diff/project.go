@@ -66,7 +66,7 @@ type itemIndex struct {
 	items map[string][]any
 }
 
-// match gives everything in values that a child stands for.
+// match returns everything in values that a child stands for.
 func (x *itemIndex) match(c *field, values []any) ([]any, error) {
 	switch c.kind {
 	case 'f':

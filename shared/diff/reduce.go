@@ -2,7 +2,7 @@ package diff
 
 import "github.com/capstan-cd/capstan/shared/manifest"
 
-// Reduce gives of a live object what the other objects speak of, so that a
+// Reduce returns of a live object what the other objects speak of, so that a
 // person who compares it with them is not shown what the API server filled in
 // or others have set. Items of lists are found by the names that they have;
 // in lists without names each item is reduced to the one at its place. Items

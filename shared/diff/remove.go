@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// remove gives a copy of an object without the values at the given places.
+// remove returns a copy of an object without the values at the given places.
 // Only what lies on the way to them is copied.
 func remove(object map[string]any, places [][]any) map[string]any {
 	out := clone(object)
@@ -28,7 +28,7 @@ func clone(m map[string]any) map[string]any {
 	return out
 }
 
-// removeAt gives a value without what stands at a place in it.
+// removeAt returns a value without what stands at a place in it.
 func removeAt(v any, place []any) any {
 	switch c := v.(type) {
 	case map[string]any:

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Respect gives the object to apply where ignored fields keep their live
+// Respect returns the object to apply where ignored fields keep their live
 // values (RespectIgnoreDifferences, DIFF-15). An ignored field is never simply
 // left out: leaving out a field that only we own deletes it. If another
 // manager also owns it in live, it is left out; if only we own it, it is sent
@@ -85,7 +85,7 @@ func singleValues(v any, place []any, object any, owners []*field, out [][]any) 
 	return append(out, place)
 }
 
-// heldAs says whether some manager owns the value at a place as a whole, and
+// heldAs reports whether some manager owns the value at a place as a whole, and
 // whether some manager owns items of it by key.
 func heldAs(place []any, object any, owners []*field) (whole, items bool) {
 	for _, tree := range owners {
@@ -124,7 +124,7 @@ func valueAt(v any, place []any) (any, bool) {
 	return v, true
 }
 
-// foreignValue says whether another manager owns the field at a place of desired
+// foreignValue reports whether another manager owns the field at a place of desired
 // in live, and which value it has there.
 func foreignValue(place []any, desired, live *manifest.Object, others []*field) (shared bool, value any, has bool) {
 	for _, tree := range others {
@@ -189,7 +189,7 @@ func counterpart(item any, list []any, index int) (any, bool) {
 	return nil, false
 }
 
-// fixed says whether a place must stay as it is: what names the object, and
+// fixed reports whether a place must stay as it is: what names the object, and
 // its status, which an apply does not write.
 func fixed(place []any) bool {
 	if len(place) == 0 {
@@ -216,7 +216,7 @@ func trees(entries []Managed) ([]*field, error) {
 	return out, nil
 }
 
-// placesOf gives the places in an object of all leaves of a tree.
+// placesOf returns the places in an object of all leaves of a tree.
 func placesOf(tree *field, object any) [][]any {
 	var out [][]any
 	var visit func(f *field, v any, place []any)
@@ -239,7 +239,7 @@ func placesOf(tree *field, object any) [][]any {
 
 type step struct{ at, value any }
 
-// steps gives where the child c stands in v.
+// steps returns where the child c stands in v.
 func steps(c *field, v any) []step {
 	if m, ok := v.(map[string]any); ok && c.kind == 'f' {
 		if next, ok := m[c.name]; ok {
@@ -258,7 +258,7 @@ func steps(c *field, v any) []step {
 	return out
 }
 
-// replaceAt gives a value in which another stands at a place.
+// replaceAt returns a value in which another stands at a place.
 func replaceAt(v any, place []any, with any) any {
 	if len(place) == 0 {
 		return with

@@ -89,7 +89,7 @@ func (t *table) hit(point string) error {
 	return nil
 }
 
-// still says whether a point is armed to pause.
+// still reports whether a point is armed to pause.
 func (t *table) still(point string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

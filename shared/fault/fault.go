@@ -98,7 +98,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// As gives the classified error in a chain, if there is one.
+// As returns the classified error in a chain, if there is one.
 func As(err error) (*Error, bool) {
 	var e *Error
 	ok := errors.As(err, &e)

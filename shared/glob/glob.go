@@ -22,7 +22,7 @@ import (
 // MaxPattern is the length of the longest pattern, in bytes.
 const MaxPattern = 1 << 10
 
-// Match says whether s as a whole matches a pattern. * and ? match slashes
+// Match reports whether s as a whole matches a pattern. * and ? match slashes
 // too. A malformed pattern matches nothing; Check refuses it where it is
 // written.
 func Match(pattern, s string) bool {
@@ -61,7 +61,7 @@ func Check(pattern string) error {
 	return nil
 }
 
-// Literal says whether a pattern matches nothing but itself.
+// Literal reports whether a pattern matches nothing but itself.
 func Literal(pattern string) bool { return !strings.ContainsAny(pattern, `*?[{\`) }
 
 // simple matches patterns that have only * and ?, without allocation.

@@ -17,7 +17,7 @@ type Backoff struct {
 	tries int
 }
 
-// Next gives the next wait: a random part of First, then of twice First, and
+// Next returns the next wait: a random part of First, then of twice First, and
 // so on up to Max.
 func (b *Backoff) Next() time.Duration {
 	first, most := b.First, b.Max
@@ -45,7 +45,7 @@ func (b *Backoff) Tries() int { return b.tries }
 // Reset starts again from First.
 func (b *Backoff) Reset() { b.tries = 0 }
 
-// Spread gives d with up to the given share more or less, such as 0.2 for
+// Spread returns d with up to the given share more or less, such as 0.2 for
 // ± 20 %. random is in [0, 1).
 func Spread(d time.Duration, share, random float64) time.Duration {
 	return time.Duration(float64(d) * (1 - share + 2*share*random))

@@ -9,7 +9,7 @@ import (
 // that moves by hand.
 type Clock interface {
 	Now() time.Time
-	// After gives a channel that receives once d has passed, and a function
+	// After returns a channel that receives once d has passed, and a function
 	// that releases it early. The channel may be left unread.
 	After(d time.Duration) (<-chan time.Time, func())
 }

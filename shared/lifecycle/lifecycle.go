@@ -116,7 +116,7 @@ func (r *running) ready(ctx context.Context, ended <-chan struct{}, started []*r
 	}
 }
 
-// failure gives the error of the first part that ended and should not have.
+// failure returns the error of the first part that ended and should not have.
 func failure(parts []*running) error {
 	for _, r := range parts {
 		select {
@@ -134,7 +134,7 @@ func failure(parts []*running) error {
 	return nil
 }
 
-// over says whether every part has returned.
+// over reports whether every part has returned.
 func over(parts []*running) bool {
 	for _, r := range parts {
 		select {

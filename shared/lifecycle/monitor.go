@@ -230,7 +230,7 @@ func (m *Monitor) Caught(ctx context.Context, where string, value any) *PanicErr
 	return p
 }
 
-// Panics gives how many defects were caught, by where.
+// Panics returns how many defects were caught, by where.
 func (m *Monitor) Panics() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

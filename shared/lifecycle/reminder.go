@@ -15,7 +15,7 @@ type Reminder struct {
 	wait  time.Duration
 }
 
-// Due says whether a cause is to be told now. An empty cause says that all is
+// Due reports whether a cause is to be told now. An empty cause says that all is
 // well again, which is never told here; told says that something had been.
 func (r *Reminder) Due(now time.Time, cause string) (due, reported bool) {
 	reported = r.cause != ""

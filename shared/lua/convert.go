@@ -15,7 +15,7 @@ import (
 // maxDepth is how deep values may nest on their way in and out.
 const maxDepth = 200
 
-// fromGo gives a Go value of an object to the script. Lua has no null: in a
+// fromGo returns a Go value of an object to the script. Lua has no null: in a
 // map it is no entry, in a list it is false to keep the places of the others.
 func (r *running) fromGo(v any, depth int) (glua.LValue, error) {
 	if depth > maxDepth {
@@ -113,7 +113,7 @@ func (r *running) toGo(v glua.LValue, origin any, depth int) (any, error) {
 	return nil, wrong("a %s, which is no value", v.Type())
 }
 
-// backNumber gives the number of the origin if it is the same, else a whole
+// backNumber returns the number of the origin if it is the same, else a whole
 // number as an integer.
 func backNumber(v glua.LNumber, origin any) (any, error) {
 	if was, ok := number(origin); ok && was == v {

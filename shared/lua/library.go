@@ -88,7 +88,7 @@ func (r *running) functions(into *glua.LTable, all map[string]glua.LGFunction) {
 	}
 }
 
-// require gives the libraries that are open already, and nothing else.
+// require returns the libraries that are open already, and nothing else.
 func (r *running) require(l *glua.LState) int {
 	name := l.CheckString(1)
 	known := []string{glua.OsLibName, glua.TabLibName}

@@ -40,7 +40,7 @@ func object(t testing.TB, text string) map[string]any {
 	return exact(raw).(map[string]any)
 }
 
-// exact gives numbers the types that objects of a cluster have.
+// exact returns numbers the types that objects of a cluster have.
 func exact(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -29,7 +29,7 @@ type errPattern string
 
 func (e errPattern) Error() string { return string(e) }
 
-// match gives the end of a match of the pattern from p on that begins at s; -1
+// match returns the end of a match of the pattern from p on that begins at s; -1
 // if there is none.
 func (m *matcher) match(s, p int) (int, error) {
 	if m.calls++; m.calls > maxCalls {
@@ -160,7 +160,7 @@ func (m *matcher) special(s, p int) (next int, done bool, err error) {
 	return -1, false, nil
 }
 
-// balance gives the end of a text in brackets; -1 if it has none.
+// balance returns the end of a text in brackets; -1 if it has none.
 func (m *matcher) balance(s int, open, shut byte) int {
 	if s >= len(m.src) || m.src[s] != open {
 		return -1
@@ -241,7 +241,7 @@ func (m *matcher) end(s, p int) (int, error) {
 	return e, err
 }
 
-// classEnd gives the end of the single item that begins at p.
+// classEnd returns the end of the single item that begins at p.
 func (m *matcher) classEnd(p int) (int, error) {
 	c := m.pattern[p]
 	p++
@@ -272,7 +272,7 @@ func (m *matcher) classEnd(p int) (int, error) {
 	}
 }
 
-// single says whether a byte fits the item from p to ep.
+// single reports whether a byte fits the item from p to ep.
 func (m *matcher) single(c byte, p, ep int) bool {
 	switch m.pattern[p] {
 	case '.':
@@ -285,7 +285,7 @@ func (m *matcher) single(c byte, p, ep int) bool {
 	return m.pattern[p] == c
 }
 
-// set says whether a byte is in the set that begins at p with [ and ends at
+// set reports whether a byte is in the set that begins at p with [ and ends at
 // end with ].
 func (m *matcher) set(c byte, p, end int) bool {
 	yes := true

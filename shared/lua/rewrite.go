@@ -37,7 +37,7 @@ type rewriter struct {
 	err   error
 }
 
-// down says whether the next level may be entered; up leaves it.
+// down reports whether the next level may be entered; up leaves it.
 func (w *rewriter) down() bool {
 	w.depth++
 	if w.depth > maxNesting && w.err == nil {
@@ -159,7 +159,7 @@ func (w *rewriter) target(e ast.Expr) ast.Expr {
 	return e
 }
 
-// fixed says whether a key is a name written in the script: a table can grow
+// fixed reports whether a key is a name written in the script: a table can grow
 // by no more of these than the script has.
 func fixed(key ast.Expr) bool {
 	_, text := key.(*ast.StringExpr)

@@ -155,7 +155,7 @@ func (m *matcher) value(l *glua.LState, i, start, end int) glua.LValue {
 	return glua.LString(m.src[c.start : c.start+c.length])
 }
 
-// push gives all captures; without any, the whole match if that is asked for.
+// push returns all captures; without any, the whole match if that is asked for.
 func (m *matcher) push(l *glua.LState, start, end int, whole bool) int {
 	n := len(m.captures)
 	if n == 0 && whole {

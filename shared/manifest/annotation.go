@@ -100,7 +100,7 @@ func waveNumber(text string) (n int32, ok bool) {
 	return int32(min(max(wide, firstWave), lastWave)), true
 }
 
-// Misread gives a sentence for each of the engine's annotations of an object
+// Misread returns a sentence for each of the engine's annotations of an object
 // that says something which cannot be understood and therefore counts for
 // nothing. Sync options are judged by the hub, which knows them.
 func Misread(o *Object) []string {
@@ -144,7 +144,7 @@ func StandIn(generateName string) string {
 	return generateName + "*"
 }
 
-// Hooks gives the hook types of an object, in the order of the list above and
+// Hooks returns the hook types of an object, in the order of the list above and
 // each once; none for an ordinary object. A hook none of whose words is a known
 // type is never applied, and comes back as Skip alone (HOOK-02, HOOK-03); so
 // is a Helm test or rollback hook (HELM-18). A crd-install hook is an ordinary
@@ -164,7 +164,7 @@ func Hooks(o *Object) ([]string, error) {
 	return nil, nil
 }
 
-// UnknownHooks gives the words of an object's hook annotation that are no hook
+// UnknownHooks returns the words of an object's hook annotation that are no hook
 // types, for a warning.
 func UnknownHooks(o *Object) []string {
 	text, ok := Annotation(o, "hook")
@@ -216,7 +216,7 @@ func helmHook(word string) string {
 	return ""
 }
 
-// DeletePolicies gives the deletion policies of a hook; BeforeHookCreation if
+// DeletePolicies returns the deletion policies of a hook; BeforeHookCreation if
 // it names none that is known (HOOK-06).
 func DeletePolicies(o *Object) []string {
 	text, ok := Annotation(o, policyAnnotation)
@@ -256,7 +256,7 @@ func helmAnnotation(o *Object, name string) (string, bool) {
 	return RawAnnotation(o, name)
 }
 
-// Options gives the sync options that an object asks for, as written
+// Options returns the sync options that an object asks for, as written
 // ("Prune=false"). Helm's resource policy "keep" adds Prune=false and
 // Delete=false (HELM-23).
 func Options(o *Object) []string {
@@ -268,14 +268,14 @@ func Options(o *Object) []string {
 	return out
 }
 
-// CompareOptions gives the options of comparison that an object asks for, as
+// CompareOptions returns the options of comparison that an object asks for, as
 // written ("IgnoreExtraneous").
 func CompareOptions(o *Object) []string {
 	text, _ := Annotation(o, "compare-options")
 	return splitWords(text)
 }
 
-// Option gives the value of one sync option from a list such as Options gives;
+// Option returns the value of one sync option from a list such as Options gives;
 // "true" for an option without a value. The last one wins.
 func Option(options []string, name string) (string, bool) {
 	for i := len(options) - 1; i >= 0; i-- {

@@ -28,7 +28,7 @@ type Key struct {
 	Name      string `json:"name"`
 }
 
-// KeyOf gives the key of an object as it is written; the namespace is empty
+// KeyOf returns the key of an object as it is written; the namespace is empty
 // where the manifest names none.
 func KeyOf(o *Object) Key {
 	group, _ := splitAPIVersion(o.GetAPIVersion())
@@ -147,7 +147,7 @@ func laterKindOrder(kind string) int {
 // HubGroup is the API group of the objects that live in the hub.
 const HubGroup = "argoproj.io"
 
-// InHub says whether objects of a kind live in the hub and in no cluster:
+// InHub reports whether objects of a kind live in the hub and in no cluster:
 // Argo CD's own kinds. Other kinds of the group, such as Rollout, are those of
 // clusters.
 func InHub(group, kind string) bool {

@@ -10,7 +10,7 @@ import (
 // LastApplied is the annotation in which kubectl keeps a whole object.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Mask gives a copy of an object in which a Secret's values cannot be read:
+// Mask returns a copy of an object in which a Secret's values cannot be read:
 // each value of data and stringData, and the whole last-applied annotation,
 // becomes "hmac:" and 16 hex digits of a keyed hash. Equal values look equal
 // and different ones differ, whichever of the two fields they stand in, so

@@ -237,7 +237,7 @@ func (p *parser) addItems(list map[string]any, items []any, line func(path ...st
 	return nil
 }
 
-// listItems says whether m is a list, and gives its items. A list has a kind
+// listItems reports whether m is a list, and gives its items. A list has a kind
 // that ends in "List", items, and no name of its own.
 func listItems(m map[string]any) ([]any, bool) {
 	if !strings.HasSuffix(text(m["kind"]), "List") {
@@ -341,7 +341,7 @@ func (p *parser) notYAML(data []byte, err error) error {
 	return p.fail(fault.Invalid, line, "not YAML: %s", cause)
 }
 
-// namesObject says whether a text that cannot be read looks like a manifest.
+// namesObject reports whether a text that cannot be read looks like a manifest.
 func namesObject(data []byte) bool {
 	for _, word := range [...]string{"apiVersion", "kind", "metadata"} {
 		if bytes.Contains(data, []byte(word+":")) || bytes.Contains(data, []byte(`"`+word+`"`)) {

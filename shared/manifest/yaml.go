@@ -243,7 +243,7 @@ func resolveNumber(s string) (any, error) {
 	return s, nil
 }
 
-// number gives a float as the type that its JSON text would be read as.
+// number returns a float as the type that its JSON text would be read as.
 func number(f float64) (any, error) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return nil, fault.New(fault.Invalid, "a number is out of range; put it in quotes if it is text")
@@ -264,7 +264,7 @@ func bigNumber(s string) (any, error) {
 	return f, nil
 }
 
-// decimal says whether s is digits with an optional sign, fraction and exponent.
+// decimal reports whether s is digits with an optional sign, fraction and exponent.
 func decimal(s string) bool {
 	s = strings.TrimLeft(s[:1], "+-") + s[1:]
 	mantissa, exponent := s, "0"

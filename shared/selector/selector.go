@@ -38,13 +38,13 @@ func Parse(resources []string) ([]Selector, error) {
 	return out, nil
 }
 
-// Matches says whether the selector means an object, to select it or to leave
+// Matches reports whether the selector means an object, to select it or to leave
 // it out.
 func (s Selector) Matches(k manifest.Key) bool {
 	return like(s.Key.Group, k.Group) && like(s.Key.Kind, k.Kind) && like(s.Key.Namespace, k.Namespace) && like(s.Key.Name, k.Name)
 }
 
-// Selects says whether an object is among what the selectors select: all
+// Selects reports whether an object is among what the selectors select: all
 // objects if none of them names any.
 func Selects(selectors []Selector, k manifest.Key) bool {
 	named, selected := false, false
@@ -60,7 +60,7 @@ func Selects(selectors []Selector, k manifest.Key) bool {
 
 func like(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// Nearest gives the objects whose names are most like what a selector says, at
+// Nearest returns the objects whose names are most like what a selector says, at
 // most three, the nearest first.
 func (s Selector) Nearest(keys []manifest.Key) []manifest.Key {
 	keys = slices.Clone(keys)

@@ -31,7 +31,7 @@ func (d date) weekday() int {
 	return int(time.Date(d.year, time.Month(d.month), d.day, 12, 0, 0, 0, time.UTC).Weekday())
 }
 
-// wall gives the instants at which the clocks of a zone show a time. There are
+// wall returns the instants at which the clocks of a zone show a time. There are
 // two in the hour that a change of the clocks repeats. A time that a change
 // leaves out stands for the moment of the change.
 func wall(d date, hour, minute, second int, loc *time.Location) []time.Time {
@@ -72,7 +72,7 @@ type walk struct {
 
 func (c *compiled) walk() *walk { return &walk{c: c, days: map[date][]time.Time{}} }
 
-// hits gives the hits of one day in order. In the hour that is repeated, a
+// hits returns the hits of one day in order. In the hour that is repeated, a
 // schedule for a certain hour comes the first time alone, one for every hour
 // both times.
 func (w *walk) hits(d date) []time.Time {
@@ -103,7 +103,7 @@ func (w *walk) hits(d date) []time.Time {
 	return out
 }
 
-// before gives the last hit at or before t, looking back over some days.
+// before returns the last hit at or before t, looking back over some days.
 func (w *walk) before(t time.Time, back int) (time.Time, bool) {
 	d := dateOf(t.In(w.c.zone)).plus(1) // zones may go back over midnight
 	for range back + 2 {
@@ -116,7 +116,7 @@ func (w *walk) before(t time.Time, back int) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// after gives the first hit after t.
+// after returns the first hit after t.
 func (w *walk) after(t time.Time) (time.Time, bool) {
 	d := dateOf(t.In(w.c.zone)).plus(-1)
 	for range daysAhead {
@@ -149,7 +149,7 @@ func (c *compiled) end(hit time.Time) time.Time {
 // back is how many days a window may have opened ago and still be open.
 func (c *compiled) back() int { return int(c.duration/(24*time.Hour)) + 2 }
 
-// active says whether a window is open at t, since its last hit.
+// active reports whether a window is open at t, since its last hit.
 func (c *compiled) active(t time.Time) bool {
 	_, open := c.walk().open(t)
 	return open

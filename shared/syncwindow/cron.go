@@ -144,7 +144,7 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// on says whether the schedule has hits on a day. As everywhere with cron, a
+// on reports whether the schedule has hits on a day. As everywhere with cron, a
 // day needs to fit one of the two day fields if both are restricted.
 func (s schedule) on(month, day, weekday int) bool {
 	if s.month&(1<<month) == 0 {

@@ -16,7 +16,7 @@ const (
 	Heal                 // bringing live state back to what was accepted
 )
 
-// Of gives the use of an operation.
+// Of returns the use of an operation.
 func Of(automated bool) Use {
 	if automated {
 		return Automated
@@ -52,7 +52,7 @@ func New(windows []Window) Set {
 // Empty says that no window concerns the application.
 func (s Set) Empty() bool { return len(s.windows)+len(s.broken) == 0 }
 
-// closing gives the windows that close the application at t: the active
+// closing returns the windows that close the application at t: the active
 // denies, or, if there are none, all its allows when none is active.
 func (s Set) closing(t time.Time) []*compiled {
 	var denies, allows []*compiled
@@ -86,7 +86,7 @@ func all(ws []*compiled, is func(*compiled) bool) bool {
 	return true
 }
 
-// Allows says whether a use may begin at t (WIN-06, WIN-07).
+// Allows reports whether a use may begin at t (WIN-06, WIN-07).
 func (s Set) Allows(u Use, t time.Time) bool {
 	if len(s.broken) > 0 {
 		return false
@@ -95,7 +95,7 @@ func (s Set) Allows(u Use, t time.Time) bool {
 	return len(closing) == 0 || all(closing, func(w *compiled) bool { return u == Manual && w.ManualSync || u == Heal && w.SelfHeal })
 }
 
-// Continues says whether an operation that began while it was allowed may go
+// Continues reports whether an operation that began while it was allowed may go
 // on at t (WIN-08, WIN-09).
 func (s Set) Continues(u Use, t time.Time) bool {
 	if len(s.broken) > 0 {
@@ -231,7 +231,7 @@ type State struct {
 	Error  string     // why it cannot be read
 }
 
-// States gives the state of each window at t.
+// States returns the state of each window at t.
 func States(windows []Window, t time.Time) []State {
 	out := make([]State, len(windows))
 	for i, w := range windows {

@@ -34,7 +34,7 @@ func (t *Tracer) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, tracerKey{}, t)
 }
 
-// Enabled says whether spans are made below ctx.
+// Enabled reports whether spans are made below ctx.
 func Enabled(ctx context.Context) bool {
 	t, _ := ctx.Value(tracerKey{}).(*Tracer)
 	return t != nil
@@ -68,7 +68,7 @@ func attributes(pairs []string) []attribute.KeyValue {
 	return out
 }
 
-// Below gives ctx the span of another context.
+// Below returns ctx the span of another context.
 func Below(ctx, of context.Context) context.Context {
 	if !Enabled(ctx) {
 		return ctx
@@ -107,7 +107,7 @@ const parentHeader = "traceparent"
 // maxParent is the length of a traceparent of the version in use.
 const maxParent = 55
 
-// Parent gives the traceparent of the span of ctx; empty: none.
+// Parent returns the traceparent of the span of ctx; empty: none.
 func Parent(ctx context.Context) string {
 	if !oteltrace.SpanContextFromContext(ctx).IsValid() {
 		return ""

@@ -71,7 +71,7 @@ type ProxyMemory struct {
 	hosts map[string]int // address → failures since it was learnt; no entry: nothing was learnt
 }
 
-// webOnly says whether only HTTP should be offered.
+// webOnly reports whether only HTTP should be offered.
 func (l *ProxyMemory) webOnly(address string) bool {
 	if l == nil {
 		return false
@@ -154,7 +154,7 @@ func unmark(err error) error {
 	return err
 }
 
-// better gives the error that says more: that of the second try if it came
+// better returns the error that says more: that of the second try if it came
 // further than the handshake.
 func better(first, second error) error {
 	var h errHandshake

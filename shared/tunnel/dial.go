@@ -95,7 +95,7 @@ func verifyHub(cs tls.ConnectionState, pins []Pin, protocol string) error {
 	return nil
 }
 
-// pinned says whether the other side proved one of the keys.
+// pinned reports whether the other side proved one of the keys.
 func pinned(cs tls.ConnectionState, pins []Pin) bool {
 	if len(cs.PeerCertificates) == 0 {
 		return false

@@ -119,7 +119,7 @@ func (t JoinToken) check() error {
 	return nil
 }
 
-// CheckAddress says whether an address is host:port.
+// CheckAddress reports whether an address is host:port.
 func CheckAddress(a string) error {
 	host, port, err := net.SplitHostPort(a)
 	if err != nil || host == "" || port == "" || strings.ContainsAny(a, "/@ ") {
@@ -128,7 +128,7 @@ func CheckAddress(a string) error {
 	return nil
 }
 
-// ValidSecret says whether a text has the form of a token's secret.
+// ValidSecret reports whether a text has the form of a token's secret.
 func ValidSecret(s string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	return err == nil && len(b) == 32 && len(s) == secretLength

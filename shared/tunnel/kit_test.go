@@ -109,7 +109,7 @@ func (p port) config(lane tunnel.Lane) tunnel.DialConfig {
 	return tunnel.DialConfig{Lane: lane, Pins: []tunnel.Pin{tunnel.PinOf(p.cert.Leaf)}, Log: quiet(), Clock: lifecycle.System{}}
 }
 
-// pair gives both ends of one session over real TLS. The first is the end
+// pair returns both ends of one session over real TLS. The first is the end
 // that dialled.
 func pair(t testing.TB, lane tunnel.Lane, peer tunnel.Peer) (agent, hub *tunnel.Session) {
 	t.Helper()

@@ -50,7 +50,7 @@ func ParsePeer(c *x509.Certificate) (Peer, error) {
 // Serial is the text form of a certificate's serial number.
 func Serial(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
 
-// PeerFrom gives the agent at the other end of a call. It is false when the
+// PeerFrom returns the agent at the other end of a call. It is false when the
 // connection brought no certificate that was accepted.
 func PeerFrom(ctx context.Context) (Peer, bool) {
 	s, ok := SessionFrom(ctx)
@@ -60,7 +60,7 @@ func PeerFrom(ctx context.Context) (Peer, bool) {
 	return s.Peer()
 }
 
-// SessionFrom gives the session that a call came in on.
+// SessionFrom returns the session that a call came in on.
 func SessionFrom(ctx context.Context) (*Session, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

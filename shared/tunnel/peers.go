@@ -104,7 +104,7 @@ func pump(receive, send func(any) error) error {
 	}
 }
 
-// Unreached says whether a call to another process of the hub ended before it
+// Unreached reports whether a call to another process of the hub ended before it
 // came to a handler there, or broke off with the connection.
 func Unreached(err error) bool {
 	s, ok := status.FromError(err)
@@ -145,7 +145,7 @@ func NotHere(cause string) error {
 	return &fault.Error{Kind: fault.Offline, Code: notHere, Cause: cause}
 }
 
-// IsNotHere says whether an error is that of NotHere, also after it travelled.
+// IsNotHere reports whether an error is that of NotHere, also after it travelled.
 func IsNotHere(err error) bool {
 	f, ok := fault.As(Fault(err))
 	return ok && f.Code == notHere

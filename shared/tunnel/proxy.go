@@ -49,7 +49,7 @@ func NewProxy(httpsProxy, noProxy string) (*Proxy, error) {
 // String hides the address, which may carry a password.
 func (*Proxy) String() string { return "(HTTP proxy)" }
 
-// For gives the proxy on the way to host:port; nil: there is none.
+// For returns the proxy on the way to host:port; nil: there is none.
 func (p *Proxy) For(address string) *url.URL {
 	if p == nil {
 		return nil

@@ -285,7 +285,7 @@ func (m *serverMux) frame() error {
 	return nil
 }
 
-// find gives the stream of a frame, and opens it if the frame says so.
+// find returns the stream of a frame, and opens it if the frame says so.
 func (m *serverMux) find(id uint32, flags uint16) (*serverStream, error) {
 	m.mu.Lock()
 	s := m.streams[id]

@@ -33,7 +33,7 @@ func library(conn net.Conn, lane Lane) Mux {
 	return m
 }
 
-// between gives two sides over a connection that keeps nothing: each byte
+// between returns two sides over a connection that keeps nothing: each byte
 // waits until it is read, so two sides that wait for each other stay so.
 func between(dialler, taker speaker, lane Lane) (Mux, Mux, func()) {
 	one, two := net.Pipe()

@@ -30,7 +30,7 @@ type serverStream struct {
 	writeBy  time.Time
 }
 
-// flags gives what the next frame has to say besides.
+// flags returns what the next frame has to say besides.
 func (s *serverStream) flags() uint16 {
 	if s.ackDue {
 		s.ackDue = false
@@ -39,7 +39,7 @@ func (s *serverStream) flags() uint16 {
 	return 0
 }
 
-// extend gives by how much more the other side may send, if that is worth
+// extend returns by how much more the other side may send, if that is worth
 // telling: half a window.
 func (s *serverStream) extend() uint32 {
 	window := max(s.m.lane.Window, minWindow)

@@ -239,7 +239,7 @@ type stream struct {
 	release func() // nil for streams that this side opened
 }
 
-// Read gives what came. A stream that has nothing keeps no memory for what came
+// Read returns what came. A stream that has nothing keeps no memory for what came
 // before: most wait nearly always.
 func (c *stream) Read(b []byte) (int, error) {
 	if s, ok := c.Conn.(bufferTrimmer); ok {

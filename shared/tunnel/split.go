@@ -72,10 +72,10 @@ func Split(raw net.Listener, cfg SplitConfig) *Splitter {
 	}
 }
 
-// Link gives the connections of agents.
+// Link returns the connections of agents.
 func (s *Splitter) Link() net.Listener { return s.link }
 
-// HTTP gives all others. An http.Server serves HTTP/2 on them too.
+// HTTP returns all others. An http.Server serves HTTP/2 on them too.
 func (s *Splitter) HTTP() net.Listener { return s.http }
 
 // Addr is the address that is shared.

@@ -53,7 +53,7 @@ func Status(err error) error {
 	return status.Error(codes.Internal, fault.Sentence(err))
 }
 
-// unexplained says whether the other side is told less than the log needs.
+// unexplained reports whether the other side is told less than the log needs.
 func unexplained(err error) bool { return status.Code(Status(err)) == codes.Internal }
 
 func faultStatus(f *fault.Error) error {
@@ -135,7 +135,7 @@ func Fault(err error) error {
 	return fault.Wrap(fault.Internal, err, "the other side of the link has a defect")
 }
 
-// travelled gives the fault that a status carries, or nil.
+// travelled returns the fault that a status carries, or nil.
 func travelled(s *status.Status) *fault.Error {
 	var f *fault.Error
 	var wait time.Duration

@@ -68,7 +68,7 @@ func Bulk() Lane {
 	}
 }
 
-// LaneOf gives the lane that a handshake agreed on.
+// LaneOf returns the lane that a handshake agreed on.
 func LaneOf(protocol string) (Lane, bool) {
 	switch protocol {
 	case ControlProtocol:

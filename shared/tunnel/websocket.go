@@ -204,7 +204,7 @@ type hijackTap struct {
 	closed bool
 }
 
-// Hijack gives the connection and remembers it.
+// Hijack returns the connection and remembers it.
 func (h *hijackTap) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {

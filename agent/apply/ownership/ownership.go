@@ -140,7 +140,7 @@ func (o Object) Restore(app string, adopted bool) (Object, bool) {
 	return Object{Owned, app}, true
 }
 
-// Unblocked says whether an object that an application was refused could be
+// Unblocked reports whether an object that an application was refused could be
 // had now.
 func (o Object) Unblocked(c, owner Interest) bool {
 	_, v := o.Acquire(c, owner)

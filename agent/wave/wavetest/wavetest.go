@@ -107,7 +107,7 @@ func Shrink(s Scenario, fails func(Scenario) bool) Scenario {
 	return s
 }
 
-// smaller gives the scenarios with one thing less.
+// smaller returns the scenarios with one thing less.
 func (s Scenario) smaller() []Scenario {
 	var out []Scenario
 	for i := range s.Crashes {

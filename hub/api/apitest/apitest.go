@@ -238,7 +238,7 @@ func (h *Hub) serve(handler http.Handler, f *feed.Feed) {
 	})
 }
 
-// Tenant gives the id of a tenant, which it makes if need be.
+// Tenant returns the id of a tenant, which it makes if need be.
 func (h *Hub) Tenant(name string) hub.TenantID {
 	h.T.Helper()
 	t, err := h.DB.System().TenantByName(context.Background(), name)
@@ -251,7 +251,7 @@ func (h *Hub) Tenant(name string) hub.TenantID {
 	return t.ID
 }
 
-// SetupLink gives the secret of a fresh setup link.
+// SetupLink returns the secret of a fresh setup link.
 func (h *Hub) SetupLink(tenant string, roles ...string) string {
 	h.T.Helper()
 	secret := identity.NewSecret(identity.SetupSecret)
@@ -262,7 +262,7 @@ func (h *Hub) SetupLink(tenant string, roles ...string) string {
 	return secret
 }
 
-// User gives the session secret of an account, which it makes if need be, the
+// User returns the session secret of an account, which it makes if need be, the
 // way people make theirs.
 func (h *Hub) User(tenant, name string, roles ...string) string {
 	h.T.Helper()

@@ -48,7 +48,7 @@ func newCapabilities(ctx context.Context, files render.Files, s hub.HelmSource, 
 	return caps, nil
 }
 
-// usesWholeList says whether any text of the chart mentions APIVersions other
+// usesWholeList reports whether any text of the chart mentions APIVersions other
 // than to call Has.
 func usesWholeList(c *chart.Chart) bool {
 	mention := regexp.MustCompile(`\bAPIVersions\b(\.\w+)?`)
@@ -147,7 +147,7 @@ type apiVersions struct {
 	fixed []string // given by the source (HELM-14)
 }
 
-// Has says whether the destination serves an API ("apps/v1") or a kind
+// Has reports whether the destination serves an API ("apps/v1") or a kind
 // ("apps/v1/Deployment").
 func (v *apiVersions) Has(name string) (bool, error) {
 	if v.fixed != nil {

@@ -16,10 +16,10 @@ import (
 // to content.
 type fileMap map[string][]byte
 
-// Get gives the text of a file; empty if there is none.
+// Get returns the text of a file; empty if there is none.
 func (f fileMap) Get(name string) string { return string(f[name]) }
 
-// GetBytes gives the content of a file; empty if there is none.
+// GetBytes returns the content of a file; empty if there is none.
 func (f fileMap) GetBytes(name string) []byte {
 	if data, ok := f[name]; ok {
 		return data
@@ -27,7 +27,7 @@ func (f fileMap) GetBytes(name string) []byte {
 	return []byte{}
 }
 
-// Glob gives the files that match a pattern. One that is malformed matches all.
+// Glob returns the files that match a pattern. One that is malformed matches all.
 func (f fileMap) Glob(pattern string) fileMap {
 	match := matcher(pattern)
 	out := fileMap{}
@@ -39,12 +39,12 @@ func (f fileMap) Glob(pattern string) fileMap {
 	return out
 }
 
-// AsConfig gives the files as the data of a ConfigMap, by base name.
+// AsConfig returns the files as the data of a ConfigMap, by base name.
 func (f fileMap) AsConfig() string {
 	return f.as(func(data []byte) string { return string(data) })
 }
 
-// AsSecrets gives the files as the data of a Secret, by base name.
+// AsSecrets returns the files as the data of a Secret, by base name.
 func (f fileMap) AsSecrets() string {
 	return f.as(base64.StdEncoding.EncodeToString)
 }
@@ -60,7 +60,7 @@ func (f fileMap) as(write func([]byte) string) string {
 	return toYAML(out)
 }
 
-// Lines gives the lines of a file.
+// Lines returns the lines of a file.
 func (f fileMap) Lines(name string) []string { return lines(f[name]) }
 
 func lines(data []byte) []string {
@@ -88,7 +88,7 @@ type lazyFiles struct {
 	names []string
 }
 
-// GetBytes gives the content of a file; empty if there is none.
+// GetBytes returns the content of a file; empty if there is none.
 func (f *lazyFiles) GetBytes(name string) ([]byte, error) {
 	data, err := f.read(name)
 	if err != nil {
@@ -97,19 +97,19 @@ func (f *lazyFiles) GetBytes(name string) ([]byte, error) {
 	return fileMap(data).GetBytes(name), nil
 }
 
-// Get gives the text of a file; empty if there is none.
+// Get returns the text of a file; empty if there is none.
 func (f *lazyFiles) Get(name string) (string, error) {
 	data, err := f.read(name)
 	return string(data[name]), err
 }
 
-// Lines gives the lines of a file.
+// Lines returns the lines of a file.
 func (f *lazyFiles) Lines(name string) ([]string, error) {
 	data, err := f.read(name)
 	return lines(data[name]), err
 }
 
-// Glob gives the files that match a pattern. One that is malformed matches all.
+// Glob returns the files that match a pattern. One that is malformed matches all.
 func (f *lazyFiles) Glob(pattern string) (fileMap, error) {
 	if err := f.list(); err != nil {
 		return nil, err
@@ -124,10 +124,10 @@ func (f *lazyFiles) Glob(pattern string) (fileMap, error) {
 	return f.read(names...)
 }
 
-// AsConfig gives all files as the data of a ConfigMap, by base name.
+// AsConfig returns all files as the data of a ConfigMap, by base name.
 func (f *lazyFiles) AsConfig() (string, error) { return f.all(fileMap.AsConfig) }
 
-// AsSecrets gives all files as the data of a Secret, by base name.
+// AsSecrets returns all files as the data of a Secret, by base name.
 func (f *lazyFiles) AsSecrets() (string, error) { return f.all(fileMap.AsSecrets) }
 
 func (f *lazyFiles) all(as func(fileMap) string) (string, error) {
@@ -148,7 +148,7 @@ func (f *lazyFiles) list() error {
 	return err
 }
 
-// extra says whether Helm counts a name among a chart's other files.
+// extra reports whether Helm counts a name among a chart's other files.
 func extra(name string) bool {
 	switch name {
 	case "Chart.yaml", "Chart.lock", "values.yaml", "values.schema.json", "requirements.yaml", "requirements.lock":
@@ -157,7 +157,7 @@ func extra(name string) bool {
 	return !strings.HasPrefix(name, "templates/") && (!strings.HasPrefix(name, "charts/") || path.Ext(name) == ".prov")
 }
 
-// read gives the named files that exist, are in the chart and are not ignored.
+// read returns the named files that exist, are in the chart and are not ignored.
 func (f *lazyFiles) read(names ...string) (fileMap, error) {
 	var want []string
 	for _, n := range names {

@@ -47,7 +47,7 @@ type unit struct {
 	values map[string]any
 }
 
-// render gives the texts of all files that are not partials, in a stable order.
+// render returns the texts of all files that are not partials, in a stable order.
 func (e *evaluator) render(c *chart.Chart, values chartutil.Values) ([]text, error) {
 	var units []unit
 	e.collect(c, values, &units)

@@ -55,7 +55,7 @@ func (e *evaluator) noted(fn any, when func(args []reflect.Value) bool) any {
 	}).Interface()
 }
 
-// noTime says whether no argument of a date function is a time: sprig then
+// noTime reports whether no argument of a date function is a time: sprig then
 // takes the time of day.
 func noTime(args []reflect.Value) bool {
 	return !slices.ContainsFunc(args, func(a reflect.Value) bool {

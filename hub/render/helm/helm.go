@@ -164,7 +164,7 @@ func repoName(dir, name string) string {
 	return path.Join(dir, rest)
 }
 
-// plainJSON gives values as maps and lists of plain types.
+// plainJSON returns values as maps and lists of plain types.
 func plainJSON(raw []byte) (map[string]any, error) {
 	if len(raw) == 0 {
 		return nil, nil

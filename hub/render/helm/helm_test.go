@@ -64,7 +64,7 @@ func renderChart(t *testing.T, req render.Request) (render.Output, *render.Recor
 	return out, rec, err
 }
 
-// data gives the data of the one ConfigMap that a chart makes.
+// data returns the data of the one ConfigMap that a chart makes.
 func data(t *testing.T, out render.Output) map[string]string {
 	t.Helper()
 	if len(out.Objects) == 0 {

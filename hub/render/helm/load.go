@@ -148,7 +148,7 @@ func (l *loading) read(dir string, names []string) ([]*loader.BufferedFile, erro
 	return out, nil
 }
 
-// names gives all files of a chart that are not ignored.
+// names returns all files of a chart that are not ignored.
 func (c *loaded) names(ctx context.Context, files render.Files) ([]string, error) {
 	_, entries, err := files.List(ctx, c.dir, render.Question{Recurse: true, Hidden: true, Links: true})
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *loaded) names(ctx context.Context, files render.Files) ([]string, error
 	return out, nil
 }
 
-// ignored says whether .helmignore names a file or a directory that it is in.
+// ignored reports whether .helmignore names a file or a directory that it is in.
 func (c *loaded) ignored(name string) bool {
 	if c.rules.Ignore(name, info{path.Base(name), false}) {
 		return true
@@ -194,7 +194,7 @@ func (i info) Mode() fs.FileMode {
 	return 0o644
 }
 
-// onlyKnownUses says whether every mention of .Files in the chart calls one of
+// onlyKnownUses reports whether every mention of .Files in the chart calls one of
 // its methods. If so, files can be read when they are asked for.
 func onlyKnownUses(files []*loader.BufferedFile) bool {
 	mention := regexp.MustCompile(`\bFiles\b(\.\w+)?`)

@@ -142,7 +142,7 @@ type wanted struct {
 	remote  bool // written is an address
 }
 
-// read gives the contents of files, or of the address.
+// read returns the contents of files, or of the address.
 func (w wanted) read(ctx context.Context, names []string) ([]render.File, error) {
 	if !w.remote {
 		return w.files.Read(ctx, names...)
@@ -229,7 +229,7 @@ func locate(ctx context.Context, job render.Job, written string) (wanted, error)
 	return w, nil
 }
 
-// expand gives the files that match a pattern, sorted.
+// expand returns the files that match a pattern, sorted.
 func expand(ctx context.Context, w wanted) ([]string, error) {
 	if !doublestar.ValidatePattern(w.name) {
 		return nil, fault.With(fault.New(fault.Invalid, "the pattern %q is malformed", w.written), "helm.valueFiles", "")

@@ -34,7 +34,7 @@ func newFiles(ctx context.Context, tree render.Files) *files {
 	return &files{ctx: ctx, tree: tree, replaced: map[string][]byte{}}
 }
 
-// name gives the name in the tree. Kustomize cleans paths against the root,
+// name returns the name in the tree. Kustomize cleans paths against the root,
 // so ".." never leads above it.
 func name(p string) string {
 	p = strings.TrimPrefix(path.Clean("/"+p), "/")

@@ -129,7 +129,7 @@ func named(err error, name string) error {
 	return &c
 }
 
-// find gives name and text of the kustomization file.
+// find returns name and text of the kustomization file.
 func find(ctx context.Context, job render.Job) (string, []byte, error) {
 	var names []string
 	for _, n := range konfig.RecognizedKustomizationFileNames() {

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// Render gives the objects of all manifests in a directory.
+// Render returns the objects of all manifests in a directory.
 func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	settings := hub.DirectorySource{}
 	if job.Source.Directory != nil {
@@ -59,7 +59,7 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	return out, nil
 }
 
-// choose gives the names of the files that count, in order.
+// choose returns the names of the files that count, in order.
 func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) ([]string, error) {
 	include, err := newGlob("directory.include", settings.Include)
 	if err != nil {
@@ -92,7 +92,7 @@ func choose(ctx context.Context, job render.Job, settings hub.DirectorySource) (
 	return names, nil
 }
 
-// includesHidden says whether directories whose names begin with a dot count
+// includesHidden reports whether directories whose names begin with a dot count
 // (DIR-08). It matters only where directories below are read at all.
 func includesHidden(ctx context.Context, job render.Job, settings hub.DirectorySource) (bool, error) {
 	if !settings.Recurse {
@@ -111,7 +111,7 @@ func isManifest(name string) bool {
 	return false
 }
 
-// skipped says whether a comment of the file asks to pass it over (DIR-04).
+// skipped reports whether a comment of the file asks to pass it over (DIR-04).
 func skipped(data []byte) bool {
 	if !bytes.Contains(data, []byte("+argocd:skip-file-rendering")) {
 		return false

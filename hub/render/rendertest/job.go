@@ -22,7 +22,7 @@ func Request(source hub.Source, files map[string]string) render.Request {
 	}
 }
 
-// Job gives the job of one source of a request as a renderer gets it, without
+// Job returns the job of one source of a request as a renderer gets it, without
 // a worker in between, and the recorder behind it.
 func Job(req render.Request, index int) (render.Job, *render.Recorder) {
 	rec := render.NewRecorder(req, render.Limits{})
@@ -39,7 +39,7 @@ func Job(req render.Request, index int) (render.Job, *render.Recorder) {
 	}, rec
 }
 
-// Text gives the canonical JSON of all objects of an output, one a line, in
+// Text returns the canonical JSON of all objects of an output, one a line, in
 // the order in which they are stored.
 func Text(t testing.TB, out render.Output, namespace string) string {
 	t.Helper()
@@ -55,7 +55,7 @@ func Text(t testing.TB, out render.Output, namespace string) string {
 	return b.String()
 }
 
-// Names gives "Kind name" of all objects of an output, in order.
+// Names returns "Kind name" of all objects of an output, in order.
 func Names(out render.Output) []string {
 	names := []string{}
 	for _, o := range out.Objects {

@@ -49,7 +49,7 @@ func NewTree(files map[string]string) *Tree {
 	return t
 }
 
-// With gives a tree in which some files are different; "" removes one.
+// With returns a tree in which some files are different; "" removes one.
 func (t *Tree) With(files map[string]string) *Tree {
 	all := map[string]string{}
 	for n, f := range t.files {
@@ -71,7 +71,7 @@ func (t *Tree) With(files map[string]string) *Tree {
 // Break makes every call fail with err.
 func (t *Tree) Break(err error) { t.broken = err }
 
-// Reads gives the names whose contents were read.
+// Reads returns the names whose contents were read.
 func (t *Tree) Reads() []string { return t.reads }
 
 // resolve follows links; last says whether the last element is followed too.

@@ -193,7 +193,7 @@ func dropCapabilities() error {
 	return nil
 }
 
-// Static says whether this very program is linked without libraries.
+// Static reports whether this very program is linked without libraries.
 func Static() bool {
 	return len(readable("/proc/self/exe")) == 1 && fileExists("/proc/self/exe")
 }

@@ -205,7 +205,7 @@ func TestBuildVariables(t *testing.T) {
 	}
 }
 
-// commits gives the beginnings of two commits.
+// commits returns the beginnings of two commits.
 func commits(length int) func(*render.Request) (was, is string) {
 	return func(r *render.Request) (string, string) {
 		was := r.Trees[0].Commit()

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// processes gives the ids of the workers of one pool of this process, which is
+// processes returns the ids of the workers of one pool of this process, which is
 // known by its limit of memory.
 func processes(t *testing.T, memory int64) []int {
 	t.Helper()
@@ -44,7 +44,7 @@ func processes(t *testing.T, memory int64) []int {
 	return out
 }
 
-// statOf gives what the kernel says of a process, from its state on; nothing
+// statOf returns what the kernel says of a process, from its state on; nothing
 // of one that is gone.
 func statOf(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -145,7 +145,7 @@ func TestKilledWorkers(t *testing.T) {
 	})
 }
 
-// spinning gives the workers that use the processor.
+// spinning returns the workers that use the processor.
 func spinning(t *testing.T, memory int64) (out []int) {
 	t.Helper()
 	for _, pid := range processes(t, memory) {

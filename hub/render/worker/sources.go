@@ -121,7 +121,7 @@ func detect(ctx context.Context, job render.Job) (string, error) {
 	return render.TypeDirectory, nil
 }
 
-// declared gives the type that the spec itself names.
+// declared returns the type that the spec itself names.
 func declared(s hub.Source) (string, error) {
 	var blocks []string
 	if s.Kustomize != nil {

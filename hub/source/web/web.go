@@ -113,7 +113,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Get gives the file at an address of one of the schemes, of at most so many
+// Get returns the file at an address of one of the schemes, of at most so many
 // bytes. The error names the address without what may be secret in it.
 func (c *Client) Get(ctx context.Context, tenant hub.TenantID, address string, schemes []string, most int64) ([]byte, error) {
 	if err := check(address, schemes); err != nil {
@@ -216,7 +216,7 @@ func (c *Client) fetch(ctx context.Context, k key, most int64) ([]byte, error) {
 	return body, nil
 }
 
-// unreachable says whether an error is about the connection to a host, and not
+// unreachable reports whether an error is about the connection to a host, and not
 // about what its server answers or about where it redirects to.
 func unreachable(err error, host string) bool {
 	var request *url.Error

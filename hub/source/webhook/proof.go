@@ -20,7 +20,7 @@ type proof struct {
 	holds func(secrets []string) bool
 }
 
-// Signed says whether the event brings a proof of the right form.
+// Signed reports whether the event brings a proof of the right form.
 func (p Push) Signed() bool { return len(p.proofs) > 0 }
 
 // SignedBy says, in constant time, whether one of the event's proofs is of

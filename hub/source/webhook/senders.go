@@ -26,7 +26,7 @@ type saying struct {
 // the event does not say enough.
 type change struct{ ref, commit string }
 
-// isUsable says whether a change can be asked for.
+// isUsable reports whether a change can be asked for.
 func (c change) isUsable() bool {
 	return c.ref != "" && len(c.ref) <= maxRef && len(c.commit) <= maxRef && strings.Trim(c.commit, "0") != ""
 }
@@ -40,7 +40,7 @@ func oneOf(events ...string) func(string) bool {
 	return func(event string) bool { return slices.Contains(events, event) }
 }
 
-// isAzure says whether a request is an event of Azure DevOps, which has no
+// isAzure reports whether a request is an event of Azure DevOps, which has no
 // header of its own for the kind of its events.
 func isAzure(h http.Header) bool {
 	return h.Get("X-Vss-Activityid") != "" || h.Get("X-Vss-Subscriptionid") != ""

@@ -58,7 +58,7 @@ func Metered(t testing.TB, u URLs) (URLs, *Meter) {
 	return u, m
 }
 
-// Take gives what was asked since the last call.
+// Take returns what was asked since the last call.
 func (m *Meter) Take() Cost {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -58,7 +58,7 @@ type URLs struct {
 	Superuser string // past all rights: to prepare and to look, never to work
 }
 
-// Config gives what Open needs.
+// Config returns what Open needs.
 func (u URLs) Config() store.Config { return store.Config{AppURL: u.App, SystemURL: u.System} }
 
 // Database makes a migrated database of the test's own.

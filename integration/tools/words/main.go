@@ -81,7 +81,7 @@ func search(root string, folders []string) ([]use, error) {
 	return found, nil
 }
 
-// read gives the uses of one file; of a generated one, none. A name is
+// read returns the uses of one file; of a generated one, none. A name is
 // reported where it is declared, once a file.
 func read(path string) ([]use, error) {
 	files := token.NewFileSet()
@@ -118,7 +118,7 @@ func note(files *token.FileSet, names map[string]use, n ast.Node) {
 	}
 }
 
-// split gives the words of a name in camel case, in small letters.
+// split returns the words of a name in camel case, in small letters.
 func split(name string) []string {
 	var words []string
 	begin, letters := 0, []rune(name)

@@ -37,7 +37,7 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// After gives a channel that receives once the clock was moved by d.
+// After returns a channel that receives once the clock was moved by d.
 func (c *Clock) After(d time.Duration) (<-chan time.Time, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refusing gives the address of a port that refuses connections as long as the
+// Refusing returns the address of a port that refuses connections as long as the
 // test lasts. The port is taken, so that nobody else on the machine is given it
 // meanwhile, as happens to one that was only listened at for a moment.
 func Refusing(tb testing.TB) string {
