@@ -328,7 +328,7 @@ func (t *task) retain(it wave.Item) {
 	}
 }
 
-// another returns up an object that somebody deleted and made anew: it is not
+// another gives up an object that somebody deleted and made anew: it is not
 // the one that we applied.
 func (t *task) another(it wave.Item) wave.Outcome {
 	a := t.app

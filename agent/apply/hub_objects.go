@@ -201,7 +201,7 @@ func sentenceOr(err error, otherwise string) string {
 	return otherwise
 }
 
-// releaseSelf returns up the application's own object once the manifests do not
+// releaseSelf gives up the application's own object once the manifests do not
 // have it any more: an application does not delete itself (APP-32). The caller
 // holds mu.
 func (a *app) releaseSelf(x *object) bool {

@@ -65,7 +65,7 @@ func (s *Store) Frozen() string {
 	return s.held
 }
 
-// Confirm returns up the place in a log that an admin gave up for another one.
+// Confirm gives up the place in a log that an admin gave up for another one.
 // States, operations and what is owned stay until the replay that follows. It
 // counts for the very place that is held, and for no other.
 func (s *Store) Confirm(m *linkv1.Confirmed) (*Commit, error) {

@@ -93,7 +93,7 @@ func (s *Server) ApproveOperation(ctx context.Context, r gen.ApproveOperationReq
 	return gen.ApproveOperation202JSONResponse{OperationAnswerJSONResponse: gen.OperationAnswerJSONResponse(presentOperation(op, false))}, nil
 }
 
-// AbandonApplication returns up an application whose cluster is gone.
+// AbandonApplication gives up an application whose cluster is gone.
 func (s *Server) AbandonApplication(ctx context.Context, r gen.AbandonApplicationRequestObject) (gen.AbandonApplicationResponseObject, error) {
 	left, err := s.Catalog.Abandon(ctx, callerOf(ctx), r.Namespace, r.Name, r.Body.Reason)
 	if err != nil {

@@ -75,7 +75,7 @@ func (c *Catalog) Approve(ctx context.Context, by hub.Caller, namespace, name, r
 	})
 }
 
-// Abandon returns up an application whose cluster is gone. What it leaves behind
+// Abandon gives up an application whose cluster is gone. What it leaves behind
 // is returned, and recorded.
 func (c *Catalog) Abandon(ctx context.Context, by hub.Caller, namespace, name, reason string) ([]hub.ObjectRef, error) {
 	var left []hub.ObjectRef

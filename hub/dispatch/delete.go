@@ -137,7 +137,7 @@ func (c *change) deleteAgain(ctx context.Context, app hub.Application, op hub.Op
 	return c.write(ctx)
 }
 
-// Abandon returns an application up whose cluster is gone: nothing is deleted,
+// Abandon gives an application up whose cluster is gone: nothing is deleted,
 // the hub and, should it come back, the cluster forget it. The objects that
 // are left behind are returned.
 func Abandon(ctx context.Context, tx Tx, app hub.ApplicationID) (left []hub.ObjectRef, clusters []hub.ClusterID, err error) {

@@ -94,7 +94,7 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// ancestors returns up to limit first parents of a commit, nearest first; those
+// ancestors gives up to limit first parents of a commit, nearest first; those
 // that cannot be read are left out.
 func (o *odb) ancestors(h plumbing.Hash, limit int) ([]plumbing.Hash, error) {
 	var all []plumbing.Hash

@@ -187,7 +187,7 @@ func (x *index) offset(pos int64) (int64, error) {
 	return int64(binary.BigEndian.Uint64(b[:]) &^ (1 << 63)), nil
 }
 
-// prefixed returns up to limit objects whose names start with a prefix of
+// prefixed gives up to limit objects whose names start with a prefix of
 // hexadecimal digits.
 func (x *index) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	low, high := prefixRange(prefix)

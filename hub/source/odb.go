@@ -208,7 +208,7 @@ func (s *packSet) find(h plumbing.Hash) (*pack, int64, error) {
 	return nil, 0, errNoObject
 }
 
-// prefixed returns up to limit objects whose names start with a prefix.
+// prefixed gives up to limit objects whose names start with a prefix.
 func (o *odb) prefixed(prefix string, limit int) ([]plumbing.Hash, error) {
 	s, err := o.acquire()
 	if err != nil {

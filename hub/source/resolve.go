@@ -127,7 +127,7 @@ func cut(s string, limit int) string {
 	return s
 }
 
-// nearNames returns up to three branches or tags that a person may have meant.
+// nearNames gives up to three branches or tags that a person may have meant.
 func nearNames(refs []hub.Ref, revision, prefix string) []string {
 	type near struct {
 		name     string
