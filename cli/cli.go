@@ -27,6 +27,7 @@ type Streams struct {
 // app is what the commands of one run share.
 type app struct {
 	streams Streams
+	context string
 	server  string
 	token   string
 	output  string
@@ -75,6 +76,7 @@ func (a *app) root() *cobra.Command {
 CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 	}
 	flags := root.PersistentFlags()
+	flags.StringVar(&a.context, "context", "", "name of a stored sign-in (default: the current one)")
 	flags.StringVar(&a.server, "server", "", "URL of the hub (default: that of the last login)")
 	flags.StringVar(&a.token, "token", "", "API token (default: that of the last login)")
 	flags.StringVarP(&a.output, "output", "o", "table", "table, wide, json, yaml or name")
@@ -84,7 +86,7 @@ CAPSTAN_SERVER and CAPSTAN_TOKEN take the place of "capstan login".`,
 		return err
 	}
 	root.AddCommand(
-		a.loginCommand(), a.setupCommand(), a.logoutCommand(), a.whoamiCommand(), a.versionCommand(),
+		a.loginCommand(), a.reloginCommand(), a.setupCommand(), a.logoutCommand(), a.contextCommand(), a.whoamiCommand(), a.versionCommand(),
 		a.applyCommand(), a.applicationCommand(), a.clusterCommand(), a.repositoryCommand(), a.certificateCommand(),
 		a.projectCommand(), a.tenantCommand(), a.tokenCommand(), a.auditCommand(), a.settingsCommand(), a.adminCommand(), exitCodesTopic(),
 	)

@@ -237,8 +237,9 @@ func TestSignIn(t *testing.T) {
 			t.Fatalf("%v, %v", info, err)
 		}
 		b, _ := os.ReadFile(file)
-		var got config
-		if err := json.Unmarshal(b, &got); err != nil || got != (config{h.URL, "issued"}) || strings.Contains(string(b)+errs, "horse") {
+		var got configFile
+		want := configFile{Current: contextOf(h.URL), Contexts: []config{{Name: contextOf(h.URL), Server: h.URL, Tenant: "acme", User: "jane", Token: "issued"}}}
+		if err := json.Unmarshal(b, &got); err != nil || !cmp.Equal(got, want) || strings.Contains(string(b)+errs, "horse") {
 			t.Errorf("%s, %s", b, errs)
 		}
 		if h.tokens[len(h.tokens)-1] != "Bearer issued" {
@@ -265,7 +266,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("SEC-A1 a stored token goes to its own server alone", func(t *testing.T) {
 		home(t)
 		mine, other := hub(t, map[string]answer{"GET /api/v1/me": me}), hub(t, map[string]answer{"GET /api/v1/me": me})
-		if err := save(config{mine.URL, "stored"}); err != nil {
+		if err := writeConfig(configFile{Server: mine.URL, Token: "stored"}); err != nil {
 			t.Fatal(err)
 		}
 		capstan(t, "", "whoami", "--server", other.URL)
@@ -296,7 +297,7 @@ func TestSignIn(t *testing.T) {
 	t.Run("CLI-01 the environment's token wins over the file's, the flag's over both", func(t *testing.T) {
 		home(t)
 		h := hub(t, map[string]answer{"GET /api/v1/me": me})
-		if err := save(config{h.URL, "file"}); err != nil {
+		if err := writeConfig(configFile{Server: h.URL, Token: "file"}); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("CAPSTAN_TOKEN", "env")
@@ -308,7 +309,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("CLI-01 a damaged file says what to do, one that others can read is warned of", func(t *testing.T) {
 		file := home(t)
-		if err := save(config{"https://capstan.example.com", "x"}); err != nil {
+		if err := writeConfig(configFile{Server: "https://capstan.example.com", Token: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(file, 0o644); err != nil {
@@ -327,7 +328,7 @@ func TestSignIn(t *testing.T) {
 	})
 	t.Run("CLI-01 logout forgets the token, also when the hub is away", func(t *testing.T) {
 		file := home(t)
-		if err := save(config{"http://" + runtest.Refusing(t), "stored"}); err != nil {
+		if err := writeConfig(configFile{Server: "http://" + runtest.Refusing(t), Token: "stored"}); err != nil {
 			t.Fatal(err)
 		}
 		code, _, errs := capstan(t, "", "logout")

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) loginCommand() *cobra.Command {
-	var tenant, username string
+	var tenant, username, name string
 	var passwordIn, tokenIn bool
 	c := &cobra.Command{
 		Use: "login URL", Short: "Sign in to a hub", Args: cobra.MaximumNArgs(1),
@@ -27,53 +27,86 @@ func (a *app) loginCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if tokenIn {
-				if cfg.Token, err = a.secret(""); err != nil {
-					return err
-				}
-				return a.storeSignIn(cmd.Context(), cfg)
-			}
-			if a.token != "" {
-				cfg.Token = a.token
-				return a.storeSignIn(cmd.Context(), cfg)
-			}
-			if username == "" {
-				if username, err = a.promptFor("User name: "); err != nil {
-					return err
-				}
-			}
-			prompt := "Password: "
-			if passwordIn {
-				prompt = ""
-			}
-			password, err := a.secret(prompt)
-			if err != nil {
-				return err
-			}
-			api, err := newClient(cfg)
-			if err != nil {
-				return err
-			}
-			mode := client.SignInMode("token")
-			in, _, err := call[client.SignedInAnswer](api.Login(cmd.Context(), client.LoginJSONRequestBody{
-				Username: username, Password: password, Tenant: ref(tenant), Mode: &mode,
-			}))
-			if err != nil {
-				return err
-			}
-			cfg.Token = deref(in.Token)
-			return a.storeSignIn(cmd.Context(), cfg)
+			cfg.Name = first(name, cfg.Name)
+			return a.signIn(cmd.Context(), cfg, credentials{tenant, username, passwordIn, tokenIn})
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "organisation (default: default)")
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; asked for if absent")
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
 	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
+	c.Flags().StringVar(&name, "name", "", "name of the context that keeps the sign-in (default: the host of the hub)")
 	return c
 }
 
+// reloginCommand signs in again where a session has ended.
+func (a *app) reloginCommand() *cobra.Command {
+	var passwordIn, tokenIn bool
+	c := &cobra.Command{
+		Use: "relogin", Short: "Sign in again to the hub of the current context", Args: exactly(),
+		Example: "  capstan relogin\n  capstan relogin --context prod --password-stdin < secret",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			return a.signIn(cmd.Context(), cfg, credentials{cfg.Tenant, cfg.User, passwordIn, tokenIn})
+		},
+	}
+	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password from standard input")
+	c.Flags().BoolVar(&tokenIn, "token-stdin", false, "read an API token from standard input")
+	return c
+}
+
+// credentials are what a sign-in is given, and from where the rest is read.
+type credentials struct {
+	tenant, username    string
+	passwordIn, tokenIn bool
+}
+
+// signIn proves who somebody is, by token or by password, and stores that.
+func (a *app) signIn(ctx context.Context, cfg config, who credentials) (err error) {
+	if who.tokenIn {
+		if cfg.Token, err = a.secret(""); err != nil {
+			return err
+		}
+		return a.storeSignIn(ctx, cfg)
+	}
+	if a.token != "" {
+		cfg.Token = a.token
+		return a.storeSignIn(ctx, cfg)
+	}
+	if who.username == "" {
+		if who.username, err = a.promptFor("User name: "); err != nil {
+			return err
+		}
+	}
+	prompt := "Password: "
+	if who.passwordIn {
+		prompt = ""
+	}
+	password, err := a.secret(prompt)
+	if err != nil {
+		return err
+	}
+	cfg.Token = "" // of a session that may have ended
+	api, err := newClient(cfg)
+	if err != nil {
+		return err
+	}
+	mode := client.SignInMode("token")
+	in, _, err := call[client.SignedInAnswer](api.Login(ctx, client.LoginJSONRequestBody{
+		Username: who.username, Password: password, Tenant: ref(who.tenant), Mode: &mode,
+	}))
+	if err != nil {
+		return err
+	}
+	cfg.Token = deref(in.Token)
+	return a.storeSignIn(ctx, cfg)
+}
+
 func (a *app) setupCommand() *cobra.Command {
-	var secret, username string
+	var secret, username, name string
 	c := &cobra.Command{
 		Use: "setup URL", Short: "Make the first account of an organisation with a one-time setup token", Args: cobra.MaximumNArgs(1),
 		Example: "  capstan setup https://capstan.example.com --setup-token TOKEN --username admin\n  capstan setup https://capstan.example.com --setup-token TOKEN < password",
@@ -97,10 +130,11 @@ func (a *app) setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Token = deref(in.Token)
+			cfg.Name, cfg.Token = first(name, cfg.Name), deref(in.Token)
 			return a.storeSignIn(cmd.Context(), cfg)
 		},
 	}
+	c.Flags().StringVar(&name, "name", "", "name of the context that keeps the sign-in (default: the host of the hub)")
 	c.Flags().StringVar(&secret, "setup-token", "", "the secret of the setup link")
 	c.Flags().StringVarP(&username, "username", "u", "admin", "user name of the new account")
 	_ = c.MarkFlagRequired("setup-token")
@@ -120,7 +154,8 @@ func (a *app) logoutCommand() *cobra.Command {
 					a.note("capstan: warning: the hub did not end the session: %s", say(err))
 				}
 			}
-			return save(config{Server: cfg.Server})
+			cfg.Token = ""
+			return a.save(cfg)
 		},
 	}
 }
@@ -181,9 +216,10 @@ func (a *app) target(args []string) (config, error) {
 		if err != nil {
 			return cfg, usageError{fmt.Errorf("expected the URL of a hub")}
 		}
-		server = cfg.Server
+		return config{Name: cfg.Name, Server: cfg.Server}, nil
 	}
-	return config{Server: strings.TrimSuffix(server, "/")}, nil
+	server = strings.TrimSuffix(server, "/")
+	return config{Name: first(a.context, contextOf(server)), Server: server}, nil
 }
 
 // storeSignIn stores a sign-in after it was proved to work.
@@ -196,7 +232,8 @@ func (a *app) storeSignIn(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	if err := save(cfg); err != nil {
+	cfg.User, cfg.Tenant = me.Username, me.Tenant
+	if err := a.save(cfg); err != nil {
 		return err
 	}
 	a.note("Signed in to %s as %s (organisation %s).", cfg.Server, me.Username, me.Tenant)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,22 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// config is the file that a login leaves behind.
+// A config is one hub and who is signed in there.
 type config struct {
+	Name   string `json:"name"` // of the context
 	Server string `json:"server"`
-	Token  string `json:"token"`
+	Tenant string `json:"tenant,omitempty"`
+	User   string `json:"user,omitempty"`
+	Token  string `json:"token,omitempty"` // empty: nobody is signed in
+}
+
+// A configFile is the file that logins leave behind.
+type configFile struct {
+	Current  string   `json:"current,omitempty"`
+	Contexts []config `json:"contexts,omitempty"`
+	// Server and Token are all that the file held before there were contexts.
+	Server string `json:"server,omitempty"`
+	Token  string `json:"token,omitempty"`
 }
 
 // configPath is below XDG_CONFIG_HOME.
@@ -26,29 +39,96 @@ func configPath() (string, error) {
 	return filepath.Join(dir, "capstan", "config.json"), nil
 }
 
+// contextOf names the context of a hub whose login names none.
+func contextOf(server string) string {
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return server
+}
+
+// readConfig reads the file. One that is not there holds nothing.
+func (a *app) readConfig() (configFile, error) {
+	var f configFile
+	path, err := configPath()
+	if err != nil {
+		return f, err
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return f, fault.New(fault.Invalid, "%s is damaged; sign in again with `capstan login`", path)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		fmt.Fprintf(a.streams.Err, "capstan: warning: %s can be read by others; run chmod 600 on it\n", path)
+	}
+	if f.Server != "" && len(f.Contexts) == 0 {
+		name := contextOf(f.Server)
+		f.Current, f.Contexts = name, []config{{Name: name, Server: f.Server, Token: f.Token}}
+	}
+	f.Server, f.Token = "", ""
+	for i := range f.Contexts {
+		f.Contexts[i].Server = strings.TrimSuffix(f.Contexts[i].Server, "/")
+	}
+	return f, nil
+}
+
+// context finds one by its name; nil if there is none.
+func (f configFile) context(name string) *config {
+	for i := range f.Contexts {
+		if f.Contexts[i].Name == name {
+			return &f.Contexts[i]
+		}
+	}
+	return nil
+}
+
+// names are the contexts there are, for messages.
+func (f configFile) names() string {
+	if len(f.Contexts) == 0 {
+		return "none"
+	}
+	var out []string
+	for _, c := range f.Contexts {
+		out = append(out, c.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (f configFile) missing(name string) error {
+	return fault.With(fault.New(fault.Missing, "there is no context %q; there are: %s", name, f.names()), "", "see `capstan context`, or sign in with `capstan login URL --name "+name+"`")
+}
+
 // load reads flags, environment and file, in this order.
 func (a *app) load() (config, error) {
 	var c config
-	path, err := configPath()
+	f, err := a.readConfig()
 	if err != nil {
 		return c, err
 	}
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return c, fmt.Errorf("read %s: %w", path, err)
-	}
-	if err == nil {
-		if err := json.Unmarshal(b, &c); err != nil {
-			return c, fault.New(fault.Invalid, "%s is damaged; sign in again with `capstan login`", path)
-		}
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			fmt.Fprintf(a.streams.Err, "capstan: warning: %s can be read by others; run chmod 600 on it\n", path)
-		}
+	asked := first(a.context, os.Getenv("CAPSTAN_CONTEXT"))
+	if at := f.context(first(asked, f.Current)); at != nil {
+		c = *at
+	} else if asked != "" {
+		return c, f.missing(asked)
 	}
 	// A token belongs to its server: another server does not get it.
-	c.Server = strings.TrimSuffix(c.Server, "/")
 	if s := strings.TrimSuffix(first(a.server, os.Getenv("CAPSTAN_SERVER")), "/"); s != "" && s != c.Server {
-		c = config{Server: s}
+		if asked != "" && a.server != "" {
+			return c, usageError{fmt.Errorf("context %s is of %s; give --context or --server", asked, c.Server)}
+		}
+		c = config{Name: contextOf(s), Server: s}
+		for _, at := range f.Contexts {
+			if at.Server == s {
+				c = at
+				break
+			}
+		}
 	}
 	if t := first(a.token, os.Getenv("CAPSTAN_TOKEN")); t != "" {
 		c.Token = t
@@ -59,7 +139,23 @@ func (a *app) load() (config, error) {
 	return c, nil
 }
 
-func save(c config) error {
+// save stores a context in place of the one of its name, and makes it the
+// current one.
+func (a *app) save(c config) error {
+	f, err := a.readConfig()
+	if err != nil && fault.KindOf(err) != fault.Invalid { // signing in mends a damaged file
+		return err
+	}
+	if at := f.context(c.Name); at != nil {
+		*at = c
+	} else {
+		f.Contexts = append(f.Contexts, c)
+	}
+	f.Current = c.Name
+	return writeConfig(f)
+}
+
+func writeConfig(f configFile) error {
 	path, err := configPath()
 	if err != nil {
 		return err
@@ -67,7 +163,7 @@ func save(c config) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the configuration folder: %w", err)
 	}
-	b, err := json.MarshalIndent(c, "", "  ")
+	b, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
 	}
