@@ -13,7 +13,7 @@ import (
 // One private URL and two projects, of which one has the credential.
 func TestRepositoryOfOneProject(t *testing.T) {
 	ctx := within(t, 4*waitLimit)
-	repo, err := s.Repository(ctx, "private", harness.RepositoryOptions{Username: "bot", Password: "canary-private"})
+	repo, err := s.Repository(ctx, "of-one-project", harness.RepositoryOptions{Username: "bot", Password: "canary-private"})
 	if err != nil {
 		t.Fatal(err)
 	}
