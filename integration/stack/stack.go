@@ -390,13 +390,19 @@ func (a *API) readToken() error {
 		return err
 	}
 	var c struct {
-		Token string `json:"token"`
+		Current  string
+		Contexts []struct{ Name, Token string }
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return err
 	}
-	a.Token = c.Token
-	return nil
+	for _, at := range c.Contexts {
+		if at.Name == c.Current {
+			a.Token = at.Token
+			return nil
+		}
+	}
+	return fmt.Errorf("the command line stored no sign-in: its contexts are of %q", c.Current)
 }
 
 // CLI runs the command line and gives its standard output.
