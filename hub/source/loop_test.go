@@ -139,7 +139,9 @@ func TestLoop(t *testing.T) {
 	origin := s.repo("app")
 	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
 	w, clock := newFakeWork(), runtest.NewClock(now)
-	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), clock)
+	// One worker: an item that comes before the one before it has ended would
+	// count as the same.
+	startLoop(t, source.LoopConfig{Parallel: 1}, w, newMirrors(t, source.Config{}), clock)
 	repo := origin.hub()
 
 	w.add(tenant, repo, hub.Credential{})
