@@ -150,11 +150,11 @@ func TestPermitsInherited(t *testing.T) {
 		change func(*hub.Refresh)
 		says   string
 	}{
-		"a project that inherits nothing":                        {func(*hub.Refresh) {}, ""},
-		"PROJ-18(refused) restrictions of a global project":      {func(r *hub.Refresh) { r.Inherits = "base" }, `project "base" by globalProjects`},
-		"CRED-15(part) the repository of its own project":        {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
-		"CRED-15(part) another project's credential is not used": {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
-		"CRED-15(part) another project's public repository needs no right": {func(r *hub.Refresh) {
+		"a project that inherits nothing":                   {func(*hub.Refresh) {}, ""},
+		"PROJ-18(refused) restrictions of a global project": {func(r *hub.Refresh) { r.Inherits = "base" }, `project "base" by globalProjects`},
+		"CRED-15 the repository of its own project":         {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "shop" }, ""},
+		"CRED-15 another project's credential is not used":  {func(r *hub.Refresh) { r.Sources[0].Repository.Project = "other" }, `belongs to project "other"`},
+		"CRED-15 another project's public repository needs no right": {func(r *hub.Refresh) {
 			r.Sources[0].Repository.Project, r.Sources[0].Repository.HasCredential = "other", false
 		}, ""},
 	} {
