@@ -16,7 +16,7 @@ func (a *app) repositoryCommand() *cobra.Command {
 }
 
 func (a *app) repoAdd() *cobra.Command {
-	var username, project, name, keyFile, certFile, certKeyFile string
+	var username, project, name, kind, keyFile, certFile, certKeyFile string
 	var passwordIn, insecure bool
 	c := &cobra.Command{
 		Use: "add URL", Short: "Add a repository, or change its credential", Args: exactly("the URL of the repository"),
@@ -39,6 +39,9 @@ func (a *app) repoAdd() *cobra.Command {
 					return fault.Wrap(fault.Invalid, err, "the %s %s cannot be read", f.what, f.name)
 				}
 				*f.into = new(string(text))
+			}
+			if kind != "" {
+				body.Type = new(client.PutRepositoryJSONBodyType(kind))
 			}
 			if passwordIn || username != "" && keyFile == "" {
 				prompt := "Password or token: "
@@ -66,7 +69,8 @@ func (a *app) repoAdd() *cobra.Command {
 	c.Flags().StringVarP(&username, "username", "u", "", "user name; any for most tokens")
 	c.Flags().BoolVar(&passwordIn, "password-stdin", false, "read the password or token from standard input")
 	c.Flags().StringVar(&project, "project", "", "only for applications of this project, which prefer it to one without a project")
-	c.Flags().StringVar(&name, "name", "", "a name to show")
+	c.Flags().StringVar(&name, "name", "", "a name to show; charts name a chart repository by it, as @NAME")
+	c.Flags().StringVar(&kind, "type", "", "git, helm or oci; default: git")
 	c.Flags().StringVar(&keyFile, "ssh-private-key-path", "", "file with the private key for an SSH URL, without a passphrase")
 	c.Flags().StringVar(&certFile, "tls-client-cert-path", "", "file with the client certificate for an https URL")
 	c.Flags().StringVar(&certKeyFile, "tls-client-cert-key-path", "", "file with the private key of the client certificate, without a passphrase")

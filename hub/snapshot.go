@@ -53,6 +53,7 @@ const (
 	InputMissing InputKind = "missing" // nothing stood there
 	InputDir     InputKind = "dir"     // a directory stood there; no hash, and no Tree answers it
 	InputRemote  InputKind = "remote"  // Path is an address as the spec writes it, Hash the contents there; no Tree answers it
+	InputChart   InputKind = "chart"   // Path is a ChartRef as text, Hash the digest of the archive; no Tree answers it
 	InputFact    InputKind = "fact"    // Path is a question about cluster or revision, Hash its answer; no Tree answers it
 )
 

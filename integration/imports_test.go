@@ -58,6 +58,8 @@ var mayImport = map[string][]string{
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
 	"hub/source/*": {"hub", "hub/lru", "hub/source", "shared/*"},
 
+	"hub/source/charts/chartstest": {},
+
 	"agent/*":             {"shared/*", "proto/*/*"},
 	"agent/exclude":       {"shared/*"},
 	"agent/health":        {"shared/*"},
@@ -99,7 +101,8 @@ var homes = map[string][]string{
 	"github.com/coder/websocket":             {"shared/tunnel", "integration/..."},
 	"k8s.io/client-go":                       {"agent/...", "integration/..."},
 	"github.com/pressly/goose/v3":            {"hub/store/..."},
-	"github.com/google/go-containerregistry": {"integration/image"},
+	"github.com/google/go-containerregistry": {"integration/image", "hub/source/charts/chartstest"},
+	"oras.land/oras-go/v2":                   {"hub/source/charts/..."},
 	"github.com/yuin/gopher-lua":             {"shared/lua"},
 	"github.com/argoproj/argo-cd/v3":         {"shared/bundled"},
 	"github.com/prometheus/client_golang":    {"shared/telemetry", "hub/metrics", "hub/daemon", "agent/metrics", "agent/daemon", "integration/..."},

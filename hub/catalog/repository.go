@@ -101,7 +101,7 @@ func checkRepository(r *hub.Repository) ([]string, error) {
 		r.Type = "git"
 	case "git":
 	case "helm", "oci":
-		warnings = append(warnings, fmt.Sprintf("repositories of type %s are kept, but this release does not serve them yet", r.Type))
+		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
 	default:
 		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(r.Type)), "", "set it to git")
 	}

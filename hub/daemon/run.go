@@ -37,6 +37,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/replicas"
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/charts"
 	"github.com/capstan-cd/capstan/hub/source/web"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/upgrade"
@@ -287,6 +288,7 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch.Bursts(p.queue.first)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
+	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks}, chartRepositories{p.db}), plan.PermitsRepository)
 	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
 	p.add("mirrors", p.mirrors.Run)
 	p.add("render workers", p.pool.Run)

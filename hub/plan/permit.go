@@ -112,19 +112,8 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 	if s.RepoURL == "" {
 		return fault.New(fault.Invalid, "%s has no repoURL", where)
 	}
-	allowed := false
-	for _, pattern := range project.SourceRepos {
-		deny := strings.HasPrefix(pattern, "!")
-		if !repoMatches(strings.TrimPrefix(pattern, "!"), s.RepoURL) {
-			continue
-		}
-		if deny {
-			return fault.New(fault.Invalid, "project %q denies the repository %s", name, hub.RedactURL(s.RepoURL))
-		}
-		allowed = true
-	}
-	if !allowed {
-		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, hub.RedactURL(s.RepoURL)), "", "add it to the project's sourceRepos")
+	if err := repository(s.RepoURL, project, name); err != nil {
+		return err
 	}
 	switch {
 	case s.Chart != "" && s.Path != "":
@@ -137,6 +126,39 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
 	case s.Path == "" && s.Ref == "":
 		return fault.With(fault.New(fault.Invalid, "%s has neither path nor chart", where), "", "set path; . is the root of the repository")
+	}
+	return nil
+}
+
+// PermitsRepository judges a repository that an application takes something from
+// besides its sources, such as the charts that its chart depends on (HELM-15).
+// The error names repository and project.
+func PermitsRepository(r hub.Refresh, url string) error {
+	if r.Project == nil {
+		return fault.New(fault.Invalid, "project %q does not exist", r.Application.Project)
+	}
+	project, err := hub.DecodeProject(r.Project.Spec)
+	if err != nil {
+		return fmt.Errorf("project %q: %w", r.Project.Name, err)
+	}
+	return repository(url, project, r.Project.Name)
+}
+
+// repository checks an address against the project's sourceRepos.
+func repository(url string, project hub.ProjectSpec, name string) error {
+	allowed := false
+	for _, pattern := range project.SourceRepos {
+		deny := strings.HasPrefix(pattern, "!")
+		if !repoMatches(strings.TrimPrefix(pattern, "!"), url) {
+			continue
+		}
+		if deny {
+			return fault.New(fault.Invalid, "project %q denies the repository %s", name, hub.RedactURL(url))
+		}
+		allowed = true
+	}
+	if !allowed {
+		return fault.With(fault.New(fault.Invalid, "project %q does not permit the repository %s", name, hub.RedactURL(url)), "", "add it to the project's sourceRepos")
 	}
 	return nil
 }

@@ -28,7 +28,12 @@ const (
 	// OpRemote asks for the contents of the addresses that the spec of the
 	// source names, as they are written there: Answer.Files.
 	OpRemote Op = "remote"
-	OpFact   Op = "fact" // answers about cluster, application and revision: Answer.Facts
+	// OpChart asks for the archives of charts from repositories: Names[0] is the
+	// file that declares them, a Chart.yaml, a requirements.yaml or a
+	// kustomization, and the others are their places in its list, from "0":
+	// Answer.Files, in which one that the project may not have is Refused.
+	OpChart Op = "chart"
+	OpFact  Op = "fact" // answers about cluster, application and revision: Answer.Facts
 )
 
 // A Question is one request of a renderer.
@@ -64,9 +69,10 @@ type Entry struct {
 
 // A File is what stood at a name.
 type File struct {
-	Found bool   `json:"f"`
-	Size  int64  `json:"s"`
-	Data  []byte `json:"-"` // travels beside the answer
+	Found   bool     `json:"f"`
+	Size    int64    `json:"s"`
+	Refused *Failure `json:"x,omitempty"` // OpChart: why there is none
+	Data    []byte   `json:"-"`           // travels beside the answer
 }
 
 // The facts. The first two and every one that begins with FactAPIVersion are

@@ -35,6 +35,10 @@ func holds(in hub.Input, trees []hub.Tree, req Request) (bool, error) {
 		// Where it cannot be read, the render says so.
 		return err == nil && remoteInput(in.Source, in.Path, data) == in, nil
 	}
+	if in.Kind == hub.InputChart {
+		chart, err := req.chart(hub.ParseChartRef(in.Path), in.Hash)
+		return err == nil && chart.Digest == in.Hash, nil
+	}
 	if in.Source < 0 || in.Source >= len(trees) || trees[in.Source] == nil {
 		return false, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
@@ -103,6 +104,16 @@ func (f Files) Fact(ctx context.Context, name string) (string, error) {
 // Remote returns the contents of an address that the source's spec names.
 func (f Files) Remote(ctx context.Context, written string) (File, error) {
 	a, err := f.request(ctx, Question{Op: OpRemote, Names: []string{written}})
+	if err != nil {
+		return File{}, err
+	}
+	return a.Files[0], nil
+}
+
+// Chart returns the archive of a chart that a file of the tree declares, by its
+// place in the file's list. Refused says why there is none.
+func (f Files) Chart(ctx context.Context, file string, place int) (File, error) {
+	a, err := f.request(ctx, Question{Op: OpChart, Names: []string{file, strconv.Itoa(place)}})
 	if err != nil {
 		return File{}, err
 	}

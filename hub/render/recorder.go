@@ -44,6 +44,7 @@ type Recorder struct {
 	names    int   // bytes of the names in inputs
 	lookups  int64 // names that were asked for and entries that were listed
 	remotes  int   // files that were read by their address
+	fetched  int   // charts that were asked for
 	trouble  error // first failure that is not the renderer's fault
 }
 
@@ -95,7 +96,11 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 	if len(q.Names) == 0 {
 		return Answer{}, fault.New(fault.Invalid, "a question without a name")
 	}
-	for _, name := range q.Names {
+	paths := q.Names
+	if q.Op == OpChart {
+		paths = q.Names[:1]
+	}
+	for _, name := range paths {
 		if err := checkName(name); err != nil {
 			return Answer{}, err
 		}
@@ -110,6 +115,8 @@ func (r *Recorder) Ask(ctx context.Context, q Question) (Answer, error) {
 		return r.readFiles(ctx, tree, q)
 	case OpReal:
 		return r.real(tree, q)
+	case OpChart:
+		return r.charts(tree, q)
 	case OpFact, OpRemote:
 	}
 	return Answer{}, fault.New(fault.Invalid, "unknown question %q", string(q.Op))

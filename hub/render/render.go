@@ -38,6 +38,10 @@ type Request struct {
 	// Fetch reads the file at an address with one of the schemes, of at most so
 	// many bytes. Nil: none can be read.
 	Fetch func(address string, schemes []string, most int64) ([]byte, error)
+	// Chart returns the archive of a chart that the application's project may
+	// have; without Data if it is the one with the digest known. Nil: charts
+	// cannot be had.
+	Chart func(ref hub.ChartRef, known string) (hub.ChartArchive, error)
 }
 
 // A Result is the complete, error-free outcome of a render.

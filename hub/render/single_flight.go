@@ -130,7 +130,7 @@ func (s *shared) get(key sharedKey, r Request) (Result, bool) {
 	res.Inputs = slices.Clone(res.Inputs)
 	for i := range res.Inputs {
 		in := &res.Inputs[i]
-		if in.Kind != hub.InputFact && in.Kind != hub.InputRemote {
+		if in.Kind != hub.InputFact && in.Kind != hub.InputRemote && in.Kind != hub.InputChart {
 			in.Path = renamed(in.Path, found.application, r.Application)
 		}
 	}

@@ -102,6 +102,9 @@ type Stage struct {
 	log      *slog.Logger
 	counters Counters
 	remote   Downloads
+	charts   Charts
+
+	permitsRepository func(r hub.Refresh, repository string) error
 
 	tenantSlots chan struct{} // a token for each tenant that is being looked at
 	freed       chan struct{} // capacity 1: a tenant is no longer busy
@@ -134,6 +137,43 @@ type Downloads interface {
 
 // Reads lets applications name files by their address. It comes before Run.
 func (s *Stage) Reads(remote Downloads) { s.remote = remote }
+
+// Charts serves charts of chart repositories and registries.
+type Charts interface {
+	// Locate returns the address of the repository that a ref names.
+	Locate(ctx context.Context, tenant hub.TenantID, project string, ref hub.ChartRef) (url string, err error)
+	// Chart returns the archive of a chart, whose Repository is an address. It
+	// comes without Data if it is the one with the digest known.
+	Chart(ctx context.Context, tenant hub.TenantID, project string, ref hub.ChartRef, known string) (hub.ChartArchive, error)
+}
+
+// Serves lets charts and kustomizations take charts from repositories that
+// permits admits. It comes before Run.
+func (s *Stage) Serves(charts Charts, permits func(r hub.Refresh, repository string) error) {
+	s.charts, s.permitsRepository = charts, permits
+}
+
+// connected lets the request of a job read what is not in its trees.
+func (r *round) connected(ctx context.Context, j *job, req Request) Request {
+	req = r.fetching(ctx, req)
+	if r.charts == nil {
+		return req
+	}
+	req.Chart = func(ref hub.ChartRef, known string) (hub.ChartArchive, error) {
+		loop.Beat(ctx)
+		defer loop.Beat(ctx)
+		url, err := r.charts.Locate(ctx, req.Tenant, req.Project, ref)
+		if err == nil {
+			err = r.permitsRepository(j.refresh, url)
+		}
+		if err != nil {
+			return hub.ChartArchive{}, fmt.Errorf("chart %q: %w", ref.Name, err)
+		}
+		ref.Repository = url
+		return r.charts.Chart(ctx, req.Tenant, req.Project, ref, known)
+	}
+	return req
+}
 
 // fetching lets one request read files by their address.
 func (r *round) fetching(ctx context.Context, req Request) Request {
@@ -427,7 +467,7 @@ func (r *round) answered(ctx context.Context, j *job) (*hub.Snapshot, error) {
 					return nil, err
 				}
 			}
-			fresh, err := Fresh(recent[i].Inputs, trees, r.fetching(ctx, j.request(r.tenant, trees)))
+			fresh, err := Fresh(recent[i].Inputs, trees, r.connected(ctx, j, j.request(r.tenant, trees)))
 			if err != nil {
 				return nil, err
 			}

@@ -323,7 +323,7 @@ func (r *round) render(ctx context.Context, j *job, trees *treeSet) outcome {
 // renderOrShare renders, unless another application of the tenant that is
 // worked on gives the very same result. A person who asks for a render gets one.
 func (r *round) renderOrShare(ctx context.Context, j *job, opened []hub.Tree) (Result, error) {
-	req := r.fetching(ctx, j.request(r.tenant, opened))
+	req := r.connected(ctx, j, j.request(r.tenant, opened))
 	key := keyOf(req, j.commits)
 	if !j.refresh.Forced {
 		if end := r.shared.begin(ctx, key); end != nil {

@@ -203,19 +203,56 @@ func (t *Tenant) Credential(ctx context.Context, id hub.RepositoryID) (hub.Crede
 			return hub.Credential{}, fmt.Errorf("look for a credential template: %w", err)
 		}
 	}
-	var c hub.Credential
-	if sealed != nil {
-		plain, err := t.openCredential(ctx, id, sealed)
-		if err != nil {
-			return hub.Credential{}, fmt.Errorf("open credential of %q: %w", id, err)
-		}
-		if err := json.Unmarshal(plain, &c); err != nil {
-			return hub.Credential{}, fault.New(fault.Internal, "the credential of %q is not readable", id)
-		}
+	c, err := t.unsealed(ctx, id, sealed)
+	if err != nil {
+		return hub.Credential{}, err
 	}
 	c.Username = cmp.Or(c.Username, own, username)
 	if own != "" && hub.IsSSH(url) {
 		c.Username = own
+	}
+	return c, nil
+}
+
+// AccessTo returns what opens the repository with a normalised URL for
+// applications of a project, and whether its server's certificate is to be
+// verified. An address that nobody registered is opened by a template, or by
+// nothing.
+func (t *Tenant) AccessTo(ctx context.Context, url, project string) (c hub.Credential, insecure bool, err error) {
+	r, err := t.RepositoryFor(ctx, url, project)
+	if err == nil {
+		c, err = t.Credential(ctx, r.ID)
+		return c, r.Insecure, err
+	}
+	if fault.KindOf(err) != fault.Missing {
+		return c, false, err
+	}
+	var id hub.RepositoryID
+	var username string
+	var sealed []byte
+	err = t.tx.QueryRow(ctx, selectTemplateFor, t.id, url).Scan(&id, &username, &sealed)
+	if err := missing(err, "no template"); err != nil {
+		if fault.KindOf(err) == fault.Missing {
+			return c, false, nil
+		}
+		return c, false, fmt.Errorf("look for a credential template: %w", err)
+	}
+	c, err = t.unsealed(ctx, id, sealed)
+	c.Username = cmp.Or(c.Username, username)
+	return c, false, err
+}
+
+// unsealed reads the sealed credential of a row; none is an empty one.
+func (t *Tenant) unsealed(ctx context.Context, id hub.RepositoryID, sealed []byte) (c hub.Credential, err error) {
+	if sealed == nil {
+		return c, nil
+	}
+	plain, err := t.openCredential(ctx, id, sealed)
+	if err != nil {
+		return c, fmt.Errorf("open credential of %q: %w", id, err)
+	}
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return c, fault.New(fault.Internal, "the credential of %q is not readable", id)
 	}
 	return c, nil
 }

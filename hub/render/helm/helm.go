@@ -38,11 +38,17 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	if err != nil {
 		return render.Output{}, err
 	}
-	ch, err := ld.complete(root, given)
+	return ld.render(root, newEvaluator(ctx, job, root), settings, given)
+}
+
+// render executes the templates of a chart with the values that were given.
+func (l *loading) render(root *loaded, eng *evaluator, settings hub.HelmSource, given map[string]any) (render.Output, error) {
+	job := l.job
+	ch, err := l.complete(root, given)
 	if err != nil {
 		return render.Output{}, err
 	}
-	caps, err := newCapabilities(ctx, job.Files, settings, root)
+	caps, err := newCapabilities(l.ctx, job.Files, settings, root)
 	if err != nil {
 		return render.Output{}, err
 	}
@@ -53,7 +59,6 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 	if err != nil {
 		return render.Output{}, err
 	}
-	eng := newEvaluator(ctx, job, root)
 	texts, err := eng.render(ch, values)
 	if err != nil {
 		return render.Output{}, err

@@ -20,9 +20,6 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// missing marks the stand-in for a chart that is declared but not there.
-const missing = "capstan.dev/missing-dependency"
-
 // maxNesting is how deep charts may depend on each other by path.
 const maxNesting = 16
 
@@ -40,6 +37,8 @@ type loaded struct {
 	// lazy says that the other files of the chart were not read, because no
 	// template uses them in a way that could not be seen.
 	lazy bool
+	// packed says that the chart came from an archive.
+	packed bool
 }
 
 // chart reads the chart in a directory, without what is not needed for
@@ -210,13 +209,15 @@ func onlyKnownUses(files []*loader.BufferedFile) bool {
 	return true
 }
 
-// complete adds charts that are declared with a file:// path, and refuses the
-// chart if an enabled one is still missing.
+// complete adds the charts that are declared and not in the charts directory,
+// and refuses the chart if an enabled one is still missing (HELM-15).
 func (l *loading) complete(root *loaded, given map[string]any) (*chart.Chart, error) {
 	if strings.EqualFold(root.Metadata.Type, "library") {
 		return nil, fault.With(fault.New(fault.Invalid, "the chart %s is a library and makes no objects", root.Name()), root.dir, "")
 	}
-	if err := l.dependencies(root.Chart, root.dir, nil); err != nil {
+	if root.packed {
+		completePacked(root.Chart, root.dir)
+	} else if err := l.dependencies(root.Chart, root.dir, nil); err != nil {
 		return nil, err
 	}
 	if err := chartutil.ProcessDependenciesWithMerge(root.Chart, given); err != nil {
@@ -231,33 +232,33 @@ func (l *loading) dependencies(c *chart.Chart, dir string, path []string) error 
 	if len(path) > maxNesting {
 		return fault.With(fault.New(fault.Exceeded, "charts depend on each other more than %d deep", maxNesting), dir, "")
 	}
-	for _, dep := range c.Metadata.Dependencies {
-		if dep == nil || has(c, dep.Name) {
+	synced := inSync(c, dir) // before anything of it is changed
+	// A chart that is asked for twice under two names is fetched for both.
+	had := map[string]bool{}
+	for _, d := range c.Dependencies() {
+		had[d.Name()] = true
+	}
+	for place, dep := range c.Metadata.Dependencies {
+		if dep == nil || had[dep.Name] {
 			continue
 		}
 		local, isLocal := strings.CutPrefix(dep.Repository, "file://")
-		if !isLocal {
-			if len(path) == 0 {
-				c.AddDependency(standIn(dep))
-			}
-			continue
+		if !isLocal && len(path) > 0 {
+			continue // as helm dependency build leaves it
 		}
-		sub, err := l.local(c, dep, dir, local, path)
+		var sub *chart.Chart
+		var err error
+		if isLocal {
+			sub, err = l.local(c, dep, dir, local, path)
+		} else {
+			sub, err = l.far(dep, dir, place, synced)
+		}
 		if err != nil {
 			return err
 		}
 		c.AddDependency(sub)
 	}
 	return nil
-}
-
-func has(c *chart.Chart, name string) bool {
-	for _, d := range c.Dependencies() {
-		if d.Name() == name {
-			return true
-		}
-	}
-	return false
 }
 
 // local loads a chart that is named by a path relative to the one that needs it.
@@ -301,32 +302,4 @@ func rawFiles(c *chart.Chart) []*loader.BufferedFile {
 		out[i] = &loader.BufferedFile{Name: f.Name, Data: f.Data}
 	}
 	return out
-}
-
-// standIn takes the place of a chart that is not there until it is known
-// whether conditions and tags want it at all.
-func standIn(dep *chart.Dependency) *chart.Chart {
-	wants := fmt.Sprintf("%q", dep.Name)
-	if dep.Version != "" {
-		wants += " (" + dep.Version + ")"
-	}
-	if dep.Repository != "" {
-		wants += " from " + dep.Repository
-	}
-	dep.Version = "0.0.0"
-	return &chart.Chart{Metadata: &chart.Metadata{
-		APIVersion: chart.APIVersionV2, Name: dep.Name, Version: "0.0.0", Annotations: map[string]string{missing: wants},
-	}}
-}
-
-func absent(c *chart.Chart, dir string) error {
-	for _, d := range c.Dependencies() {
-		wants, is := d.Metadata.Annotations[missing]
-		if !is {
-			continue
-		}
-		return fault.With(fault.New(fault.Invalid, "the chart %s needs the chart %s, which is not in its charts directory: chart repositories are not served yet", c.Name(), wants),
-			path.Join(dir, "Chart.yaml"), "run helm dependency build and commit the charts directory")
-	}
-	return nil
 }

@@ -27,11 +27,14 @@ type files struct {
 	ctx      context.Context //nolint:containedctx // see above
 	tree     render.Files
 	replaced map[string][]byte // edited files by absolute path
+	made     map[string][]byte // files that are not in the tree, by absolute path: what charts give
+	charts   *inflater         // of the kustomizations that name charts
+	inflated map[string][]byte // those kustomizations without their charts, by absolute path
 	refused  error             // first refusal of ours; kustomize would bury it
 }
 
 func newFiles(ctx context.Context, tree render.Files) *files {
-	return &files{ctx: ctx, tree: tree, replaced: map[string][]byte{}}
+	return &files{ctx: ctx, tree: tree, replaced: map[string][]byte{}, made: map[string][]byte{}, inflated: map[string][]byte{}}
 }
 
 // name returns the name in the tree. Kustomize cleans paths against the root,
@@ -52,6 +55,9 @@ func (f *files) refuse(err error) error {
 }
 
 func (f *files) kind(p string) hub.InputKind {
+	if _, ok := f.made["/"+name(p)]; ok {
+		return hub.InputFile
+	}
 	kind, err := f.tree.Kind(f.ctx, name(p))
 	if err != nil {
 		_ = f.refuse(err)
@@ -69,6 +75,9 @@ func (f *files) Exists(p string) bool { return f.kind(p) != hub.InputMissing }
 // CleanedAbs implements filesys.FileSystem. Kustomize compares what it gives
 // with the directory that a kustomization may read from, so links are resolved.
 func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
+	if n := name(p); f.made["/"+n] != nil {
+		return filesys.ConfirmedDir(path.Join("/", path.Dir(n))), path.Base(n), nil
+	}
 	resolved, kind, err := f.tree.Real(f.ctx, name(p))
 	if err != nil {
 		return "", "", f.refuse(err)
@@ -88,6 +97,11 @@ func (f *files) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 // from elsewhere is refused here, before kustomize tries to fetch it.
 func (f *files) ReadFile(p string) ([]byte, error) {
 	n := name(p)
+	for _, known := range []map[string][]byte{f.made, f.inflated} {
+		if data, ok := known["/"+n]; ok {
+			return data, nil
+		}
+	}
 	data, ok := f.replaced["/"+n]
 	if !ok {
 		found, err := f.tree.Read(f.ctx, n)
@@ -99,12 +113,27 @@ func (f *files) ReadFile(p string) ([]byte, error) {
 		}
 		data = found[0].Data
 	}
-	if slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(n)) {
-		if err := onlyLocal(data); err != nil {
-			return nil, f.refuse(fault.With(err, n, "commit what it refers to into this repository"))
-		}
+	if !slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(n)) {
+		return data, nil
 	}
-	return data, nil
+	if err := onlyLocal(data); err != nil {
+		return nil, f.refuse(fault.With(err, n, "commit what it refers to into this repository"))
+	}
+	return f.withoutCharts(n, data)
+}
+
+// withoutCharts renders the charts that a kustomization names, and returns it
+// with what they give among its resources.
+func (f *files) withoutCharts(name string, text []byte) ([]byte, error) {
+	rest, made, err := f.charts.inflate(f, name, text)
+	if err != nil {
+		return nil, f.refuse(err)
+	}
+	for file, objects := range made {
+		f.made["/"+file] = objects
+	}
+	f.inflated["/"+name] = rest
+	return rest, nil
 }
 
 // ReadDir implements filesys.FileSystem.

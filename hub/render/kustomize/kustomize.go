@@ -1,6 +1,7 @@
 // Package kustomize builds a kustomization in memory (rows KUST). It never
-// starts git or helm, never fetches anything and never loads a plugin: what a
-// kustomization takes from elsewhere is refused by name. The worker calls it.
+// starts git or helm, never fetches anything and never loads a plugin. Charts
+// that a kustomization inflates are rendered by package helm, in this process;
+// anything else that it takes from elsewhere is refused by name. The worker calls it.
 // Edits of the source's settings are made to a copy of the kustomization.
 package kustomize
 
@@ -38,19 +39,22 @@ func Render(ctx context.Context, job render.Job) (render.Output, error) {
 		return render.Output{}, err
 	}
 	files := newFiles(ctx, job.Files)
+	files.charts = newInflater(ctx, job, options, settings)
 	if edited, err := edit(ctx, job, settings, file, text); err != nil {
 		return render.Output{}, fault.With(err, file, "")
 	} else if edited != nil {
 		files.replaced["/"+file] = edited
 	}
-	made, err := krusty.MakeKustomizer(krustyOptions(options, settings)).Run(files, path.Join("/", job.Dir))
+	made, err := krusty.MakeKustomizer(krustyOptions(options)).Run(files, path.Join("/", job.Dir))
 	if files.refused != nil {
 		return render.Output{}, files.refused
 	}
 	if err != nil {
 		return render.Output{}, fault.With(fault.Wrap(fault.Invalid, err, "kustomize: %s", tidy(err)), file, "")
 	}
-	return objects(job, file, made)
+	out, err := objects(job, file, made)
+	out.Impure = files.charts.impure
+	return out, err
 }
 
 // buildOptions are those that the settings give a build: of its version if the
@@ -65,10 +69,9 @@ func buildOptions(ctx context.Context, job render.Job, version string) (hub.Kust
 	return options, fault.With(err, hub.SettingsMap+", key "+key, "")
 }
 
-// krustyOptions says the same to kustomize. Plugins and charts stay off,
-// whatever the options say: charts are refused by name before (onlyLocal), and
-// what they are to be told is kept for when they are served (KUST-09).
-func krustyOptions(o hub.KustomizeOptions, s hub.KustomizeSource) *krusty.Options {
+// krustyOptions says the same to kustomize. Plugins and charts stay off, whatever
+// the options say: charts have been rendered when kustomize reads what names them.
+func krustyOptions(o hub.KustomizeOptions) *krusty.Options {
 	out := &krusty.Options{
 		Reorder: krusty.ReorderOptionNone, LoadRestrictions: types.LoadRestrictionsRootOnly, PluginConfig: types.DisabledPluginConfig(),
 		AddManagedbyLabel: o.ManagedBy,
@@ -78,16 +81,6 @@ func krustyOptions(o hub.KustomizeOptions, s hub.KustomizeSource) *krusty.Option
 	}
 	if o.Sorted {
 		out.Reorder = krusty.ReorderOptionLegacy
-	}
-	if o.Helm {
-		helm := &out.PluginConfig.HelmConfig
-		helm.KubeVersion, helm.ApiVersions = o.HelmVersion, o.HelmAPIs
-		if s.KubeVersion != "" { // the application knows better
-			helm.KubeVersion = s.KubeVersion
-		}
-		if len(s.APIVersions) > 0 {
-			helm.ApiVersions = s.APIVersions
-		}
 	}
 	return out
 }

@@ -2,12 +2,10 @@ package kustomize
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/render"
@@ -231,8 +229,8 @@ func TestBuildOptions(t *testing.T) {
 		"KUST-08 an order": {map[string]string{all: "--reorder legacy"}, nil, with(nil), nil, `"web"`},
 		"SEC-A7 KUST-08 options that start programs": {map[string]string{all: "--enable-alpha-plugins --enable-exec"}, nil, with(nil), []string{"argocd-cm, key kustomize.buildOptions", "--enable-alpha-plugins", "sandbox"}, ""},
 		"KUST-08 an option that is not known":        {map[string]string{one: "--sort"}, versioned, with(nil), []string{"key kustomize.buildOptions.v5.8.0", `"--sort"`}, ""},
-		"SEC-A7 charts, also where they are switched on": {
-			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"}), []string{"helmCharts are not served yet"}, "",
+		"SEC-A7 charts where they are not switched on": {
+			nil, nil, with(map[string]string{"overlays/prod/kustomization.yaml": "helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"}), []string{"overlays/prod/kustomization.yaml", "helmCharts need the build option --enable-helm", "kustomize.buildOptions"}, "",
 		},
 		"SEC-A7 charts as a generator": {
 			map[string]string{all: "--enable-helm"}, nil, with(map[string]string{
@@ -256,36 +254,6 @@ func TestBuildOptions(t *testing.T) {
 				if !strings.Contains(fault.Sentence(err), s) {
 					t.Errorf("%q does not say %q", fault.Sentence(err), s)
 				}
-			}
-		})
-	}
-}
-
-// What charts are to be told of the cluster is handed to kustomize with
-// --enable-helm alone, as in Argo CD; charts themselves are not served yet.
-func TestFactsForCharts(t *testing.T) {
-	t.Parallel()
-	options := hub.KustomizeOptions{Helm: true, HelmVersion: "1.29", HelmAPIs: []string{"z/v1"}}
-	own := hub.KustomizeSource{KubeVersion: "1.30", APIVersions: []string{"a/v1", "b/v1"}}
-	for name, c := range map[string]struct {
-		o    hub.KustomizeOptions
-		s    hub.KustomizeSource
-		kube string
-		apis []string
-	}{
-		"KUST-09(part) the application's own win over the options": {options, own, "1.30", []string{"a/v1", "b/v1"}},
-		"KUST-09(part) the options count without them":             {options, hub.KustomizeSource{}, "1.29", []string{"z/v1"}},
-		"KUST-09(part) each counts by itself":                      {options, hub.KustomizeSource{KubeVersion: "1.31"}, "1.31", []string{"z/v1"}},
-		"KUST-09(part) nothing is said without charts":             {hub.KustomizeOptions{}, own, "", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := krustyOptions(c.o, c.s).PluginConfig
-			if got.HelmConfig.KubeVersion != c.kube || !slices.Equal(got.HelmConfig.ApiVersions, c.apis) {
-				t.Errorf("charts are told %+v; want %q and %q", got.HelmConfig, c.kube, c.apis)
-			}
-			if got.HelmConfig.Enabled || got.HelmConfig.Command != "" || got.PluginRestrictions != types.PluginRestrictionsBuiltinsOnly {
-				t.Errorf("SEC-A7 a program could be started: %+v", got)
 			}
 		})
 	}
@@ -354,7 +322,7 @@ func TestBadKustomizations(t *testing.T) {
 		"SEC-A6 a remote schema":      {more: file("openapi: {path: 'http://127.0.0.1/x'}\n"), says: []string{"remote files are not served yet"}},
 		"SEC-A6 in a base":            {more: map[string]string{"base/kustomization.yaml": "resources: ['https://example.com/x']\n"}, says: []string{"base/kustomization.yaml", "remote bases"}},
 		"SEC-A6 in the settings":      {k: &hub.KustomizeSource{Components: []string{"https://example.com/x"}}, says: []string{"remote bases are not served yet"}},
-		"SEC-A7 charts":               {more: file("helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"), says: []string{"helmCharts are not served yet", "redis", "https://charts.example.com"}},
+		"SEC-A7 charts":               {more: file("helmCharts: [{name: redis, repo: 'https://charts.example.com'}]\n"), says: []string{"overlays/prod/kustomization.yaml", "helmCharts need the build option --enable-helm"}},
 		"SEC-A7 a plugin":             {more: map[string]string{"overlays/prod/kustomization.yaml": "generators: [gen.yaml]\n", "overlays/prod/gen.yaml": "apiVersion: example.com/v1\nkind: Evil\nmetadata: {name: x}\n"}, says: []string{"overlays/prod/kustomization.yaml"}},
 		"SEC-A7 a function that is started": {
 			more: map[string]string{"overlays/prod/kustomization.yaml": "generators: [gen.yaml]\n", "overlays/prod/gen.yaml": "apiVersion: v1\nkind: Evil\nmetadata:\n  name: x\n  annotations:\n    config.kubernetes.io/function: |\n      exec: {path: /bin/true}\n"},

@@ -10,17 +10,15 @@ import (
 )
 
 // onlyLocal refuses a kustomization that refers to something outside the
-// repository, and one that wants charts inflated. Text that is no YAML is
-// left to kustomize, which says where.
+// repository, other than as a chart. Text that is no YAML is left to kustomize,
+// which says where.
 func onlyLocal(text []byte) error {
 	var k map[string]any
 	if err := yaml.Unmarshal(text, &k); err != nil {
 		return nil
 	}
-	for _, field := range [...]string{"helmCharts", "helmChartInflationGenerator"} {
-		if charts, _ := k[field].([]any); len(charts) > 0 {
-			return fault.New(fault.Invalid, "%s are not served yet (%s)", field, chartName(charts[0]))
-		}
+	if charts, _ := k["helmChartInflationGenerator"].([]any); len(charts) > 0 {
+		return fault.New(fault.Invalid, "helmChartInflationGenerator is no longer served; write it as helmCharts")
 	}
 	for _, field := range [...]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patchesStrategicMerge"} {
 		for _, v := range list(k[field]) {
@@ -77,12 +75,6 @@ func isRemote(s string) bool {
 // redact removes a password from a URL.
 func redact(s string) string {
 	return regexp.MustCompile(`://[^/@\s]*@`).ReplaceAllString(s, "://")
-}
-
-func chartName(v any) string {
-	name, _ := member(v, "name").(string)
-	repo, _ := member(v, "repo").(string)
-	return strings.TrimSpace("chart " + name + " " + redact(repo))
 }
 
 func list(v any) []any {

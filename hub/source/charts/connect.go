@@ -1,0 +1,139 @@
+package charts
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const maxRedirects = 10
+
+// A connection reaches one repository. Its credential goes to the repository's
+// own host and to no other.
+type connection struct {
+	http   *http.Client
+	access Access
+	host   string
+	own    *http.Transport // made for this repository; nil: the shared one
+}
+
+func (c *connection) close() {
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+}
+
+// connect prepares a connection, and opens none yet.
+func (c *Client) connect(address string, access Access) (*connection, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the address %q cannot be parsed", hub.RedactURL(address))
+	}
+	conn := &connection{access: access, host: u.Host}
+	transport := c.transport
+	if access.Insecure || access.Authorities != "" || access.Credential.TLSClientCert != "" {
+		if conn.own, err = c.ownTransport(access); err != nil {
+			return nil, fault.With(err, address, "")
+		}
+		transport = conn.own
+	}
+	conn.http = &http.Client{Transport: transport, CheckRedirect: redirect}
+	return conn, nil
+}
+
+func (c *Client) ownTransport(access Access) (*http.Transport, error) {
+	t := c.transport.Clone()
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: access.Insecure} //nolint:gosec // the tenant asks for it, for this repository
+	if access.Authorities != "" {
+		pool := x509.NewCertPool() // they alone count for the host, as for Git
+		if !pool.AppendCertsFromPEM([]byte(access.Authorities)) {
+			return nil, fault.With(fault.New(fault.Invalid, "the certificates that are stored for the host cannot be read"), "", "store them again as PEM")
+		}
+		t.TLSClientConfig.RootCAs = pool
+	}
+	if cred := access.Credential; cred.TLSClientCert != "" {
+		pair, err := tls.X509KeyPair([]byte(cred.TLSClientCert), []byte(cred.TLSClientKey))
+		if err != nil {
+			return nil, fault.With(fault.New(fault.Invalid, "the client certificate of the repository cannot be used"), "", "store certificate and key again as PEM")
+		}
+		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+func redirect(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return fault.New(fault.Invalid, "its server redirects more than %d times", maxRedirects)
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+		return fault.New(fault.Invalid, "its server redirects to an address that is neither http nor https")
+	case via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return fault.New(fault.Invalid, "its server redirects from https to http")
+	}
+	req.Header.Del("Referer") // the address may hold a secret
+	return nil
+}
+
+// authorize adds the credential to a request to the repository's own host.
+func (c *connection) authorize(req *http.Request) {
+	cred := c.access.Credential
+	switch {
+	case req.URL.Host != c.host:
+	case cred.BearerToken != "":
+		req.Header.Set("Authorization", "Bearer "+cred.BearerToken)
+	case cred.Username != "" || cred.Password != "":
+		req.SetBasicAuth(cred.Username, cred.Password)
+	}
+}
+
+// explain says why something of a repository could not be read. It repeats no
+// text of the network's own errors: they hold the address as it was sent.
+func explain(what string, err error) error {
+	const again = "it is tried again by itself"
+	var refused *fault.Error
+	var timeout net.Error
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &refused):
+		return fault.With(fault.New(refused.Kind, "%s cannot be read: %s", what, refused.Cause), "", refused.Fix)
+	case source.Blocked(err):
+		return fault.With(fault.New(fault.Invalid, "%s cannot be read: the address leads into an internal network", what), "",
+			"use a public address, or let the operator add the network to sources.allowPrivate")
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fault.With(fault.New(fault.Offline, "%s cannot be read: the host cannot be found", what), "", "check the host name in the address")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return fault.With(fault.New(fault.Offline, "%s cannot be read: the server did not answer in time", what), "", again)
+	case untrusted(err):
+		return fault.With(fault.New(fault.Offline, "%s cannot be read: the certificate of the server is not trusted", what), "",
+			"store its authority with `capstan cert add-tls`, or give the server a certificate that the hub trusts")
+	}
+	return fault.With(fault.New(fault.Offline, "%s cannot be read: the server cannot be reached", what), "", again)
+}
+
+func untrusted(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// answered explains a status that is not the one that was hoped for.
+func answered(what string, status int) error {
+	switch {
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return fault.With(fault.New(fault.Invalid, "%s does not exist (status %d)", what, status), "", "correct the address, the chart's name or its version")
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return fault.With(fault.New(fault.Invalid, "the server refuses %s (status %d)", what, status), "", "register the repository with a user name and password that may read it")
+	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
+		return fault.With(fault.New(fault.Offline, "the server answers with status %d for %s", status, what), "", "it is tried again by itself")
+	}
+	return fault.With(fault.New(fault.Invalid, "the server answers with status %d for %s", status, what), "", "correct the address of the repository")
+}
