@@ -261,8 +261,7 @@ func (p *parts) addFeed(context.Context) error {
 	return nil
 }
 
-// addSources builds what fetches repositories: a source for each kind that is
-// served, and the loop over them.
+// addSources builds a source for each kind of repositories that is served.
 func (p *parts) addSources(networks []netip.Prefix) error {
 	mirrors, err := git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
 	if err != nil {
@@ -272,9 +271,7 @@ func (p *parts) addSources(networks []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("mirrors", mirrors.Run)
-	p.add("fetch", fetches.Run)
 	return nil
 }
 
@@ -311,9 +308,11 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch.Bursts(p.queue.first)
 	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
+	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
 	p.add("render", p.stage.Run)
+	p.add("fetch", fetches.Run)
 	p.add("upgrades", upgrade.New(p.queue, upgrades{p.db, p.changed}, p.replicas, p.clock, p.log).Run)
 	return nil
 }

@@ -23,7 +23,7 @@ func TestSource(t *testing.T) {
 func newSource(tb testing.TB, dir string, creds func(hub.TenantID) hub.Credential) source.Source {
 	tb.Helper()
 	cfg := git.Config{Dir: dir, AllowedNetworks: gittest.Loopback(), ListTimeout: gittest.AnswerTimeout}
-	m, err := git.New(cfg, lookedUp{of: creds}, lifecycle.System{}, slog.New(slog.DiscardHandler))
+	m, err := git.New(cfg, stored{of: creds}, lifecycle.System{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,14 +31,14 @@ func newSource(tb testing.TB, dir string, creds func(hub.TenantID) hub.Credentia
 	return m
 }
 
-// lookedUp gives a tenant's credential for all its repositories.
-type lookedUp struct {
+// stored gives a tenant's credential for all its repositories.
+type stored struct {
 	gittest.NoCredentials
 	of func(hub.TenantID) hub.Credential
 }
 
-func (l lookedUp) Credential(_ context.Context, tenant hub.TenantID, _ hub.RepositoryID) (hub.Credential, error) {
-	return l.of(tenant), nil
+func (s stored) Credential(_ context.Context, tenant hub.TenantID, _ hub.RepositoryID) (hub.Credential, error) {
+	return s.of(tenant), nil
 }
 
 // origin is a repository whose versions are tags, and of which main is the

@@ -365,10 +365,10 @@ func (v *visit) receive(ctx context.Context, wants, haves []plumbing.Hash) error
 	defer res.Close()
 	pack := packOf(res, req.Capabilities)
 	s, err := v.objects.Spool(pack, v.cfg.MaxBytes)
-	defer s.Close()
 	if err != nil {
 		return errors.Join(err, protocolError(err))
 	}
+	defer s.Close()
 	if _, err := io.Copy(io.Discard, io.LimitReader(res, 1<<16)); err != nil { // to the end, so that the connection can be used again
 		return fmt.Errorf("read the end of the pack: %w", err)
 	}

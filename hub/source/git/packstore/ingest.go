@@ -37,21 +37,28 @@ type Spool struct {
 }
 
 // Spool reads a pack of at most so many bytes to its end. The caller closes the
-// spool, which comes with an error too.
+// spool.
 func (o *Objects) Spool(r io.Reader, limit int64) (*Spool, error) {
 	s := &Spool{dir: o.dir}
+	if err := s.fill(r, limit); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Spool) fill(r io.Reader, limit int64) error {
 	var head bytes.Buffer
 	n, err := io.Copy(&head, io.LimitReader(r, min(spoolMemory, limit)+1))
 	s.mem, s.size = head.Bytes(), n
 	switch {
 	case err != nil:
-		return s, fmt.Errorf("read pack: %w", err)
+		return fmt.Errorf("read pack: %w", err)
 	case n > limit:
-		return s, LimitError{"the repository has too many bytes", limit}
+		return LimitError{"the repository has too many bytes", limit}
 	case n <= spoolMemory:
-		return s, nil
+		return nil
 	}
-	return s, s.toFile(r, limit)
+	return s.toFile(r, limit)
 }
 
 func (s *Spool) toFile(r io.Reader, limit int64) error {
