@@ -40,12 +40,12 @@ type LabelTerm struct {
 // A RepositoryTemplate holds a credential for all repositories under a URL
 // prefix. The credential itself is sealed in the store.
 type RepositoryTemplate struct {
-	ID        RepositoryID `json:"id"`
-	URL       string       `json:"url"` // prefix
-	Type      string       `json:"type"`
-	Name      string       `json:"name,omitempty"`
-	Username  string       `json:"username,omitempty"`
-	CreatedAt time.Time    `json:"createdAt"`
+	ID        RepositoryID   `json:"id"`
+	URL       string         `json:"url"` // prefix
+	Type      RepositoryKind `json:"type"`
+	Name      string         `json:"name,omitempty"`
+	Username  string         `json:"username,omitempty"`
+	CreatedAt time.Time      `json:"createdAt"`
 }
 
 // A Session is a signed-in person. Only the hash of its secret is kept.

@@ -7,22 +7,22 @@ import (
 
 // A Repository is a source of manifests, with its credential sealed apart.
 type Repository struct {
-	ID            RepositoryID `json:"id"`
-	Tenant        TenantID     `json:"-"`
-	URL           string       `json:"url"`            // normalised by NormalizeRepoURL
-	Type          string       `json:"type"`           // "git"
-	Name          string       `json:"name,omitempty"` // optional display name
-	Project       string       `json:"project,omitempty"`
-	Username      string       `json:"username,omitempty"` // never the password
-	HasCredential bool         `json:"hasCredential"`
-	Insecure      bool         `json:"insecure,omitempty"` // do not verify the server: its TLS certificate, or its SSH host key
-	Registered    bool         `json:"registered"`         // false: known only because an application names it
-	FetchedAt     *time.Time   `json:"fetchedAt,omitempty"`
-	Error         string       `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
-	ErrorAt       *time.Time   `json:"errorAt,omitempty"`
-	ErrorSince    *time.Time   `json:"errorSince,omitempty"` // the first of the failures in a row
-	Version       int64        `json:"version"`
-	CreatedAt     time.Time    `json:"createdAt"`
+	ID            RepositoryID   `json:"id"`
+	Tenant        TenantID       `json:"-"`
+	URL           string         `json:"url"` // normalised by NormalizeRepoURL
+	Type          RepositoryKind `json:"type"`
+	Name          string         `json:"name,omitempty"` // optional display name
+	Project       string         `json:"project,omitempty"`
+	Username      string         `json:"username,omitempty"` // never the password
+	HasCredential bool           `json:"hasCredential"`
+	Insecure      bool           `json:"insecure,omitempty"` // do not verify the server: its TLS certificate, or its SSH host key
+	Registered    bool           `json:"registered"`         // false: known only because an application names it
+	FetchedAt     *time.Time     `json:"fetchedAt,omitempty"`
+	Error         string         `json:"error,omitempty"` // the sentence of the last failed fetch; empty when well
+	ErrorAt       *time.Time     `json:"errorAt,omitempty"`
+	ErrorSince    *time.Time     `json:"errorSince,omitempty"` // the first of the failures in a row
+	Version       int64          `json:"version"`
+	CreatedAt     time.Time      `json:"createdAt"`
 }
 
 // A Credential opens a repository. It never leaves the hub and is never printed.

@@ -52,11 +52,15 @@ var mayImport = map[string][]string{
 	"hub/store":    {"hub", "hub/lru", "hub/store/...", "shared/*"},
 	"hub/store/*":  {"hub", "hub/store", "hub/store/...", "shared/*"},
 	"hub/render":   {"hub", "hub/lru", "hub/render/sandbox", "shared/*"},
-	"hub/source":   {"hub", "hub/lru", "shared/*"},
+	"hub/source":   {"hub", "hub/source/guard", "shared/*"},
 	"hub/render/*": {"hub", "hub/render", "hub/render/...", "shared/*"},
 	"hub/daemon":   {"hub", "hub/...", "shared/*", "proto/*/*", "web"},
 	"hub/cmd/*":    {"hub", "hub/daemon", "hub/store", "hub/secret", "hub/render/...", "hub/render", "shared/*"},
-	"hub/source/*": {"hub", "hub/lru", "hub/source", "shared/*"},
+	"hub/source/*": {"hub", "hub/lru", "hub/source", "hub/source/guard", "shared/*"},
+
+	"hub/source/guard":         {},
+	"hub/source/git":           {"hub", "hub/source", "hub/source/guard", "hub/source/git/packstore", "shared/*"},
+	"hub/source/git/packstore": {"hub/lru", "shared/*"},
 
 	"hub/source/charts/chartstest": {},
 
@@ -93,7 +97,7 @@ var mayImport = map[string][]string{
 var homes = map[string][]string{
 	"github.com/jackc/pgx/v5":                {"hub/store/...", "integration/..."},
 	"github.com/labstack/echo/v4":            {"hub/api/..."},
-	"github.com/go-git/go-git/v5":            {"hub/source/..."},
+	"github.com/go-git/go-git/v5":            {"hub/source/git/..."},
 	"helm.sh/helm/v3":                        {"hub/render/helm"},
 	"sigs.k8s.io/kustomize":                  {"hub/render/kustomize"},
 	"github.com/casbin/casbin/v2":            {"hub/access"},

@@ -269,7 +269,7 @@ func presentProject(p hub.Project) gen.AppProject {
 
 func presentRepository(r hub.Repository) gen.Repository {
 	out := gen.Repository{
-		Id: string(r.ID), Url: r.URL, Type: r.Type, Name: r.Name, Project: r.Project, Username: r.Username,
+		Id: string(r.ID), Url: r.URL, Type: string(r.Type), Name: r.Name, Project: r.Project, Username: r.Username,
 		HasCredential: r.HasCredential, Insecure: r.Insecure, Registered: r.Registered, CreatedAt: r.CreatedAt.UTC(),
 	}
 	out.Connection = gen.Connection{Status: gen.ConnectionStatusUnknown, FetchedAt: at(r.FetchedAt), AttemptedAt: at(r.FetchedAt)}

@@ -90,7 +90,7 @@ func (s *Server) ListRepositories(ctx context.Context, _ gen.ListRepositoriesReq
 // PutRepository registers a repository or changes it.
 func (s *Server) PutRepository(ctx context.Context, r gen.PutRepositoryRequestObject) (gen.PutRepositoryResponseObject, error) {
 	b := r.Body
-	repo := hub.Repository{URL: b.Url, Type: string(b.Type), Name: b.Name, Project: b.Project, Insecure: b.Insecure}
+	repo := hub.Repository{URL: b.Url, Type: hub.RepositoryKind(b.Type), Name: b.Name, Project: b.Project, Insecure: b.Insecure}
 	var cred *hub.Credential
 	if b.Username != nil {
 		repo.Username = *b.Username
@@ -142,7 +142,7 @@ func (s *Server) ListRepositoryCredentials(ctx context.Context, _ gen.ListReposi
 		return nil, err
 	}
 	return gen.ListRepositoryCredentials200JSONResponse{Items: collect(templates, func(t hub.RepositoryTemplate) gen.RepositoryCredential {
-		return gen.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: t.Type, Name: t.Name, Username: t.Username, CreatedAt: t.CreatedAt.UTC()}
+		return gen.RepositoryCredential{Id: string(t.ID), Url: t.URL, Type: string(t.Type), Name: t.Name, Username: t.Username, CreatedAt: t.CreatedAt.UTC()}
 	})}, nil
 }
 

@@ -299,7 +299,7 @@ func popString(m map[string]string, key string) string {
 
 func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
 	r := hub.Repository{
-		URL: popString(v, "url"), Type: popString(v, "type"), Name: popString(v, "name"), Project: popString(v, "project"), Insecure: popString(v, "insecure") == "true",
+		URL: popString(v, "url"), Type: hub.RepositoryKind(popString(v, "type")), Name: popString(v, "name"), Project: popString(v, "project"), Insecure: popString(v, "insecure") == "true",
 	}
 	// Argo CD's older word for the same switch, over SSH.
 	if popString(v, "insecureIgnoreHostKey") == "true" {
@@ -314,7 +314,7 @@ func (c *Catalog) applyRepository(ctx context.Context, by hub.Caller, v map[stri
 }
 
 func (c *Catalog) applyTemplate(ctx context.Context, by hub.Caller, v map[string]string, dryRun bool) (Outcome, []string, error) {
-	t := hub.RepositoryTemplate{URL: popString(v, "url"), Type: popString(v, "type"), Name: popString(v, "name")}
+	t := hub.RepositoryTemplate{URL: popString(v, "url"), Type: hub.RepositoryKind(popString(v, "type")), Name: popString(v, "name")}
 	cred, warnings := credential(v)
 	if cred == nil {
 		return "", nil, fault.With(fault.New(fault.Invalid, "it holds no credential"), "", "set username and password, or sshPrivateKey")

@@ -96,14 +96,11 @@ func checkRepository(r *hub.Repository) ([]string, error) {
 		}
 	}
 	var warnings []string
-	switch r.Type {
-	case "":
-		r.Type = "git"
-	case "git":
-	case "helm", "oci":
+	switch r.Type = r.Type.OrDefault(); {
+	case !r.Type.Known():
+		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(string(r.Type))), "", "set it to git")
+	case !r.Type.Served():
 		warnings = append(warnings, fmt.Sprintf("charts that others depend on come from repositories of type %s; this release does not serve them as sources of applications yet", r.Type))
-	default:
-		return nil, fault.With(fault.New(fault.Invalid, "type %q is unknown", short(r.Type)), "", "set it to git")
 	}
 	switch {
 	case r.Insecure && hub.IsSSH(r.URL):
@@ -254,9 +251,7 @@ func (c *Catalog) PutRepositoryTemplate(ctx context.Context, by hub.Caller, t hu
 	if err != nil {
 		return t, "", err
 	}
-	if t.URL = url; t.Type == "" {
-		t.Type = "git"
-	}
+	t.URL, t.Type = url, t.Type.OrDefault()
 	if cred, err = checkCredential(url, cred); err != nil {
 		return t, "", fault.With(err, "credential template "+url, "")
 	}

@@ -255,7 +255,7 @@ func caller(ctx context.Context) (hub.TenantID, hub.ClusterID, error) {
 var (
 	_ dispatch.Store = dispatchStore{}
 	_ render.Work    = refreshWork{}
-	_ render.Sources = (*source.Mirrors)(nil)
+	_ render.Sources = (*source.Registry)(nil)
 )
 
 // feedLog is the store as the feed sees it.

@@ -41,7 +41,7 @@ func (c chartRepositories) ChartRepository(ctx context.Context, tenant hub.Tenan
 		return err
 	})
 	for _, r := range all {
-		usable := r.Registered && r.Name == name && (r.Type == "helm" || r.Type == "oci") && (r.Project == "" || r.Project == project)
+		usable := r.Registered && r.Name == name && r.Type.Charts() && (r.Project == "" || r.Project == project)
 		if usable && (address == "" || r.Project != "") {
 			address = r.URL
 		}

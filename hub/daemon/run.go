@@ -38,6 +38,7 @@ import (
 	"github.com/capstan-cd/capstan/hub/secret"
 	"github.com/capstan-cd/capstan/hub/source"
 	"github.com/capstan-cd/capstan/hub/source/charts"
+	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/hub/source/web"
 	"github.com/capstan-cd/capstan/hub/store"
 	"github.com/capstan-cd/capstan/hub/upgrade"
@@ -65,7 +66,7 @@ type parts struct {
 	authority *fleet.Authority
 	replicas  *replicas.Replicas
 	feed      *feed.Feed
-	mirrors   *source.Mirrors
+	sources   *source.Registry
 	pool      *render.Pool
 	stage     *render.Stage
 	dispatch  *dispatch.Dispatcher
@@ -261,19 +262,39 @@ func (p *parts) addFeed(context.Context) error {
 	return nil
 }
 
-// addPipeline builds the way out: repositories, rendering, desired state.
-func (p *parts) addPipeline(context.Context) error {
-	var networks []netip.Prefix
+// addSources builds a source for each kind of repositories that is served.
+func (p *parts) addSources(networks []netip.Prefix) error {
+	mirrors, err := git.New(git.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
+	if err != nil {
+		return err
+	}
+	p.sources, err = source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: mirrors})
+	if err != nil {
+		return err
+	}
+	p.add("mirrors", mirrors.Run)
+	return nil
+}
+
+// allowedNetworks are the internal networks that sources may be in.
+func (p *parts) allowedNetworks() (networks []netip.Prefix, err error) {
 	for _, cidr := range p.cfg.Sources.AllowPrivate {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return fault.New(fault.Invalid, "sources.allowPrivate: %q is no network", cidr)
+			return nil, fault.New(fault.Invalid, "sources.allowPrivate: %q is no network", cidr)
 		}
 		networks = append(networks, prefix)
 	}
-	var err error
-	p.mirrors, err = source.New(source.Config{Dir: filepath.Join(p.cfg.StateDir, "mirrors"), AllowedNetworks: networks, Observe: p.instruments.Git}, credentials{p.db}, p.clock, p.log)
+	return networks, nil
+}
+
+// addPipeline builds the way out: repositories, rendering, desired state.
+func (p *parts) addPipeline(context.Context) error {
+	networks, err := p.allowedNetworks()
 	if err != nil {
+		return err
+	}
+	if err := p.addSources(networks); err != nil {
 		return err
 	}
 	p.pool, err = render.NewPool(render.Config{
@@ -286,11 +307,10 @@ func (p *parts) addPipeline(context.Context) error {
 	p.dispatch = dispatch.New(dispatchStore{p.db, p.queue}, p.queue, p.changed, p.log)
 	p.dispatch.Elsewhere(p.replicas.Wake)
 	p.dispatch.Bursts(p.queue.first)
-	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.mirrors, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
+	p.stage = render.NewStage(render.StageConfig{Parallel: max(2, cmp.Or(p.cfg.Render.Workers, runtime.NumCPU()))}, refreshWork{p.queue, p.db}, p.sources, p.dispatch, metered{p.pool, p.instruments}, plan.Permits, p.log)
 	p.stage.Reads(web.New(web.Config{AllowedNetworks: networks}))
 	p.stage.Serves(charts.New(charts.Config{AllowedNetworks: networks}, chartRepositories{p.db}), plan.PermitsRepository)
-	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.mirrors, p.clock, p.log)
-	p.add("mirrors", p.mirrors.Run)
+	fetches := source.NewLoop(source.LoopConfig{Interval: time.Duration(p.cfg.Sources.PollInterval), Parallel: p.cfg.Sources.Parallel}, fetchWork{p.queue, p.db}, p.sources, p.clock, p.log)
 	p.add("render workers", p.pool.Run)
 	p.add("dispatch", p.dispatch.Run)
 	p.add("render", p.stage.Run)

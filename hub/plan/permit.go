@@ -118,13 +118,13 @@ func source(s hub.Source, i int, project hub.ProjectSpec, name string) error {
 	switch {
 	case s.Chart != "" && s.Path != "":
 		return fault.With(fault.New(fault.Invalid, "%s has both path and chart", where), "", "keep one of them")
-	case s.Chart != "":
+	case !s.Kind().Served() && s.Chart != "":
 		return fault.With(fault.New(fault.Invalid, "chart repositories are not served yet: chart %q of %s", s.Chart, hub.RedactURL(s.RepoURL)), "", "keep the chart in a Git repository and name its path")
-	case strings.HasPrefix(s.RepoURL, "oci://"):
+	case !s.Kind().Served():
 		return fault.With(fault.New(fault.Invalid, "OCI sources are not served yet: %s", hub.RedactURL(s.RepoURL)), "", "keep the manifests in a Git repository")
 	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
 		return fault.New(fault.Invalid, "config management plugins are not served yet: %s", where)
-	case s.Path == "" && s.Ref == "":
+	case s.Path == "" && s.Ref == "" && s.Chart == "":
 		return fault.With(fault.New(fault.Invalid, "%s has neither path nor chart", where), "", "set path; . is the root of the repository")
 	}
 	return nil

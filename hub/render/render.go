@@ -11,7 +11,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/shared/fault"
@@ -124,9 +123,9 @@ func checkSource(s hub.Source) error {
 		return fault.New(fault.Invalid, "path and chart are both set; a source has one of them")
 	case s.Chart != "" && s.Ref != "":
 		return fault.New(fault.Invalid, "ref and chart are both set; only a Git source can have a ref")
-	case s.Chart != "":
+	case !s.Kind().Served() && s.Chart != "":
 		return fault.With(fault.New(fault.Invalid, "chart %q cannot be rendered: %s", s.Chart, unserved), "", "commit the chart to a Git repository and set path")
-	case strings.HasPrefix(s.RepoURL, "oci://"):
+	case !s.Kind().Served():
 		return fault.With(fault.New(fault.Invalid, "an OCI artifact cannot be rendered: %s", unserved), "", "commit the manifests to a Git repository and set path")
 	case len(s.Plugin) > 0 && string(s.Plugin) != "null":
 		return fault.New(fault.Invalid, "config management plugins are not served yet")

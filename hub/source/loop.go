@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,11 +49,11 @@ type LoopConfig struct {
 }
 
 func (c LoopConfig) withDefaults() LoopConfig {
-	c.Parallel = max(or(c.Parallel, 8), 1)
-	c.PerTenant = max(or(c.PerTenant, (c.Parallel+1)/2), 1)
-	c.Interval = or(c.Interval, 3*time.Minute)
-	c.First = or(c.First, 5*time.Second)
-	c.Most = max(or(c.Most, 10*time.Minute), c.Interval)
+	c.Parallel = max(cmp.Or(c.Parallel, 8), 1)
+	c.PerTenant = max(cmp.Or(c.PerTenant, (c.Parallel+1)/2), 1)
+	c.Interval = cmp.Or(c.Interval, 3*time.Minute)
+	c.First = cmp.Or(c.First, 5*time.Second)
+	c.Most = max(cmp.Or(c.Most, 10*time.Minute), c.Interval)
 	return c
 }
 
@@ -61,7 +62,7 @@ func (c LoopConfig) withDefaults() LoopConfig {
 type Loop struct {
 	cfg     LoopConfig
 	work    Work
-	mirrors *Mirrors
+	sources *Registry
 	clock   lifecycle.Clock
 	log     *slog.Logger
 	queue   *queue
@@ -71,9 +72,9 @@ type Loop struct {
 }
 
 // NewLoop makes a loop; Run starts it.
-func NewLoop(cfg LoopConfig, work Work, mirrors *Mirrors, clock lifecycle.Clock, log *slog.Logger) *Loop {
+func NewLoop(cfg LoopConfig, work Work, sources *Registry, clock lifecycle.Clock, log *slog.Logger) *Loop {
 	cfg = cfg.withDefaults()
-	return &Loop{cfg: cfg, work: work, mirrors: mirrors, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
+	return &Loop{cfg: cfg, work: work, sources: sources, clock: clock, log: log, queue: newQueue(cfg), failures: map[hub.RepositoryID]int{}}
 }
 
 // loopLimit is how long one step of the loop may show no sign of life.
@@ -205,16 +206,20 @@ func (l *Loop) one(ctx context.Context, item hub.WorkItem) error {
 // otherwise. Listed is when all refs were last listed: pushes do not put the
 // next listing off.
 func (l *Loop) fetch(ctx context.Context, item hub.WorkItem, repo hub.Repository, cred hub.Credential) (refs []hub.Ref, listed time.Time, err error) {
-	if item.Pushed.Ref != "" && !item.Forced {
-		return l.mirrors.FetchPushed(ctx, item.Tenant, repo, cred, item.Pushed, l.clock.Now().Add(-l.cfg.Interval))
+	kind, err := l.sources.Of(repo)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	refs, err = l.mirrors.Fetch(ctx, item.Tenant, repo, cred)
+	if pushed, ok := kind.(PushFetcher); ok && item.Pushed.Ref != "" && !item.Forced {
+		return pushed.FetchPushed(ctx, item.Tenant, repo, cred, item.Pushed, l.clock.Now().Add(-l.cfg.Interval))
+	}
+	refs, err = kind.Fetch(ctx, item.Tenant, repo, cred)
 	return refs, l.clock.Now(), err
 }
 
 func (l *Loop) repositoryDeleted(ctx context.Context, item hub.WorkItem) error {
 	l.count(hub.RepositoryID(item.Key), false)
-	if err := l.mirrors.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
+	if err := l.sources.Remove(ctx, item.Tenant, hub.RepositoryID(item.Key)); err != nil {
 		l.log.WarnContext(ctx, "mirror not removed", logkey.Repository, item.Key, logkey.Error, err)
 	}
 	return l.work.Done(ctx, item)
@@ -229,7 +234,7 @@ func (l *Loop) failed(ctx context.Context, item hub.WorkItem, err error) error {
 	switch {
 	case fault.KindOf(err) == fault.Internal:
 		level = slog.LevelError
-	case errors.As(err, new(hostKeyError)):
+	case errors.Is(err, ErrImpostor):
 		level = slog.LevelWarn
 	}
 	l.log.Log(ctx, level, "repository not fetched", logkey.Tenant, item.Tenant, logkey.Repository, item.Key, logkey.Attempt, n, logkey.Wait, wait, logkey.Error, err)

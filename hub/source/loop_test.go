@@ -13,9 +13,18 @@ import (
 
 	"github.com/capstan-cd/capstan/hub"
 	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/git"
+	"github.com/capstan-cd/capstan/integration/gittest"
 	"github.com/capstan-cd/capstan/shared/fault"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 	"github.com/capstan-cd/capstan/shared/lifecycle/runtest"
+)
+
+func TestMain(m *testing.M) { runtest.Main(m) }
+
+const (
+	tenant = gittest.Tenant
+	secret = "c4n4ry-s3cret"
 )
 
 // fakeWork is a work queue in memory. Every outcome is sent to results.
@@ -85,7 +94,7 @@ func (w *fakeWork) Load(_ context.Context, item hub.WorkItem) (hub.Repository, h
 }
 
 func (w *fakeWork) Fetched(_ context.Context, item hub.WorkItem, refs []hub.Ref, next time.Time) error {
-	w.results <- outcome{"fetched", item, byName(refs), "", next}
+	w.results <- outcome{"fetched", item, gittest.ByName(refs), "", next}
 	return nil
 }
 
@@ -104,12 +113,22 @@ func (w *fakeWork) Done(_ context.Context, item hub.WorkItem) error {
 	return nil
 }
 
+// registry serves Git repositories alone.
+func registry(t *testing.T, s source.Source) *source.Registry {
+	t.Helper()
+	r, err := source.NewRegistry(map[hub.RepositoryKind]source.Source{hub.GitRepository: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // startLoop runs a loop until the test ends, or until stop is called.
-func startLoop(t *testing.T, cfg source.LoopConfig, w *fakeWork, m *source.Mirrors, clock lifecycle.Clock) (stop func()) {
+func startLoop(t *testing.T, cfg source.LoopConfig, w *fakeWork, m source.Source, clock lifecycle.Clock) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	loop := source.NewLoop(cfg, w, m, clock, slog.New(slog.DiscardHandler))
+	loop := source.NewLoop(cfg, w, registry(t, m), clock, slog.New(slog.DiscardHandler))
 	go func() { ended <- loop.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -126,7 +145,7 @@ func (w *fakeWork) result(t *testing.T) outcome {
 	select {
 	case o := <-w.results:
 		return o
-	case <-testContext(t).Done():
+	case <-gittest.Context(t).Done():
 		t.Fatal("no outcome")
 		return outcome{}
 	}
@@ -135,14 +154,14 @@ func (w *fakeWork) result(t *testing.T) outcome {
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := newGitServer(t)
-	origin := s.repo("app")
-	head := origin.commit("refs/heads/main", "base", files{"f": "x"})
+	s := gittest.New(t)
+	origin := s.Repo("app")
+	head := origin.Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
 	w, clock := newFakeWork(), runtest.NewClock(now)
 	// One worker: an item that comes before the one before it has ended would
 	// count as the same.
-	startLoop(t, source.LoopConfig{Parallel: 1}, w, newMirrors(t, source.Config{}), clock)
-	repo := origin.hub()
+	startLoop(t, source.LoopConfig{Parallel: 1}, w, gittest.NewMirrors(t, git.Config{}), clock)
+	repo := origin.Hub()
 
 	w.add(tenant, repo, hub.Credential{})
 	got := w.result(t)
@@ -150,7 +169,7 @@ func TestLoop(t *testing.T) {
 		t.Errorf("outcome %+v after %v, want refs and three minutes give or take a fifth", got, got.next.Sub(now))
 	}
 
-	s.set(secret, nil)
+	s.Set(secret, nil)
 	var last time.Duration
 	for i := range 12 {
 		w.add(tenant, repo, hub.Credential{Username: "bob", Password: "wr0ng"})
@@ -165,12 +184,12 @@ func TestLoop(t *testing.T) {
 		last = wait
 	}
 
-	s.set("", nil)
+	s.Set("", nil)
 	w.add(tenant, repo, hub.Credential{})
 	if got := w.result(t); got.what != "fetched" {
 		t.Errorf("outcome %+v", got)
 	}
-	s.set(secret, nil)
+	s.Set(secret, nil)
 	w.add(tenant, repo, hub.Credential{})
 	if got := w.result(t); got.what != "failed" || got.next.Sub(now) > 6*time.Second {
 		t.Errorf("outcome %+v, want the waits to start anew", got)
@@ -188,31 +207,31 @@ func TestLoop(t *testing.T) {
 
 func TestLoopIsFair(t *testing.T) {
 	t.Parallel()
-	s := newGitServer(t)
-	origin := s.repo("app")
-	origin.commit("refs/heads/main", "base", files{"f": "x"})
-	slow := newGitServer(t)
+	s := gittest.New(t)
+	origin := s.Repo("app")
+	origin.Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
+	slow := gittest.New(t)
 	arrived := make(chan struct{}, 100)
 	release := make(chan struct{})
-	slow.set("", func(w http.ResponseWriter, r *http.Request) bool {
+	slow.Set("", func(w http.ResponseWriter, r *http.Request) bool {
 		arrived <- struct{}{}
 		<-release
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return true
 	})
 	w := newFakeWork()
-	startLoop(t, source.LoopConfig{Parallel: 4}, w, newMirrors(t, source.Config{}), lifecycle.System{})
+	startLoop(t, source.LoopConfig{Parallel: 4}, w, gittest.NewMirrors(t, git.Config{}), lifecycle.System{})
 	t.Cleanup(func() { close(release) })
 	for range 8 {
-		repo := origin.hub()
-		repo.URL = slow.http.URL + "/app"
+		repo := origin.Hub()
+		repo.URL = slow.HTTP.URL + "/app"
 		w.add(tenant, repo, hub.Credential{})
 	}
 	<-arrived
 	<-arrived
 	other := hub.TenantID("018f3c6e-0000-7000-8000-000000000002")
 	for range 3 {
-		w.add(other, origin.hub(), hub.Credential{})
+		w.add(other, origin.Hub(), hub.Credential{})
 	}
 	putOff, done := 0, 0
 	for done < 3 || putOff < 6 {
@@ -232,18 +251,18 @@ func TestLoopIsFair(t *testing.T) {
 
 func TestLoopGoesOnUnderANewLease(t *testing.T) {
 	t.Parallel()
-	s := newGitServer(t)
-	origin := s.repo("app")
-	origin.commit("refs/heads/main", "base", files{"f": "x"})
+	s := gittest.New(t)
+	origin := s.Repo("app")
+	origin.Commit("refs/heads/main", "base", gittest.Files{"f": "x"})
 	entered, release := make(chan struct{}, 10), make(chan struct{})
-	s.set("", func(http.ResponseWriter, *http.Request) bool {
+	s.Set("", func(http.ResponseWriter, *http.Request) bool {
 		entered <- struct{}{}
 		<-release
 		return false
 	})
 	w := newFakeWork()
-	startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), lifecycle.System{})
-	repo := origin.hub()
+	startLoop(t, source.LoopConfig{}, w, gittest.NewMirrors(t, git.Config{}), lifecycle.System{})
+	repo := origin.Hub()
 	w.add(tenant, repo, hub.Credential{})
 	<-entered
 	w.due <- hub.WorkItem{Kind: hub.WorkFetch, Tenant: tenant, Key: string(repo.ID), Token: 7}
@@ -263,17 +282,17 @@ func TestLoopGoesOnUnderANewLease(t *testing.T) {
 
 func TestLoopStopsAndOutlivesErrors(t *testing.T) {
 	t.Parallel()
-	s := newGitServer(t)
+	s := gittest.New(t)
 	entered := make(chan struct{}, 1)
-	s.set("", func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Set("", func(_ http.ResponseWriter, r *http.Request) bool {
 		entered <- struct{}{}
 		<-r.Context().Done()
 		return true
 	})
 	w := newFakeWork()
 	w.fail = errors.New("the database is away")
-	stop := startLoop(t, source.LoopConfig{}, w, newMirrors(t, source.Config{}), lifecycle.System{})
-	w.add(tenant, s.repo("app").hub(), hub.Credential{})
+	stop := startLoop(t, source.LoopConfig{}, w, gittest.NewMirrors(t, git.Config{}), lifecycle.System{})
+	w.add(tenant, s.Repo("app").Hub(), hub.Credential{})
 	<-entered
 	stop()
 	if got := w.result(t); got.what != "later" {
@@ -324,7 +343,7 @@ func TestLoopGivesBack(t *testing.T) {
 		for _, id := range want {
 			last.items = append(last.items, hub.WorkItem{Kind: hub.WorkFetch, Tenant: "tenant", Key: id})
 		}
-		loop := source.NewLoop(source.LoopConfig{Parallel: 4, PerTenant: 2}, work(last), newMirrors(t, source.Config{}), runtest.NewClock(now), slog.New(slog.DiscardHandler))
+		loop := source.NewLoop(source.LoopConfig{Parallel: 4, PerTenant: 2}, work(last), registry(t, gittest.NewMirrors(t, git.Config{})), runtest.NewClock(now), slog.New(slog.DiscardHandler))
 		if err := loop.Run(ctx); err != nil {
 			t.Errorf("Run() = %v", err)
 		}

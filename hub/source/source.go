@@ -1,224 +1,54 @@
-// Package source keeps the repositories that manifests come from. For each
-// repository of each tenant it holds one bare mirror on disk, brings it up to
-// date with one listing and at most one fetch per change, or with the one branch
-// that a Git host says was pushed, resolves revisions,
-// and serves the files of a commit as a hub.Tree straight from the object
-// database.
+// Package source keeps the repositories that manifests come from. A Source
+// serves all repositories of one kind: it brings them up to date, resolves
+// revisions, and gives the files of a commit as a hub.Tree. A Registry finds the
+// Source of a repository, and a Loop fetches repositories as they become due.
 //
-// It never makes a working copy, never runs a program, never writes outside
-// its state directory, never connects to an internal address that the operator
-// did not allow, and never lets a credential into an error or a log. What
-// changed is found out from the mirror, and where a branch is from its server,
-// never from a webhook.
+// It knows no kind itself: hub/source/git is the one for Git, and another one is
+// a package beside it that passes hub/source/sourcetest. Which kinds there are
+// says hub.ServedKinds. A Source keeps caches: losing them costs a fetch, never
+// a state. Only the guard of hub/source/guard connects to servers.
 //
-// The daemon runs one Mirrors and one Loop per replica; the render stage calls
-// Resolve and Tree. A mirror is a cache: losing it costs a fetch, never a
-// state. An error never removes a ref, and a damaged mirror is fetched anew.
+// The daemon builds one Registry and one Loop per replica; the render stage
+// calls Resolve and Tree.
 package source
 
 import (
-	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/lru"
-	"github.com/capstan-cd/capstan/shared/fault"
-	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
-// Config sets where mirrors are and what a repository may cost. Zero values
-// mean the defaults.
-type Config struct {
-	Dir string // state directory; required; nothing else may write to it
-
-	// AllowedNetworks are loopback, link-local and private networks that
-	// repositories may be in all the same. Default: none.
-	AllowedNetworks []netip.Prefix
-	RootCAs         *x509.CertPool // authorities of Git servers; default: the system's
-
-	ListTimeout  time.Duration // one listing of refs; default 15 s
-	FetchTimeout time.Duration // one transfer of objects; default 5 min, doubled after each that timed out, up to eight times
-
-	MaxBytes     int64 // one mirror on disk; default 2 GiB
-	MaxListBytes int64 // one listing; default 64 MiB
-	MaxRefs      int   // branches and tags; default 100,000
-	MaxObjects   int64 // objects of one fetch; default 4,000,000
-	MaxObject    int64 // bytes of an object that is stored as a difference; default 128 MiB
-	MaxFile      int64 // bytes of one file that is read; default 10 MiB
-
-	// Observe hears of each conversation with a server: ls-remote or fetch, of
-	// which repository, how it ended and how long it took. Nil: nobody does.
-	Observe func(kind, repository string, err error, took time.Duration)
-
-	MaxPacks   int           // packs of a mirror before they are merged; default 50
-	CacheBytes int64         // memory for objects and trees of all mirrors; default 16 MiB
-	IdleAfter  time.Duration // files and memory of a mirror are released after; default 60 s
+// A Source serves the repositories of one kind. Any number of goroutines may
+// use it, for any tenants; none ever gets what belongs to another one. Errors
+// are a sentence for the repository's owner, unless the context has ended.
+type Source interface {
+	// Resolve finds the commit that a target revision stands for, among the
+	// refs that the newest Fetch gave. The error is fault.Missing if there is
+	// none.
+	Resolve(ctx context.Context, tenant hub.TenantID, repo hub.Repository, refs []hub.Ref, revision, tagPrefix string) (commit string, err error)
+	// Fetch brings a repository up to date and gives what it offers. An error
+	// changes nothing of what is served.
+	Fetch(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential) ([]hub.Ref, error)
+	// Tree opens the files of a commit, which it fetches first if they are not
+	// here. The error is fault.Missing if the repository has no such commit.
+	Tree(ctx context.Context, tenant hub.TenantID, repo hub.Repository, commit string) (hub.Tree, error)
+	// Remove forgets a repository and deletes what is kept of it. One that it
+	// does not keep is no error.
+	Remove(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) error
 }
 
-func (c Config) withDefaults() Config {
-	c.ListTimeout = or(c.ListTimeout, 15*time.Second)
-	c.FetchTimeout = or(c.FetchTimeout, 5*time.Minute)
-	c.MaxBytes = or(c.MaxBytes, 2<<30)
-	c.MaxListBytes = or(c.MaxListBytes, 64<<20)
-	c.MaxRefs = or(c.MaxRefs, 100_000)
-	c.MaxObjects = or(c.MaxObjects, 4_000_000)
-	c.MaxObject = or(c.MaxObject, 128<<20)
-	c.MaxFile = or(c.MaxFile, 10<<20)
-	c.MaxPacks = or(c.MaxPacks, 50)
-	c.CacheBytes = or(c.CacheBytes, 16<<20)
-	c.IdleAfter = or(c.IdleAfter, time.Minute)
-	if c.Observe == nil {
-		c.Observe = func(string, string, error, time.Duration) {}
-	}
-	return c
+// A PushFetcher is a Source that can bring up to date, with less than a Fetch,
+// the one branch that a host says was pushed.
+type PushFetcher interface {
+	Source
+	// FetchPushed is Fetch for a repository of which a host has said what was
+	// pushed. Listed is when everything was last listed; since is how old that
+	// may be.
+	FetchPushed(ctx context.Context, tenant hub.TenantID, repo hub.Repository, cred hub.Credential, pushed hub.Pushed, since time.Time) (refs []hub.Ref, listed time.Time, err error)
 }
 
-func or[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
-}
-
-// Validate reports every setting that cannot work.
-func (c Config) Validate() error {
-	var errs []error
-	if !filepath.IsAbs(c.Dir) {
-		errs = append(errs, fmt.Errorf("source: the state directory %q is not an absolute path", c.Dir))
-	}
-	if c.ListTimeout < 0 || c.FetchTimeout < 0 || c.IdleAfter < 0 {
-		errs = append(errs, errors.New("source: a time is negative"))
-	}
-	if c.MaxBytes < 0 || c.MaxListBytes < 0 || c.MaxRefs < 0 || c.MaxObjects < 0 || c.MaxObject < 0 || c.MaxFile < 0 || c.MaxPacks < 0 || c.CacheBytes < 0 {
-		errs = append(errs, errors.New("source: a limit is negative"))
-	}
-	for _, p := range c.AllowedNetworks {
-		if !p.IsValid() {
-			errs = append(errs, errors.New("source: an allowed network is not valid"))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Credentials finds what opens a repository, for fetches that a reader needs
-// at once. The daemon provides it.
-type Credentials interface {
-	// Credential returns the repository's own credential, or that of the best
-	// template, or none.
-	Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (hub.Credential, error)
-	// HostKeys returns the keys of SSH servers that the tenant has stored.
-	HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error)
-	// Authorities returns the certificates, in PEM, that the tenant has stored
-	// for servers of a host; empty: none, and the hub's own count.
-	Authorities(ctx context.Context, tenant hub.TenantID, host string) (string, error)
-}
-
-// Mirrors are all repositories of one replica. Any number of goroutines may
-// use it.
-type Mirrors struct {
-	cfg   Config
-	creds Credentials
-	clock lifecycle.Clock
-	log   *slog.Logger
-	lib   *library
-
-	mu  sync.Mutex
-	all map[mirrorKey]*mirror
-}
-
-// trashDir is where mirrors go while they are deleted.
-const trashDir = ".trash"
-
-type mirrorKey struct {
-	tenant hub.TenantID
-	repo   hub.RepositoryID
-}
-
-// New makes the mirrors of a replica. Those of an earlier run are found in
-// the state directory again when they are first needed.
-func New(cfg Config, creds Credentials, clock lifecycle.Clock, log *slog.Logger) (*Mirrors, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	cfg = cfg.withDefaults()
-	trash := filepath.Join(cfg.Dir, trashDir)
-	if err := cmp.Or(os.RemoveAll(trash), os.MkdirAll(trash, 0o700)); err != nil {
-		return nil, fmt.Errorf("create state directory: %w", err)
-	}
-	return &Mirrors{
-		cfg: cfg, creds: creds, clock: clock, log: log,
-		lib: &library{cache: lru.New[cacheKey, any](cfg.CacheBytes), maxDelta: cfg.MaxObject, log: log},
-		all: map[mirrorKey]*mirror{},
-	}, nil
-}
-
-// mirror finds the mirror of a repository. Identifiers become folder names,
-// so nothing but the text form of a UUID passes.
-func (m *Mirrors) mirror(tenant hub.TenantID, repo hub.RepositoryID) (*mirror, error) {
-	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(repo)) {
-		return nil, fault.New(fault.Invalid, "%q of tenant %q is not the id of a repository", repo, tenant)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := mirrorKey{tenant, repo}
-	got := m.all[key]
-	if got == nil {
-		got = newMirror(m, tenant, filepath.Join(m.cfg.Dir, string(tenant), string(repo)))
-		m.all[key] = got
-	}
-	got.used.Store(m.clock.Now().UnixNano())
-	return got, nil
-}
-
-// Remove forgets a repository and deletes its mirror. A fetch that runs is
-// waited for.
-func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) error {
-	mir, err := m.mirror(tenant, repo)
-	if err != nil {
-		return err
-	}
-	if err := mir.enter(ctx); err != nil {
-		return err
-	}
-	defer mir.leave()
-	m.mu.Lock()
-	delete(m.all, mirrorKey{tenant, repo})
-	m.mu.Unlock()
-	mir.disconnect()
-	return mir.wipe()
-}
-
-// Run releases files and memory of mirrors that nobody uses, until ctx ends.
-// Then it closes everything and returns nil.
-func (m *Mirrors) Run(ctx context.Context) error {
-	for lifecycle.Sleep(ctx, m.clock, m.cfg.IdleAfter/2) == nil {
-		m.rest(m.clock.Now().Add(-m.cfg.IdleAfter))
-	}
-	m.rest(m.clock.Now().Add(time.Hour))
-	return nil
-}
-
-// rest releases what was not used since a moment.
-func (m *Mirrors) rest(since time.Time) {
-	m.mu.Lock()
-	var idle []*mirror
-	for _, mir := range m.all {
-		if mir.used.Load() < since.UnixNano() {
-			idle = append(idle, mir)
-		}
-	}
-	m.mu.Unlock()
-	for _, mir := range idle {
-		mir.rest()
-	}
-}
+// ErrImpostor is in the chain of an error that says that a server did not prove
+// to be the one that is meant. Somebody may be listening in.
+var ErrImpostor = errors.New("the server did not prove to be the one that is meant")

@@ -131,9 +131,7 @@ func (t *Tenant) PutRepository(ctx context.Context, r hub.Repository, c *hub.Cre
 	if r.ID == "" {
 		r.ID = hub.NewID[hub.RepositoryID]()
 	}
-	if r.Type == "" {
-		r.Type = "git"
-	}
+	r.Type = r.Type.OrDefault()
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}
@@ -341,9 +339,7 @@ func (t *Tenant) PutRepositoryTemplate(ctx context.Context, r hub.RepositoryTemp
 	if r.ID == "" {
 		r.ID = hub.NewID[hub.RepositoryID]()
 	}
-	if r.Type == "" {
-		r.Type = "git"
-	}
+	r.Type = r.Type.OrDefault()
 	if c != nil && r.Username == "" {
 		r.Username = c.Username
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/capstan-cd/capstan/hub"
-	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/git"
 	"github.com/capstan-cd/capstan/shared/lifecycle"
 )
 
@@ -52,7 +52,7 @@ func runGitChild(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return err
 	}
-	m, err := source.New(source.Config{Dir: o.Dir, AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+	m, err := git.New(git.Config{Dir: o.Dir, AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		orderCredentials{o}, lifecycle.System{}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err

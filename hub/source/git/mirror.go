@@ -1,0 +1,302 @@
+package git
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source/git/packstore"
+	"github.com/capstan-cd/capstan/shared/logkey"
+)
+
+// A mirror is the copy of one repository. Reading needs no lock; one at a time
+// changes it.
+type mirror struct {
+	*Mirrors
+	tenant  hub.TenantID
+	dir     string
+	objects *packstore.Objects
+	writer  chan struct{} // capacity 1: holds a token while somebody changes the mirror
+	used    atomic.Int64  // when it was last asked for, Unix nanoseconds
+
+	// damaged says that the packs cannot be trusted; the next fetch starts anew.
+	damaged atomic.Bool
+	healed  atomic.Int64 // when that was last done, Unix nanoseconds
+
+	// What follows belongs to whoever has the turn.
+	remote   *remote
+	suffix   string   // of spellings, the one that the server takes
+	listing  [32]byte // of the refs that are stored; zero: not known
+	timeouts int      // transfers in a row that timed out
+	swept    bool     // leftovers of an earlier process are gone
+	known    []tip    // of the newest listing; nil: only on disk
+	branch   string   // that HEAD stands for, with known
+	dirty    bool     // known is newer than what is on disk
+
+	protocol   protocol  // what the server can do, as far as it is known
+	listedAt   time.Time // when all refs were last listed
+	distrusted time.Time // until then events are no more than a reason to list
+
+	mu      sync.Mutex
+	refused map[string]refusal // commits that a reader asked for in vain
+}
+
+// A refusal is why a commit could not be had, and until when not to ask again.
+type refusal struct {
+	until time.Time
+	err   error
+}
+
+func newMirror(m *Mirrors, tenant hub.TenantID, dir string) *mirror {
+	return &mirror{
+		Mirrors: m, tenant: tenant, dir: dir, writer: make(chan struct{}, 1), refused: map[string]refusal{},
+		objects: m.lib.Objects(filepath.Join(dir, "objects", "pack")),
+	}
+}
+
+// enter waits for the right to change the mirror.
+func (m *mirror) enter(ctx context.Context) error {
+	select {
+	case m.writer <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the repository: %w", context.Cause(ctx))
+	}
+}
+
+func (m *mirror) leave() { <-m.writer }
+
+// prepare makes the folders of a bare repository, which git itself can read.
+func (m *mirror) prepare() error {
+	if _, err := os.Stat(filepath.Join(m.dir, "config")); err == nil {
+		return nil
+	}
+	for _, d := range []string{filepath.Join("objects", "pack"), "refs"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, d), 0o700); err != nil {
+			return fmt.Errorf("create mirror: %w", err)
+		}
+	}
+	const config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+	if err := os.WriteFile(filepath.Join(m.dir, "config"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("create mirror: %w", err)
+	}
+	return nil
+}
+
+// wipe deletes the mirror's files. Readers that are in the middle keep theirs
+// open and come to their end.
+func (m *mirror) wipe() error {
+	m.listing, m.known, m.branch, m.dirty = [32]byte{}, nil, "", false
+	trash := filepath.Join(m.cfg.Dir, trashDir, strconv.FormatUint(m.removed.Add(1), 10))
+	if err := os.Rename(m.dir, trash); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove mirror: %w", err)
+	}
+	m.objects.Rest()
+	m.damaged.Store(false)
+	m.healed.Store(m.clock.Now().UnixNano())
+	if err := os.RemoveAll(trash); err != nil {
+		return fmt.Errorf("remove mirror: %w", err)
+	}
+	return nil
+}
+
+// rest releases files, memory and connections, unless the mirror is just
+// being changed.
+func (m *mirror) rest() {
+	select {
+	case m.writer <- struct{}{}:
+		if m.remote != nil {
+			m.remote.http.CloseIdleConnections()
+		}
+		m.save()
+		m.leave()
+	default:
+	}
+	m.objects.Rest()
+	m.mu.Lock()
+	clear(m.refused)
+	m.mu.Unlock()
+}
+
+// trust is whom the repository's server and this side take each other for.
+func (m *mirror) trust(ctx context.Context, repo hub.Repository, cred hub.Credential) (trust, error) {
+	t := trust{insecure: repo.Insecure}
+	u, err := url.Parse(repo.URL)
+	if err != nil || !strings.EqualFold(u.Scheme, "https") {
+		return t, nil
+	}
+	t.cert, t.key = cred.TLSClientCert, cred.TLSClientKey
+	if !repo.Insecure {
+		t.authorities, err = m.creds.Authorities(ctx, m.tenant, strings.ToLower(u.Hostname()))
+	}
+	return t, err
+}
+
+// hostKeys returns the keys of SSH servers that the tenant has stored.
+func (m *mirror) hostKeys(ctx context.Context) ([]hub.HostKey, error) {
+	return m.creds.HostKeys(ctx, m.tenant)
+}
+
+func (m *mirror) disconnect() {
+	if m.remote != nil {
+		m.remote.http.CloseIdleConnections()
+		m.remote = nil
+	}
+}
+
+// A tip is what a name in a repository stands for.
+type tip struct {
+	name   string
+	hash   plumbing.Hash // a commit, or the object of an annotated tag
+	peeled plumbing.Hash // the commit behind an annotated tag; zero for others
+}
+
+// commit is what the tip comes down to.
+func (t tip) commit() plumbing.Hash {
+	if !t.peeled.IsZero() {
+		return t.peeled
+	}
+	return t.hash
+}
+
+// refs are the tips as the rest of the hub knows them.
+func refs(tips []tip) []hub.Ref {
+	out := make([]hub.Ref, len(tips))
+	for i, t := range tips {
+		out[i] = hub.Ref{Name: t.name, Commit: t.commit().String()}
+	}
+	return out
+}
+
+// digest tells one listing from another.
+func digest(tips []tip) [32]byte {
+	h := sha256.New()
+	for _, t := range tips {
+		_, _ = fmt.Fprintf(h, "%s %s %s\n", t.hash, t.peeled, t.name)
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// load returns the tips of the newest listing, from disk if need be. A new
+// mirror has none.
+func (m *mirror) load() ([]tip, error) {
+	if m.known != nil {
+		return m.known, nil
+	}
+	f, err := os.Open(filepath.Join(m.dir, "packed-refs"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open refs: %w", err)
+	}
+	defer f.Close()
+	var tips []tip
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := lines.Text()
+		if peeled, ok := strings.CutPrefix(line, "^"); ok && len(tips) > 0 {
+			tips[len(tips)-1].peeled = plumbing.NewHash(peeled)
+			continue
+		}
+		if hash, name, ok := strings.Cut(line, " "); ok && plumbing.IsHash(hash) {
+			tips = append(tips, tip{name: name, hash: plumbing.NewHash(hash)})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: read refs: %w", packstore.ErrDamaged, err)
+	}
+	return m.withHead(tips), nil
+}
+
+// withHead adds what HEAD stands for to tips that were read from disk. A HEAD
+// that is not there, or says nothing, only makes a fetch offer less.
+func (m *mirror) withHead(tips []tip) []tip {
+	text, err := os.ReadFile(filepath.Join(m.dir, "HEAD"))
+	if err != nil {
+		return tips
+	}
+	head := strings.TrimSpace(string(text))
+	if branch, ok := strings.CutPrefix(head, "ref: "); ok {
+		m.branch = branch
+		i := slices.IndexFunc(tips, func(t tip) bool { return t.name == branch })
+		if i < 0 {
+			return tips
+		}
+		head = tips[i].hash.String()
+	}
+	if plumbing.IsHash(head) {
+		tips = append(tips, tip{name: "HEAD", hash: plumbing.NewHash(head)})
+		sortTips(tips)
+	}
+	return tips
+}
+
+// save writes the tips to disk and forgets them. What cannot be written is
+// listed again some time, so that is no more than a warning.
+func (m *mirror) save() {
+	if m.dirty {
+		if err := m.write(); err != nil {
+			m.log.Warn("refs of a mirror not written", logkey.File, m.dir, logkey.Error, err)
+		}
+	}
+	m.known, m.branch, m.dirty = nil, "", false
+}
+
+// write writes the tips in the format of git's packed-refs.
+func (m *mirror) write() error {
+	var b strings.Builder
+	b.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
+	head := ""
+	for _, t := range m.known {
+		if t.name == "HEAD" {
+			head = t.hash.String()
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s\n", t.hash, t.name)
+		if !t.peeled.IsZero() {
+			fmt.Fprintf(&b, "^%s\n", t.peeled)
+		}
+	}
+	if m.branch != "" {
+		head = "ref: " + m.branch
+	}
+	for name, text := range map[string]string{"packed-refs": b.String(), "HEAD": head + "\n"} {
+		at := filepath.Join(m.dir, name)
+		if err := os.WriteFile(at+".tmp", []byte(text), 0o600); err != nil {
+			return fmt.Errorf("write refs: %w", err)
+		}
+		if err := os.Rename(at+".tmp", at); err != nil {
+			return fmt.Errorf("put refs in place: %w", err)
+		}
+	}
+	return nil
+}
+
+func sortTips(tips []tip) {
+	slices.SortFunc(tips, func(a, b tip) int { return strings.Compare(a.name, b.name) })
+}
+
+// sweep removes, once, what an interrupted process left in the folder of
+// packs.
+func (m *mirror) sweep() error {
+	if m.swept {
+		return nil
+	}
+	m.swept = true
+	return m.objects.Sweep()
+}

@@ -1,0 +1,230 @@
+// Package git is the source of Git repositories. For each
+// repository of each tenant it holds one bare mirror on disk, brings it up to
+// date with one listing and at most one fetch per change, or with the one branch
+// that a Git host says was pushed, resolves revisions,
+// and serves the files of a commit as a hub.Tree straight from the object
+// database, which is hub/source/git/packstore.
+//
+// It never makes a working copy, never runs a program, never writes outside
+// its state directory, never connects to an internal address that the operator
+// did not allow, and never lets a credential into an error or a log. What
+// changed is found out from the mirror, and where a branch is from its server,
+// never from a webhook.
+//
+// The daemon runs one Mirrors per replica, which hub/source finds in its
+// Registry. A mirror is a cache: losing it costs a fetch, never a
+// state. An error never removes a ref, and a damaged mirror is fetched anew.
+package git
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source"
+	"github.com/capstan-cd/capstan/hub/source/git/packstore"
+	"github.com/capstan-cd/capstan/shared/fault"
+	"github.com/capstan-cd/capstan/shared/lifecycle"
+)
+
+// Config sets where mirrors are and what a repository may cost. Zero values
+// mean the defaults.
+type Config struct {
+	Dir string // state directory; required; nothing else may write to it
+
+	// AllowedNetworks are loopback, link-local and private networks that
+	// repositories may be in all the same. Default: none.
+	AllowedNetworks []netip.Prefix
+	RootCAs         *x509.CertPool // authorities of Git servers; default: the system's
+
+	ListTimeout  time.Duration // one listing of refs; default 15 s
+	FetchTimeout time.Duration // one transfer of objects; default 5 min, doubled after each that timed out, up to eight times
+
+	MaxBytes     int64 // one mirror on disk; default 2 GiB
+	MaxListBytes int64 // one listing; default 64 MiB
+	MaxRefs      int   // branches and tags; default 100,000
+	MaxObjects   int64 // objects of one fetch; default 4,000,000
+	MaxObject    int64 // bytes of an object that is stored as a difference; default 128 MiB
+	MaxFile      int64 // bytes of one file that is read; default 10 MiB
+
+	// Observe hears of each conversation with a server: ls-remote or fetch, of
+	// which repository, how it ended and how long it took. Nil: nobody does.
+	Observe func(kind, repository string, err error, took time.Duration)
+
+	MaxPacks   int           // packs of a mirror before they are merged; default 50
+	CacheBytes int64         // memory for objects and trees of all mirrors; default 16 MiB
+	IdleAfter  time.Duration // files and memory of a mirror are released after; default 60 s
+}
+
+func (c Config) withDefaults() Config {
+	c.ListTimeout = cmp.Or(c.ListTimeout, 15*time.Second)
+	c.FetchTimeout = cmp.Or(c.FetchTimeout, 5*time.Minute)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
+	c.MaxListBytes = cmp.Or(c.MaxListBytes, 64<<20)
+	c.MaxRefs = cmp.Or(c.MaxRefs, 100_000)
+	c.MaxObjects = cmp.Or(c.MaxObjects, 4_000_000)
+	c.MaxObject = cmp.Or(c.MaxObject, 128<<20)
+	c.MaxFile = cmp.Or(c.MaxFile, 10<<20)
+	c.MaxPacks = cmp.Or(c.MaxPacks, 50)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 16<<20)
+	c.IdleAfter = cmp.Or(c.IdleAfter, time.Minute)
+	if c.Observe == nil {
+		c.Observe = func(string, string, error, time.Duration) {}
+	}
+	return c
+}
+
+// packLimits bound what a pack may cost to take in.
+func (c Config) packLimits() packstore.Limits {
+	return packstore.Limits{Objects: c.MaxObjects, Object: c.MaxObject, Inflated: 16 * c.MaxBytes}
+}
+
+// Validate reports every setting that cannot work.
+func (c Config) Validate() error {
+	var errs []error
+	if !filepath.IsAbs(c.Dir) {
+		errs = append(errs, fmt.Errorf("source: the state directory %q is not an absolute path", c.Dir))
+	}
+	if c.ListTimeout < 0 || c.FetchTimeout < 0 || c.IdleAfter < 0 {
+		errs = append(errs, errors.New("source: a time is negative"))
+	}
+	if c.MaxBytes < 0 || c.MaxListBytes < 0 || c.MaxRefs < 0 || c.MaxObjects < 0 || c.MaxObject < 0 || c.MaxFile < 0 || c.MaxPacks < 0 || c.CacheBytes < 0 {
+		errs = append(errs, errors.New("source: a limit is negative"))
+	}
+	for _, p := range c.AllowedNetworks {
+		if !p.IsValid() {
+			errs = append(errs, errors.New("source: an allowed network is not valid"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Credentials finds what opens a repository, for fetches that a reader needs
+// at once. The daemon provides it.
+type Credentials interface {
+	// Credential returns the repository's own credential, or that of the best
+	// template, or none.
+	Credential(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) (hub.Credential, error)
+	// HostKeys returns the keys of SSH servers that the tenant has stored.
+	HostKeys(ctx context.Context, tenant hub.TenantID) ([]hub.HostKey, error)
+	// Authorities returns the certificates, in PEM, that the tenant has stored
+	// for servers of a host; empty: none, and the hub's own count.
+	Authorities(ctx context.Context, tenant hub.TenantID, host string) (string, error)
+}
+
+// Mirrors are all Git repositories of one replica. Any number of goroutines may
+// use it.
+type Mirrors struct {
+	cfg   Config
+	creds Credentials
+	clock lifecycle.Clock
+	log   *slog.Logger
+	lib   *packstore.Library
+
+	removed atomic.Uint64 // mirrors, so that each has a place of its own in the trash
+
+	mu  sync.Mutex
+	all map[mirrorKey]*mirror
+}
+
+var (
+	_ source.Source      = (*Mirrors)(nil)
+	_ source.PushFetcher = (*Mirrors)(nil)
+)
+
+// trashDir is where mirrors go while they are deleted.
+const trashDir = ".trash"
+
+type mirrorKey struct {
+	tenant hub.TenantID
+	repo   hub.RepositoryID
+}
+
+// New makes the mirrors of a replica. Those of an earlier run are found in
+// the state directory again when they are first needed.
+func New(cfg Config, creds Credentials, clock lifecycle.Clock, log *slog.Logger) (*Mirrors, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	trash := filepath.Join(cfg.Dir, trashDir)
+	if err := cmp.Or(os.RemoveAll(trash), os.MkdirAll(trash, 0o700)); err != nil {
+		return nil, fmt.Errorf("create state directory: %w", err)
+	}
+	return &Mirrors{
+		cfg: cfg, creds: creds, clock: clock, log: log,
+		lib: packstore.NewLibrary(cfg.CacheBytes, cfg.MaxObject, log),
+		all: map[mirrorKey]*mirror{},
+	}, nil
+}
+
+// mirror finds the mirror of a repository. Identifiers become folder names,
+// so nothing but the text form of a UUID passes.
+func (m *Mirrors) mirror(tenant hub.TenantID, repo hub.RepositoryID) (*mirror, error) {
+	if !hub.ValidID(string(tenant)) || !hub.ValidID(string(repo)) {
+		return nil, fault.New(fault.Invalid, "%q of tenant %q is not the id of a repository", repo, tenant)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := mirrorKey{tenant, repo}
+	got := m.all[key]
+	if got == nil {
+		got = newMirror(m, tenant, filepath.Join(m.cfg.Dir, string(tenant), string(repo)))
+		m.all[key] = got
+	}
+	got.used.Store(m.clock.Now().UnixNano())
+	return got, nil
+}
+
+// Remove forgets a repository and deletes its mirror. A fetch that runs is
+// waited for.
+func (m *Mirrors) Remove(ctx context.Context, tenant hub.TenantID, repo hub.RepositoryID) error {
+	mir, err := m.mirror(tenant, repo)
+	if err != nil {
+		return err
+	}
+	if err := mir.enter(ctx); err != nil {
+		return err
+	}
+	defer mir.leave()
+	m.mu.Lock()
+	delete(m.all, mirrorKey{tenant, repo})
+	m.mu.Unlock()
+	mir.disconnect()
+	return mir.wipe()
+}
+
+// Run releases files and memory of mirrors that nobody uses, until ctx ends.
+// Then it closes everything and returns nil.
+func (m *Mirrors) Run(ctx context.Context) error {
+	for lifecycle.Sleep(ctx, m.clock, m.cfg.IdleAfter/2) == nil {
+		m.rest(m.clock.Now().Add(-m.cfg.IdleAfter))
+	}
+	m.rest(m.clock.Now().Add(time.Hour))
+	return nil
+}
+
+// rest releases what was not used since a moment.
+func (m *Mirrors) rest(since time.Time) {
+	m.mu.Lock()
+	var idle []*mirror
+	for _, mir := range m.all {
+		if mir.used.Load() < since.UnixNano() {
+			idle = append(idle, mir)
+		}
+	}
+	m.mu.Unlock()
+	for _, mir := range idle {
+		mir.rest()
+	}
+}

@@ -1,0 +1,301 @@
+package git
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+
+	"github.com/capstan-cd/capstan/hub"
+	"github.com/capstan-cd/capstan/hub/source/git/packstore"
+	"github.com/capstan-cd/capstan/shared/fault"
+)
+
+const (
+	maxLinks    = 40   // symbolic links that one name may lead through
+	maxLinkText = 4096 // bytes of a link's text
+	maxName     = 4096 // bytes of a path
+)
+
+// A tree serves the files of one commit. It holds no files open and may be
+// used beside a fetch and by several goroutines.
+type tree struct {
+	m      *mirror
+	commit packstore.Commit
+}
+
+var (
+	_ hub.Tree     = (*tree)(nil)
+	_ fs.ReadDirFS = (*tree)(nil)
+)
+
+func newTree(m *mirror, c packstore.Commit) *tree { return &tree{m, c} }
+
+// Commit is the full hash of the commit.
+func (t *tree) Commit() string { return t.commit.Hash.String() }
+
+// Info is what people see of the commit.
+func (t *tree) Info() hub.CommitInfo {
+	return hub.CommitInfo{Author: t.commit.Author, Message: t.commit.Message, At: t.commit.When.UTC()}
+}
+
+// A walk is the way from the top of the tree to a name.
+type walk struct {
+	t     *tree
+	name  string           // that was asked for
+	stack []packstore.Node // directories passed, the top first
+	links int
+}
+
+// resolve finds what stands at a name. Links in the middle are followed
+// always, one at the end if follow is set.
+func (t *tree) resolve(op, name string, follow bool) (packstore.Node, error) {
+	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) || len(name) > maxName {
+		return packstore.Node{}, &fs.PathError{Op: op, Path: cut(name, 120), Err: fs.ErrInvalid}
+	}
+	w := walk{t: t, name: name, stack: []packstore.Node{{Name: ".", Mode: filemode.Dir, Hash: t.commit.Tree}}}
+	n, err := w.to(name, follow)
+	if err != nil {
+		return packstore.Node{}, &fs.PathError{Op: op, Path: name, Err: t.wrong(name, err)}
+	}
+	return n, nil
+}
+
+// wrong leaves a missing name and what is already told as they are.
+func (t *tree) wrong(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, message := fault.As(err); message {
+		return fault.With(err, name, "")
+	}
+	return t.m.broken(err)
+}
+
+func (w *walk) to(name string, follow bool) (packstore.Node, error) {
+	rest := strings.Split(name, "/")
+	for len(rest) > 0 {
+		elem := rest[0]
+		rest = rest[1:]
+		if elem == "" || elem == "." {
+			continue
+		}
+		if elem == ".." {
+			if len(w.stack) == 1 {
+				return packstore.Node{}, w.leaves()
+			}
+			w.stack = w.stack[:len(w.stack)-1]
+			continue
+		}
+		n, err := w.child(elem)
+		if err != nil {
+			return packstore.Node{}, err
+		}
+		if n.IsLink() && (follow || len(rest) > 0) {
+			text, err := w.link(n)
+			if err != nil {
+				return packstore.Node{}, err
+			}
+			rest = append(strings.Split(text, "/"), rest...)
+			continue
+		}
+		w.stack = append(w.stack, n)
+	}
+	return w.stack[len(w.stack)-1], nil
+}
+
+// child looks a name up in the directory where the walk stands.
+func (w *walk) child(elem string) (packstore.Node, error) {
+	at := w.stack[len(w.stack)-1]
+	switch at.Mode {
+	case filemode.Dir:
+	case filemode.Submodule:
+		return packstore.Node{}, errSubmodule()
+	default:
+		return packstore.Node{}, fs.ErrNotExist // below a file there is nothing
+	}
+	d, err := w.t.m.objects.Directory(at.Hash)
+	if err != nil {
+		return packstore.Node{}, err
+	}
+	n, ok := d.Find(elem)
+	if !ok {
+		return packstore.Node{}, fs.ErrNotExist
+	}
+	return n, nil
+}
+
+func (w *walk) link(n packstore.Node) (string, error) {
+	if w.links++; w.links > maxLinks {
+		return "", fault.With(fault.Wrap(fault.Invalid, fs.ErrInvalid, "it leads through more than %d symbolic links, or in a circle", maxLinks), w.name, "")
+	}
+	text, err := w.t.linkText(n)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(text, "/") {
+		return "", w.leaves()
+	}
+	return text, nil
+}
+
+func (w *walk) leaves() error {
+	return fault.With(fault.Wrap(fault.Invalid, fs.ErrInvalid, "the symbolic link leads out of the repository"), w.name, "")
+}
+
+func (t *tree) linkText(n packstore.Node) (string, error) {
+	obj, err := t.m.objects.Read(n.Hash, maxLinkText)
+	if errors.As(err, new(packstore.TooLargeError)) {
+		return "", fault.Wrap(fault.Invalid, fs.ErrInvalid, "the symbolic link is longer than %d bytes", maxLinkText)
+	}
+	if err != nil {
+		return "", err
+	}
+	text := string(obj.Data)
+	if text == "" || strings.ContainsRune(text, 0) {
+		return "", fault.Wrap(fault.Invalid, fs.ErrInvalid, "the symbolic link is malformed")
+	}
+	return text, nil
+}
+
+func errSubmodule() error {
+	return fault.With(fault.New(fault.Invalid, "submodules are not served yet"), "", "put the files into the repository itself, or use the submodule's repository as a source of its own")
+}
+
+// Input returns what a recorder notes for a read.
+func (t *tree) Input(kind hub.InputKind, name string) (hub.Input, error) {
+	in := hub.Input{Kind: hub.InputMissing, Path: name}
+	n, err := t.resolve("look up", name, kind != hub.InputLink)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return in, nil
+	case err != nil:
+		return hub.Input{}, err
+	}
+	switch {
+	case n.Mode == filemode.Submodule:
+		return hub.Input{}, &fs.PathError{Op: "look up", Path: name, Err: fault.With(errSubmodule(), name, "")}
+	case n.IsLink():
+		return hub.Input{Kind: hub.InputLink, Path: name, Hash: n.Hash.String()}, nil
+	case !n.IsDir():
+		return hub.Input{Kind: hub.InputFile, Path: name, Hash: n.Hash.String()}, nil
+	case kind == hub.InputTree:
+		return hub.Input{Kind: hub.InputTree, Path: name, Hash: n.Hash.String()}, nil
+	case kind == hub.InputList:
+		d, err := t.m.objects.Directory(n.Hash)
+		if err != nil {
+			return hub.Input{}, &fs.PathError{Op: "look up", Path: name, Err: t.wrong(name, err)}
+		}
+		return hub.Input{Kind: hub.InputList, Path: name, Hash: d.Names()}, nil
+	}
+	return hub.Input{Kind: hub.InputDir, Path: name}, nil
+}
+
+// ReadLink returns the text of a link.
+func (t *tree) ReadLink(name string) (string, error) {
+	n, err := t.resolve("readlink", name, false)
+	if err != nil {
+		return "", err
+	}
+	if !n.IsLink() {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	}
+	text, err := t.linkText(n)
+	if err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: t.wrong(name, err)}
+	}
+	return text, nil
+}
+
+// ReadFile returns the content of a file. The caller may change it.
+func (t *tree) ReadFile(name string) ([]byte, error) {
+	n, err := t.resolve("read", name, true)
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.content(n, name)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return bytes.Clone(data), nil
+}
+
+// content reads a file. Others may hold the same bytes.
+func (t *tree) content(n packstore.Node, name string) ([]byte, error) {
+	switch {
+	case n.Mode == filemode.Submodule:
+		return nil, fault.With(errSubmodule(), name, "")
+	case n.IsDir():
+		return nil, errIsDir
+	}
+	obj, err := t.m.objects.Read(n.Hash, t.m.cfg.MaxFile)
+	var large packstore.TooLargeError
+	if errors.As(err, &large) {
+		return nil, fault.With(fault.Wrap(fault.Exceeded, err, "the file has %d bytes, and at most %d are read", large.Size, t.m.cfg.MaxFile),
+			name, "keep large files out of the source's path")
+	}
+	if err != nil {
+		return nil, t.wrong(name, err)
+	}
+	if obj.Kind != plumbing.BlobObject {
+		return nil, t.m.broken(fmt.Errorf("%w: %s is not a file", packstore.ErrDamaged, n.Hash))
+	}
+	return obj.Data, nil
+}
+
+// errIsDir says that a directory stands where a file is expected.
+var errIsDir = fault.Wrap(fault.Invalid, fs.ErrInvalid, "a directory stands where a file is expected")
+
+// Stat tells what stands at a name, through links.
+func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.stat("stat", name, true) }
+
+// Lstat tells what stands at a name; a link at its end stays a link.
+func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.stat("lstat", name, false) }
+
+func (t *tree) stat(op, name string, follow bool) (fs.FileInfo, error) {
+	n, err := t.resolve(op, name, follow)
+	if err != nil {
+		return nil, err
+	}
+	info, err := t.info(path.Base(name), n)
+	if err != nil {
+		return nil, &fs.PathError{Op: op, Path: name, Err: t.wrong(name, err)}
+	}
+	return info, nil
+}
+
+// ReadDir lists a directory in the order of names.
+func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	n, err := t.resolve("readdir", name, true)
+	if err != nil {
+		return nil, err
+	}
+	list, err := t.list(n)
+	if err != nil {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: t.wrong(name, err)}
+	}
+	return list, nil
+}
+
+func (t *tree) list(n packstore.Node) ([]fs.DirEntry, error) {
+	switch {
+	case n.Mode == filemode.Submodule:
+		return nil, errSubmodule()
+	case !n.IsDir():
+		return nil, fault.Wrap(fault.Invalid, fs.ErrInvalid, "a file stands where a directory is expected")
+	}
+	d, err := t.m.objects.Directory(n.Hash)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]fs.DirEntry, len(d))
+	for i, n := range d {
+		list[i] = dirEntry{t, n}
+	}
+	return list, nil
+}

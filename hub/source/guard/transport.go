@@ -1,0 +1,31 @@
+package guard
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Transport is a way to servers over HTTP that refuses addresses inside
+// the operator's network, as repositories are reached. It takes no proxy from
+// the environment: the guard must see the real address.
+func Transport(allowed []netip.Prefix, authorities *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		DialContext:            Dialer(allowed).DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// Blocked reports whether an error is that the guard refused an address.
+func Blocked(err error) bool {
+	var blocked blockedError
+	return errors.As(err, &blocked)
+}
