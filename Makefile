@@ -76,7 +76,7 @@ lint: packages web/dist/.gitkeep ## Check format, vet, imports, generated code a
 	if [ -n "$$found" ]; then printf 'not formatted (gofmt -w mends it):\n%s\n' "$$found" >&2; exit 1; fi
 	$(GO) vet ./...
 	@linter=$$($(GO) run ./integration/prepare linter); $$linter run --allow-parallel-runners ./...
-	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine)' ./integration
+	@$(GO) test -count=1 -run '^(TestImports|TestTheAgentCarries|TestTheCommandLine|TestContributing)' ./integration
 	@$(MAKE) generate-check
 	$(if $(web),@$(MAKE) lint-web)
 	@cd integration/tools && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) run ./titles -root ../.. && $(GO) run ./words -root ../.. && $(GO) run ./sizes -root ../..
