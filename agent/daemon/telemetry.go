@@ -17,10 +17,10 @@ import (
 	"github.com/capstan-cd/capstan/shared/trace"
 )
 
-// guardEvery is how often the loops are looked at.
+// guardEvery is the interval at which the loops are checked.
 const guardEvery = 5 * time.Second
 
-// instruments is what the agent tells of itself.
+// instruments are the agent's metrics and probes.
 type instruments struct {
 	monitor  *lifecycle.Monitor
 	health   *telemetry.Health
@@ -30,8 +30,8 @@ type instruments struct {
 	stop     func() // ends the port
 }
 
-// starting is said until the agent is assembled: an API server that is away at
-// the start may take long, and is no reason to start anew.
+// starting is reported until the agent is assembled: an unreachable API server
+// may delay the start, and is no reason to restart.
 func starting(context.Context) error { return fault.New(fault.Offline, "the agent is starting") }
 
 // firstComparison is the name of what readiness waits for.
@@ -101,8 +101,8 @@ func (t *instruments) parts(c Config) []lifecycle.Part {
 	}}}
 }
 
-// addStats adds what is read when somebody asks. The link is no part of
-// readiness or liveness: what was accepted is enforced without the hub.
+// addStats adds metrics that are read on demand. The link affects neither
+// readiness nor liveness: the accepted state is enforced without the hub.
 func (a *agent) addStats() {
 	m := a.instruments.metrics
 	a.instruments.health.Ready(firstComparison, func(context.Context) error {

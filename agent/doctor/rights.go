@@ -29,9 +29,9 @@ func (c right) String() string {
 	return s
 }
 
-// rights asks for what the agent needs for itself, without which it does not
-// run, for what it needs to deliver, where less may be meant so, and for what
-// its mode has no use for.
+// rights checks three groups: rights without which the agent does not run,
+// rights that it needs to deploy (which may be restricted on purpose), and
+// rights that its mode does not need.
 func (c Cluster) rights(ctx context.Context, r *Report) {
 	own := []right{{"", "secrets", "create", c.Namespace, ""}, {"coordination.k8s.io", "leases", "create", c.Namespace, ""}}
 	for _, verb := range []string{"get", "update"} {
@@ -76,8 +76,7 @@ func (c Cluster) home(ctx context.Context, r *Report) {
 	}
 }
 
-// upgrades asks for what the agent needs to have its image exchanged. It runs
-// without.
+// upgrades checks the rights that upgrades need. The agent runs without them.
 func (c Cluster) upgrades(ctx context.Context, r *Report) {
 	lacks, err := c.lacks(ctx, []right{
 		{"apps", "deployments", "get", c.Namespace, c.Deployment},
@@ -145,7 +144,7 @@ func inWords(r right) string {
 	return r.verb + " in namespace " + r.namespace
 }
 
-// minus returns what of all is not in some, which keeps its order.
+// minus returns the elements of all that are not in some, in order.
 func minus(all, some []right) (out []right) {
 	for _, r := range all {
 		if len(some) > 0 && some[0] == r {

@@ -30,7 +30,7 @@ func (c *Client) watchdog(ctx context.Context) error {
 		}
 		now := c.cfg.Clock.Now()
 		if now.Sub(before) > 3*step {
-			c.answered() // the next steps tell
+			c.answered() // the next steps report it
 		}
 		c.mu.Lock()
 		silent, problem := now.Sub(c.trip), c.state.Problem

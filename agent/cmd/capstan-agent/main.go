@@ -1,5 +1,5 @@
-// Command capstan-agent keeps one cluster as its hub has accepted it. Run it
-// without arguments for its commands.
+// Command capstan-agent enforces in one cluster what its hub has accepted. Run
+// it without arguments for its commands.
 package main
 
 import (
@@ -57,16 +57,16 @@ func commands() *cobra.Command {
 	return root
 }
 
-// runCommand takes its settings from flags, and where a flag is not given
-// from the environment.
+// runCommand reads its settings from flags, and for flags that are not set from
+// the environment.
 func runCommand() *cobra.Command {
 	var c daemon.Config
 	var level, format string
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent until it is asked to stop", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// An agent idles beside people's workloads: memory counts for
-			// more than the little work of collecting it twice as often.
+			// An idle agent shares the node with workloads: memory matters more
+			// than the CPU time of collecting twice as often.
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(50)
 			}
@@ -103,8 +103,8 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// waveDelay takes the pause between waves as Argo CD's controller does, in
-// seconds; a flag that is given wins.
+// waveDelay reads the pause between waves from the environment in seconds, as
+// Argo CD's controller does; a flag has precedence.
 func waveDelay(c *daemon.Config, text string, given bool) error {
 	if text == "" || given {
 		return nil
@@ -187,7 +187,7 @@ type setter struct{ to *string }
 // String hides what is set.
 func (setter) String() string { return "" }
 
-// Set takes the flag's value.
+// Set sets the flag's value.
 func (s setter) Set(v string) error {
 	*s.to = v
 	return nil
@@ -222,8 +222,8 @@ func logger(level, format string) (*slog.Logger, *slog.LevelVar, error) {
 	return telemetry.NewLog(os.Stderr, format, variable), variable, nil
 }
 
-// switchable lets SIGHUP switch the log to debug, and back. The function that
-// it gives ends that.
+// switchable lets SIGHUP switch the log to debug, and back. The returned
+// function stops that.
 func switchable(ctx context.Context, log *slog.Logger, level *slog.LevelVar) func() {
 	configured := level.Level()
 	hup := make(chan os.Signal, 1)
