@@ -12,11 +12,11 @@ import (
 	"github.com/capstan-cd/capstan/shared/manifest"
 )
 
-// The pace of healing. What a person edits is healed at once each time. A
-// manager that has undone us three times within ten seconds is left alone for a
-// while. The first waits are short, because a tool in a person's hand that we do
-// not know looks like a program; they grow until a program that never stops
-// costs one write in five minutes.
+// The back-off of self-heal. A person's edit is reverted at once each time.
+// After a manager has undone three heals within ten seconds, self-heal backs
+// off. The first delays are short, because an unknown command-line tool looks
+// like a controller. They grow until a controller that never stops costs one
+// write in five minutes.
 const (
 	fightCount  = 3
 	fightWindow = 10 * time.Second
@@ -35,8 +35,8 @@ type fight struct {
 	healDue bool // the healing at until is still to be done
 }
 
-// selfHeal brings an object back to what was accepted, if that is what the
-// policy says and it is not so now. The caller holds mu.
+// selfHeal reverts an object to what was accepted, if the policy says so and it
+// differs. The caller holds mu.
 func (a *app) selfHeal(_ context.Context, x *object) {
 	if !a.healable(x) || !a.heals() {
 		return
