@@ -10,13 +10,13 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// A Config sets the pace of a machine. Zero fields mean the defaults.
+// A Config sets the limits of a machine. Zero fields mean the defaults.
 type Config struct {
 	Parallel  int           // tasks of one kind at the same time; default 16
 	WaveDelay time.Duration // pause between two steps; default none
-	Poll      time.Duration // how often waited-for objects are looked at without a hint; default 5 s
-	Deadline  time.Time     // when the operation is given up; zero: never. It stands still while a person is asked to approve something
-	StepLimit time.Duration // what one step may take; 0: as long as the operation
+	Poll      time.Duration // interval at which awaited objects are checked without a notification; default 5 s
+	Deadline  time.Time     // when the operation fails; zero: never. It is stopped while a person is asked to approve something
+	StepLimit time.Duration // timeout of one step; 0: as long as the operation
 	Report    func(Update)  // called from the goroutine of Run only; may be nil
 	// Gate is asked before each step but the first, and once a person has
 	// approved something, and waits while the operation must not go on; why
