@@ -13,8 +13,8 @@ import (
 )
 
 // Conn is a gRPC client to the services of the other side. It opens its one
-// stream with the first call. It ends with the session, and nobody else
-// closes it.
+// stream with the first call. It ends with the session; callers do not close
+// it.
 func (s *Session) Conn() (grpc.ClientConnInterface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type DialConfig struct {
 	Dial Dialer
 	// Timeout bounds connection and handshake; zero: 15 s.
 	Timeout time.Duration
-	// Trace hears of each step as it ends; nil: nobody does.
+	// Trace receives each step as it ends; nil: none.
 	Trace func(Step)
 	Log   *slog.Logger
 	Clock lifecycle.Clock

@@ -27,8 +27,8 @@ type Proxy struct {
 	of func(*url.URL) (*url.URL, error)
 }
 
-// NewProxy reads the values that HTTPS_PROXY and NO_PROXY have. Without a
-// proxy it gives nil. Errors do not repeat the address.
+// NewProxy reads values as in HTTPS_PROXY and NO_PROXY. Without a proxy it
+// returns nil. Errors do not repeat the address.
 func NewProxy(httpsProxy, noProxy string) (*Proxy, error) {
 	if strings.TrimSpace(httpsProxy) == "" {
 		return nil, nil
@@ -171,7 +171,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// limitedConn gives an error once too much was read.
+// limitedConn returns an error once too much was read.
 type limitedConn struct {
 	net.Conn
 	left int // -1: no limit

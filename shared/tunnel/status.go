@@ -28,8 +28,8 @@ const mostText = 1500
 const mostRetry = 5 * time.Minute
 
 // Status is the gRPC form of an error: kind, object, cause, fix and code of a
-// fault travel, its chain stays here. An error that nobody classified becomes
-// a neutral sentence.
+// fault are sent, its chain is not. An unclassified error becomes a neutral
+// sentence.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -53,7 +53,7 @@ func Status(err error) error {
 	return status.Error(codes.Internal, fault.Sentence(err))
 }
 
-// unexplained reports whether the other side is told less than the log needs.
+// unexplained reports whether the other side gets less than the log needs.
 func unexplained(err error) bool { return status.Code(Status(err)) == codes.Internal }
 
 func faultStatus(f *fault.Error) error {
@@ -156,7 +156,7 @@ func travelled(s *status.Status) *fault.Error {
 	return f
 }
 
-// faultUnary gives callers faults instead of statuses.
+// faultUnary returns faults to callers instead of statuses.
 func faultUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return Fault(next(ctx, method, req, reply, cc, opts...))
 }
