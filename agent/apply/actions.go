@@ -104,7 +104,7 @@ func (t acting) partly(err error, done, all int) error {
 		return err
 	}
 	kind := fault.KindOf(err)
-	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "look at the object before you run it again")
+	return fault.With(fault.Wrap(kind, err, "%d of the action's %d changes were made, then: %s", done, all, fault.Sentence(err)), t.key.Describe(), "check the object before you run it again")
 }
 
 // A making is an object that is to be created.

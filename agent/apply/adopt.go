@@ -175,7 +175,7 @@ func (a *app) checkConflict(ctx context.Context, s *sending, m *tracking.Mark) e
 	if err != nil || why == "" {
 		return err
 	}
-	return fault.With(fault.New(fault.Conflict, "%s still holds it: %s", m.Title(), why), s.key.Describe(),
+	return fault.With(fault.New(fault.Conflict, "%s still manages it: %s", m.Title(), why), s.key.Describe(),
 		"turn off automation and take the finalizer "+argoFinalizer+" off in Argo CD, then sync again")
 }
 
@@ -202,7 +202,7 @@ func (e *Engine) argoHolds(ctx context.Context, m tracking.Mark, since time.Time
 		return "", nil
 	}
 	if apierrors.IsForbidden(err) {
-		return "the agent may not look whether it is still active", nil
+		return "the agent may not check whether it is still active", nil
 	}
 	if err != nil {
 		return "", fault.Wrap(fault.Offline, err, "the API server does not say which applications Argo CD has")

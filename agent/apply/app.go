@@ -338,7 +338,7 @@ func (a *app) failed(ctx context.Context, state *linkv1.AppState, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.e.Log.WarnContext(ctx, "state not taken", logkey.Application, a.id, logkey.Error, err)
+	a.e.Log.WarnContext(ctx, "state not processed", logkey.Application, a.id, logkey.Error, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == nil {

@@ -202,7 +202,7 @@ func (a *app) awaitDeletion(ctx context.Context, x *object) {
 			return
 		}
 		if err != nil {
-			a.e.Log.WarnContext(ctx, "deleted object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+			a.e.Log.WarnContext(ctx, "deleted object not read", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
 		if lifecycle.Sleep(ctx, a.e.Clock, back.Next()) != nil {
 			return
@@ -307,7 +307,7 @@ func (a *app) reclaimAll(ctx context.Context) {
 		key := manifest.Key{Group: t.GetGroup(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
 		if err := a.reclaim(ctx, key, kindOf(key, t.GetVersion())); err != nil {
 			if ctx.Err() == nil {
-				a.e.Log.WarnContext(ctx, "tombstone not looked up", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
+				a.e.Log.WarnContext(ctx, "object of a tombstone not read", logkey.Application, a.id, logkey.Object, key.String(), logkey.Error, err)
 			}
 			if missed = true; rebuild {
 				_ = lifecycle.Sleep(ctx, a.e.Clock, comparePause) // then the worker tries again

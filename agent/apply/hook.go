@@ -143,7 +143,7 @@ func (t *task) make(ctx context.Context, at endpoint, it wave.Item, body *manife
 		return nil, "", err
 	}
 	out, err = k.patch(ctx, patch{endpoint: at, kind: types.ApplyPatchType, body: text, manager: k.manager}, nil)
-	return out, "applied onto the hook of an earlier operation, which its policy keeps", err
+	return out, "applied to the hook of an earlier operation, which its policy retains", err
 }
 
 // tryHook dry-runs the creation of a hook. An existing object of that name is
@@ -254,7 +254,7 @@ func (t *task) doom(ctx context.Context, it wave.Item, namespaced bool) (uid str
 	case x == nil || x.record == nil:
 		return "", &wave.Outcome{Gone: true, Message: "not ours, or gone already"}
 	case a.e.Inventory.Frozen() != "":
-		return "", &wave.Outcome{Kept: true, Message: "kept: hub and cluster disagree about the past"}
+		return "", &wave.Outcome{Kept: true, Message: "kept: hub and agent disagree about the log's past"}
 	}
 	err := a.permits(it.Key, namespaced)
 	if err == nil {
@@ -340,7 +340,7 @@ func (t *task) another(it wave.Item) wave.Outcome {
 		x.doomed = false
 		a.disown(x)
 	}
-	return wave.Outcome{Kept: true, Message: "left alone: somebody has made it anew since it was applied"}
+	return wave.Outcome{Kept: true, Message: "not deleted: it was recreated since it was applied"}
 }
 
 // remove deletes a hook with its finalizer. An object without the mark of a

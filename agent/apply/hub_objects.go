@@ -221,7 +221,7 @@ func (a *app) releaseSelf(x *object) bool {
 // for each operation.
 func noHook(key manifest.Key) error {
 	return fault.With(fault.New(fault.Invalid, "an object of the hub cannot be a hook"), key.Describe(),
-		"take the hook annotation away; a wave (argocd.argoproj.io/sync-wave) puts it into its place")
+		"remove the hook annotation and use a wave (argocd.argoproj.io/sync-wave)")
 }
 
 // livesInHub refuses user requests that need a live object of a cluster.
@@ -238,7 +238,7 @@ func (x *object) recheck() {
 	x.live.known = false
 	a.e.do(func(ctx context.Context) {
 		if _, err := a.readLive(ctx, x, &desired{key: x.key, gvk: x.gvk}, &sending{app: a, key: x.key}); err != nil && ctx.Err() == nil {
-			a.e.Log.WarnContext(ctx, "object not looked up", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
+			a.e.Log.WarnContext(ctx, "object not read", logkey.Application, a.id, logkey.Object, x.key.String(), logkey.Error, err)
 		}
 	})
 }

@@ -390,7 +390,7 @@ func sort(err error) (kind fault.Kind, fix string) {
 	case apierrors.IsNotFound(err):
 		return fault.Missing, "create what is missing first, in an earlier wave, or set CreateNamespace=true for a namespace"
 	case immutable(err):
-		return fault.Invalid, "set the sync option Replace=true,Force=true on the object to have it deleted and made anew"
+		return fault.Invalid, "set the sync option Replace=true,Force=true on the object to delete and recreate it"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
 		return fault.Invalid, "correct the manifest"
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

@@ -55,7 +55,7 @@ func (a *app) migrate(ctx context.Context, s *sending, out *manifest.Object) (*m
 		}
 		_, err = a.e.kube.patch(ctx, patch{endpoint: s.endpoint, kind: types.JSONPatchType, body: text, manager: a.e.Manager}, nil)
 		if err == nil {
-			s.note = "took over the fields of " + manager
+			s.note = "adopted the fields of " + manager
 			return a.applyServerSide(ctx, s)
 		}
 		if try == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {

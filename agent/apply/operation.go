@@ -209,7 +209,7 @@ func (a *app) end(ctx context.Context, o inventory.Operation, refusedBy *refused
 		err = commit.Wait(context.WithoutCancel(ctx))
 	}
 	if err != nil {
-		a.e.Log.ErrorContext(ctx, "result not kept", logkey.Operation, o.ID, logkey.Error, err)
+		a.e.Log.ErrorContext(ctx, "result not stored", logkey.Operation, o.ID, logkey.Error, err)
 		return // it runs again after a restart, and is reported then
 	}
 	failpoint.Here(failpoint.AgentResultAfter)

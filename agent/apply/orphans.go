@@ -286,7 +286,7 @@ func (a *app) orphanText(total int, blind []string) string {
 		text = "namespace " + a.state.GetNamespace() + " has one orphaned resource, which no application manages: " + names[0]
 	}
 	if len(blind) > 0 {
-		text += "; the agent may not look at: " + strings.Join(blind, ", ")
+		text += "; the agent may not read: " + strings.Join(blind, ", ")
 	}
 	return text
 }

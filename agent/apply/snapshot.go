@@ -184,7 +184,7 @@ func (e *Engine) blobs(ctx context.Context, digests [][]byte) ([][]byte, error) 
 		}
 		sealed, ok := fetched[string(d)]
 		if !ok {
-			return nil, fault.New(fault.Missing, "the hub does not have an object that it wants deployed (%x)", d[:4])
+			return nil, fault.New(fault.Missing, "the hub does not have an object of the desired state (%x)", d[:4])
 		}
 		if out[i], err = e.open(d, sealed); err != nil {
 			return nil, err

@@ -194,7 +194,7 @@ func (a *app) sentences() []string {
 	}
 	slices.Sort(out)
 	if why := a.e.Inventory.Rewound(); why != "" {
-		out = append(out, "nothing is taken from the hub and nothing is pruned: "+why)
+		out = append(out, "no desired state is accepted from the hub and nothing is pruned: "+why)
 	} else if why := a.e.Inventory.Frozen(); why != "" {
 		out = append(out, "nothing is pruned: "+why)
 	}

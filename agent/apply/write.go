@@ -400,7 +400,7 @@ func (a *app) recreate(ctx context.Context, s *sending) (*manifest.Object, error
 			break
 		}
 		if err := lifecycle.Sleep(ctx, a.e.Clock, wait); err != nil {
-			return nil, fault.New(fault.Conflict, "it is being deleted to be made anew, and held by finalizers %v", now.GetFinalizers())
+			return nil, fault.New(fault.Conflict, "it is being deleted to be recreated, and has finalizers %v", now.GetFinalizers())
 		}
 	}
 	s.uid, s.note = "", "deleted and made anew"

@@ -103,7 +103,7 @@ func (d desired) confirmed(ctx context.Context, m *linkv1.Confirmed) error {
 		return err
 	}
 	d.a.secret.SetCursor(d.a.store.Cursor())
-	d.a.Log.WarnContext(ctx, "an admin has decided that the hub's state is taken", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
+	d.a.Log.WarnContext(ctx, "an admin has accepted the hub's state", "by", m.GetBy(), "incarnation", m.GetIncarnation(), "formerSeq", m.GetFrom().GetSeq())
 	d.a.engine.Announce()
 	return nil
 }

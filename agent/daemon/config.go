@@ -106,7 +106,7 @@ func (c Config) Validate() error {
 	switch c.Mode {
 	case "", ModeCluster:
 		if len(c.Namespaces) > 0 {
-			bad("mode cluster takes no namespaces; use mode namespaced, or a guard file")
+			bad("mode cluster has no namespaces; use mode namespaced, or a guard file")
 		}
 	case ModeNamespaced:
 		if len(c.Namespaces) == 0 {
@@ -194,7 +194,7 @@ func (c Config) Proxy() (tunnel.ProxyConfig, error) {
 		o.Roots = x509.NewCertPool()
 	}
 	if !o.Roots.AppendCertsFromPEM(raw) {
-		return o, fault.New(fault.Invalid, "the outer CA file %q holds no certificate in PEM", c.ProxyCAFile)
+		return o, fault.New(fault.Invalid, "the outer CA file %q contains no certificate in PEM", c.ProxyCAFile)
 	}
 	return o, nil
 }

@@ -191,7 +191,7 @@ func assemble(c Config, k kubernetes, guard apply.Guard, store *inventory.Store,
 	a.orphans = watch.New(k.slim, a.mapper, a.engine.Orphans(), nil, c.Log, c.Namespaces...)
 	a.orphans.Bound(16, 500) // of all kinds that are served, which may be thousands
 	a.lease.Undone(func(ctx context.Context) {
-		c.Log.WarnContext(ctx, "the cluster has lost what it had confirmed, as after a restore of its etcd; everything is listed anew")
+		c.Log.WarnContext(ctx, "the cluster has lost confirmed writes, as after a restore of its etcd; everything is listed again")
 		a.watcher.Undone()
 		a.orphans.Undone()
 	})
@@ -328,7 +328,7 @@ func (a *agent) revoked() []*linkv1.Revoked {
 func (a *agent) delivered(operation string) {
 	failpoint.Here(failpoint.AgentDeliveredLate)
 	if _, err := a.store.Delivered(operation); err != nil {
-		a.Log.Debug("result acknowledged that is not kept", logkey.Operation, operation, logkey.Error, err)
+		a.Log.Debug("unknown result acknowledged", logkey.Operation, operation, logkey.Error, err)
 	}
 }
 

@@ -96,7 +96,7 @@ func (t *instruments) close(ctx context.Context) {
 func (t *instruments) parts(c Config) []lifecycle.Part {
 	return []lifecycle.Part{{Name: "watchdog", Run: func(ctx context.Context) error {
 		return t.monitor.Guard(ctx, guardEvery, nil, func(names []string, stacks string) {
-			c.Log.ErrorContext(ctx, "work does not go on; liveness fails until it does", "loops", names, "stacks", stacks)
+			c.Log.ErrorContext(ctx, "a loop makes no progress; liveness fails until it does", "loops", names, "stacks", stacks)
 		})
 	}}}
 }
@@ -107,7 +107,7 @@ func (a *agent) addStats() {
 	m := a.instruments.metrics
 	a.instruments.health.Ready(firstComparison, func(context.Context) error {
 		if !a.engine.Ready() {
-			return fault.New(fault.Offline, "the cluster has not been looked at completely since the start")
+			return fault.New(fault.Offline, "the cluster has not been listed completely since the start")
 		}
 		return nil
 	})
@@ -119,7 +119,7 @@ func (a *agent) addStats() {
 	m.Figure("capstan_agent_operations_open", "Operations that run or wait.", engine(func(_, _, n int) int { return n }))
 	m.Figure("capstan_agent_outbox_records", "Records that wait to be reported.", func() float64 { return float64(a.outbox.Backlog()) })
 	m.Figure("capstan_agent_desired_seq", "Newest row of the desired log that is stored here.", func() float64 { return float64(a.store.Cursor().Seq) })
-	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the past and no change is taken.", func() float64 { return one(a.store.Rewound() != "") })
+	m.Figure("capstan_agent_rewound", "1 while hub and agent disagree about the log's past and no change is accepted.", func() float64 { return one(a.store.Rewound() != "") })
 	m.Figure("capstan_agent_lease_held", "1 while this agent holds the lease that writes need.", func() float64 { return one(a.lease.Check() == nil) })
 	m.Figure("capstan_agent_connected", "1 while the agent is connected to the hub.", func() float64 {
 		client := a.link.Load()

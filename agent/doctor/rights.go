@@ -66,13 +66,13 @@ func (c Cluster) home(ctx context.Context, r *Report) {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		r.OK("own rights", "Secret and Lease in namespace %s", c.Namespace)
 	case apierrors.IsNotFound(err):
-		r.Fail("own rights", fault.With(fault.New(fault.Missing, "it does not exist, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+		r.Fail("own rights", fault.With(fault.New(fault.Missing, "it does not exist, and the agent needs it for its Secret and its Lease"), "namespace "+c.Namespace,
 			"create it, or name another one with --namespace"))
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
-		r.Fail("own rights", fault.With(fault.New(fault.Conflict, "it is being deleted, and the agent keeps its Secret and its Lease there"), "namespace "+c.Namespace,
+		r.Fail("own rights", fault.With(fault.New(fault.Conflict, "it is being deleted, and the agent needs it for its Secret and its Lease"), "namespace "+c.Namespace,
 			"wait until it is gone and create it again"))
 	default:
-		r.Warn("own rights", "Secret and Lease in namespace %s; whether it lets the Lease be made cannot be told: %s", c.Namespace, why(err))
+		r.Warn("own rights", "Secret and Lease in namespace %s; whether the Lease may be created is unknown: %s", c.Namespace, why(err))
 	}
 }
 
@@ -129,7 +129,7 @@ func (c Cluster) delivery(ctx context.Context, r *Report) {
 	case err != nil:
 		r.Fail("rights", fault.New(fault.Offline, "the API server does not say what the agent may do: %s", why(err)))
 	case len(held) > 0:
-		r.Warn("rights", "the agent may %s for all kinds, which its mode has no use for; take the right away", inWords(held[0]))
+		r.Warn("rights", "the agent may %s for all kinds, which its mode does not need; remove the right", inWords(held[0]))
 	case len(lacks) > 0:
 		r.Warn("rights", "the agent may not %s for all kinds; what its rights do not cover is not delivered", inWords(lacks[0]))
 	default:

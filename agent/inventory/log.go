@@ -125,7 +125,7 @@ func (s *Store) admit(b *linkv1.Batch) error {
 		s.rewound = fmt.Sprintf("the hub's desired log is of another incarnation (%s) than the one this cluster follows (%s)", b.GetIncarnation(), known)
 	}
 	if s.rewound != "" {
-		return fault.With(fault.New(fault.Conflict, "nothing is taken from the hub: %s", s.rewound), "desired log",
+		return fault.With(fault.New(fault.Conflict, "no rows are accepted from the hub: %s", s.rewound), "desired log",
 			"a platform admin must decide which side is right")
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *Store) loadApps(tx *bbolt.Tx) error {
 func newApp(row *linkv1.Row) (*App, error) {
 	var state linkv1.AppState
 	if err := proto.Unmarshal(row.GetBody(), &state); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable application state", row.GetSeq())
+		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid application state", row.GetSeq())
 	}
 	return &App{ID: row.GetAppId(), Seq: row.GetSeq(), Leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), State: &state}, nil
 }

@@ -108,7 +108,7 @@ func (s *Store) loadOps(tx *bbolt.Tx) error {
 func (st *stage) operation(row *linkv1.Row) error {
 	var order linkv1.Operation
 	if err := proto.Unmarshal(row.GetBody(), &order); err != nil || order.GetId() == "" {
-		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable operation", row.GetSeq())
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid operation", row.GetSeq())
 	}
 	st.changes.Operations = appendOnce(st.changes.Operations, order.GetId())
 	if _, known := st.s.ops[order.GetId()]; known {
@@ -126,7 +126,7 @@ func (st *stage) operation(row *linkv1.Row) error {
 func (st *stage) terminate(row *linkv1.Row) error {
 	var t linkv1.Terminate
 	if err := proto.Unmarshal(row.GetBody(), &t); err != nil {
-		return fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable termination", row.GetSeq())
+		return fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid termination", row.GetSeq())
 	}
 	actor := t.GetActor()
 	if actor == "" {

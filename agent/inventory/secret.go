@@ -193,7 +193,7 @@ func (s *Secret) reportFailure(ctx context.Context, reminder *lifecycle.Reminder
 	s.mu.Unlock()
 	hub := "the hub is not contacted before it is written, because the agent's key must not be lost"
 	if enrolled {
-		hub = "the agent goes on with its hub"
+		hub = "the agent continues with its hub"
 	}
 	s.log.WarnContext(ctx, "agent secret not written, will retry", logkey.Error, sentence(err), logkey.Wait, wait, logkey.Reason, hub)
 }

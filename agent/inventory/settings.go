@@ -49,7 +49,7 @@ func (s *Store) loadSettings(tx *bbolt.Tx) error {
 func newSettings(row *linkv1.Row) (*settings, error) {
 	var body linkv1.Settings
 	if err := proto.Unmarshal(row.GetBody(), &body); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log holds no readable settings", row.GetSeq())
+		return nil, fault.Wrap(fault.Invalid, err, "row %d of the desired log has no valid settings", row.GetSeq())
 	}
 	return &settings{id: row.GetAppId(), leaf: hashchain.Leaf(row.GetAppId(), row.GetBody()), body: &body}, nil
 }

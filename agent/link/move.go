@@ -45,7 +45,7 @@ func (c *Client) reside(ctx context.Context, a *attachment) (*attachment, error)
 		stop()
 		return nil, err
 	}
-	c.cfg.Log.InfoContext(ctx, "attached anew, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
+	c.cfg.Log.InfoContext(ctx, "attached again, as the hub asked", logkey.Session, next.hello.GetSessionId(), logkey.Replica, next.hello.GetReplicaId())
 	c.lingering.Go(func() {
 		_ = lifecycle.Sleep(serving, c.cfg.Clock, lingerTime)
 		stop()
@@ -85,9 +85,9 @@ func (c *Client) move(ctx context.Context, a *attachment) *attachment {
 		}
 		a.moving.Store(false)
 		pause = max(wait.Next(), firstWait/5)
-		c.cfg.Log.DebugContext(ctx, "not attached anew yet", logkey.Error, err, logkey.Wait, pause)
+		c.cfg.Log.DebugContext(ctx, "not attached again yet", logkey.Error, err, logkey.Wait, pause)
 	}
 	return nil
 }
 
-func errMoved() error { return fault.New(fault.Offline, "the agent has attached anew") }
+func errMoved() error { return fault.New(fault.Offline, "the agent has attached again") }

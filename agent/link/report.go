@@ -83,7 +83,7 @@ func (o *outbox) acked(seq, credit uint64) {
 
 // report maintains the stream of reports as long as the session is open.
 func (c *Client) report(ctx context.Context, a *attachment) error {
-	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not taken"), func(ctx context.Context) error {
+	return lifecycle.Loop(ctx, c.cfg.Clock, c.streamWait(), c.streamFailed(ctx, "reports are not accepted"), func(ctx context.Context) error {
 		return c.reportOnce(ctx, linkv1.NewObservedClient(a.conn))
 	})
 }
@@ -154,7 +154,7 @@ func (c *Client) fit(ctx context.Context, m *linkv1.ReportUp) *linkv1.ReportUp {
 	if size(m) <= uint64(tunnel.Control().MaxMessage-headroom) {
 		return m
 	}
-	c.cfg.Log.ErrorContext(ctx, "a report is larger than the link takes and was emptied", logkey.Seq, m.GetSeq(), "bytes", size(m))
+	c.cfg.Log.ErrorContext(ctx, "a report exceeded the link's limit and was emptied", logkey.Seq, m.GetSeq(), "bytes", size(m))
 	return &linkv1.ReportUp{Epoch: m.GetEpoch(), Seq: m.GetSeq(), Snapshot: m.GetSnapshot()}
 }
 

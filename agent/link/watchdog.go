@@ -36,7 +36,7 @@ func (c *Client) watchdog(ctx context.Context) error {
 		silent, problem := now.Sub(c.trip), c.state.Problem
 		c.mu.Unlock()
 		if silent >= c.cfg.Watchdog {
-			err := fault.Wrap(fault.Offline, problem, "the hub has answered nothing for %s, so the agent ends itself to start anew; what runs in the cluster is untouched", silent.Round(time.Second))
+			err := fault.Wrap(fault.Offline, problem, "the hub has not replied for %s, so the agent exits to be restarted; workloads are not affected", silent.Round(time.Second))
 			c.cfg.Log.ErrorContext(ctx, "watchdog", logkey.Error, err)
 			return err
 		}

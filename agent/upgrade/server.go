@@ -55,7 +55,7 @@ func (s *Server) Upgrade(ctx context.Context, r *linkv1.UpgradeRequest) (*linkv1
 			// Without its updater, which may have been deleted, it would stay
 			// like that.
 			if _, err := s.job(ctx, o, d, true); err != nil {
-				s.Log.WarnContext(ctx, "the updater is not looked after", "upgrade", o.ID, logkey.Error, err)
+				s.Log.WarnContext(ctx, "the updater was not checked", "upgrade", o.ID, logkey.Error, err)
 			}
 		}
 		return responseOf(held), nil

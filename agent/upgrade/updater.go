@@ -177,7 +177,7 @@ func stateOf(pod *unstructured.Unstructured) (out state) {
 	for _, one := range conditions {
 		c, _ := one.(map[string]any)
 		if c["type"] == "PodScheduled" && c["status"] == "False" {
-			out.problem = "no node takes its pod: " + brief(c["message"])
+			out.problem = "no node accepts its pod: " + brief(c["message"])
 		}
 	}
 	return out

@@ -55,7 +55,7 @@ func (r *run) try(ctx context.Context, target Preflighter, report bool) error {
 		return ctx.Err()
 	}
 	if len(checks) != len(items) {
-		return fault.New(fault.Internal, "a pre-flight of %d items gave %d answers", len(items), len(checks))
+		return fault.New(fault.Internal, "a pre-flight of %d items returned %d results", len(items), len(checks))
 	}
 	var failed problems
 	for i, c := range checks {
@@ -193,7 +193,7 @@ func (r *run) step(ctx context.Context, s Step, name string, follows bool) error
 	if r.waiting != "" {
 		text += "; it was " + strings.TrimPrefix(r.waiting, name+": ")
 	}
-	if stuck := r.abort(ctx, "its step took too long"); stuck != "" {
+	if stuck := r.abort(ctx, "its step exceeded its time limit"); stuck != "" {
 		text += "; " + stuck
 	}
 	r.say("")

@@ -48,7 +48,7 @@ func (r *run) wait(ctx context.Context, w waitList) error {
 		if w.empty() {
 			break
 		}
-		first = orElse(first, "the cluster to tell how things are")
+		first = orElse(first, "the cluster's current state")
 		if n := len(w.hooks) + len(w.healthy) + len(w.pruned) - 1; n > 0 {
 			first += fmt.Sprintf(", and %d more", n)
 		}
