@@ -275,7 +275,8 @@ func treeTable(tree client.Tree) table {
 			t.rows = append(t.rows, []string{n.Kind, dash(deref(n.Namespace)), n.Name, "-", "-", "orphaned: no application manages it"})
 			continue
 		}
-		// What a broken object made, such as its pods, tells why it is broken.
+		// Child objects of a broken object, such as its pods, explain why it is
+		// broken.
 		if !n.Managed && deref(n.Health) != client.HealthStatusCodeDegraded {
 			continue
 		}

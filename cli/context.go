@@ -41,8 +41,8 @@ func (a *app) contextCommand() *cobra.Command {
 	return c
 }
 
-// deleteContext forgets one context. Without a current one, commands want one
-// named.
+// deleteContext deletes one context. Without a current one, commands need
+// --context.
 func (a *app) deleteContext(f configFile, name string) error {
 	f.Contexts = slices.DeleteFunc(f.Contexts, func(c config) bool { return c.Name == name })
 	if f.Current == name {

@@ -362,8 +362,8 @@ func (p inputPart) objects() ([]localObject, error) {
 	return out, nil
 }
 
-// object reads one document, which begins on a line of the file. One that holds
-// nothing is empty.
+// object parses one document, which begins on a line of the file. An empty
+// document has no object.
 func (p inputPart) object(text string, start int) (localObject, error) {
 	var o localObject
 	if err := yaml.Unmarshal([]byte(text), &o); err != nil {

@@ -97,8 +97,8 @@ type failures struct {
 
 func (f *failures) add(code int) { f.codes = append(f.codes, code) }
 
-// err is nil if nothing failed. what says in the plural what the objects are,
-// and verb what became of them.
+// err is nil if nothing failed. what is the plural of the objects, and verb the
+// participle of the action.
 func (f *failures) err(what, verb string) error {
 	if len(f.codes) == 0 {
 		return nil

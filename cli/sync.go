@@ -96,7 +96,7 @@ func (a *app) syncAll(cmd *cobra.Command, api *client.Client, names []string, s 
 	var under []begun
 	var t table
 	failed := failures{of: len(names)}
-	// One failure of one application is told as it is.
+	// A single failure of a single application is reported unchanged.
 	fail := func(err error) error {
 		if len(names) == 1 {
 			return err
@@ -264,7 +264,7 @@ func (s syncing) fillRetry(req *client.SyncRequest) error {
 	return json.Unmarshal(text, req)
 }
 
-// sourcePositions finds sources by the names that the specification gives them.
+// sourcePositions finds sources by their names in the specification.
 func (a *app) sourcePositions(cmd *cobra.Command, api *client.Client, namespace, name string, s syncing) (*[]int, error) {
 	x, _, err := call[client.Application](api.GetApplication(cmd.Context(), namespace, name, nil))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// upgradePoll is how often a wait looks how upgrades stand.
+// upgradePoll is the polling interval of a wait for upgrades.
 const upgradePoll = 2 * time.Second
 
 // upgrading is what an upgrade of agents is to be.

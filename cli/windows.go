@@ -203,8 +203,8 @@ func windowIndex(id string, n int) (int, error) {
 	return i, nil
 }
 
-// changeWindows reads a project, changes its windows and writes it back, if
-// nobody else has changed it meanwhile.
+// changeWindows reads a project, changes its windows and writes it back, unless
+// it was changed in between.
 func (a *app) changeWindows(cmd *cobra.Command, name string, change func([]any) ([]any, error)) error {
 	api, err := a.client()
 	if err != nil {

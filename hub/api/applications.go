@@ -82,7 +82,7 @@ func filter(p gen.ListApplicationsParams) (hub.ApplicationFilter, error) {
 	return f, err
 }
 
-// pageCursor is where a list goes on.
+// pageCursor is where a list continues.
 func pageCursor(k hub.ApplicationKey) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(k.Name + "/" + k.Namespace))
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// apply takes a stream of documents. The document says application/yaml;
-// JSON is taken as well.
+// apply accepts a stream of documents, as application/yaml or JSON.
 func (s *Server) apply(c echo.Context) error {
 	r := c.Request()
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -53,7 +52,7 @@ func (s *Server) apply(c echo.Context) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-// webhook takes a push event of a Git host.
+// webhook accepts a push event of a Git host.
 func (s *Server) webhook(c echo.Context) error {
 	r := c.Request()
 	body, err := io.ReadAll(r.Body)

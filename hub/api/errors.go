@@ -34,7 +34,7 @@ func (s *Server) failed(err error, c echo.Context) {
 	status, body := s.present(c, err)
 	s.noteInternal(c, err)
 	if c.Response().Committed {
-		return // a stream that broke off; there is nobody to tell
+		return // an interrupted stream; there is no client left
 	}
 	switch status {
 	case http.StatusTooManyRequests:

@@ -110,8 +110,8 @@ func presentSourceTypes(v catalog.View) (one string, each []string) {
 	return "", strings.Split(v.Status.SourceType, ",")
 }
 
-// awaitingCluster says that a deletion cannot go on while the cluster is away;
-// empty: it is not so.
+// awaitingCluster is the message that a deletion waits for a disconnected
+// cluster; empty: it does not.
 func awaitingCluster(v catalog.View) string {
 	if v.DeletingAt == nil || v.On == nil || v.On.Connected {
 		return ""
@@ -370,7 +370,7 @@ func collect[In, Out any](in []In, present func(In) Out) []Out {
 	return out
 }
 
-// given takes the metadata of a write; what the hub writes is left out.
+// given converts the metadata of a write, without what the hub sets.
 func given(m gen.Metadata) hub.Meta {
 	return hub.Meta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Finalizers: m.Finalizers}
 }

@@ -20,8 +20,8 @@ func minVersionOf(hub string) string {
 	return strconv.Itoa(v[0]) + "." + strconv.Itoa(max(0, v[1]-span)) + ".0"
 }
 
-// checkVersion refuses an agent below the floor. One that does not say its
-// version in numbers is let in: features are negotiated by name anyway.
+// checkVersion refuses an agent below the minimum version. One without a
+// numeric version is admitted: features are negotiated by name anyway.
 func checkVersion(floor, agent string) error {
 	low, ok := parseVersion(floor)
 	v, known := parseVersion(agent)

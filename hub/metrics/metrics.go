@@ -1,7 +1,7 @@
-// Package meter holds the hub's metrics: their names, what they count, and
-// what they show of stored rows. It decides nothing and keeps no names that a
-// stranger could multiply: every label has few values, or a cap. The daemon
-// makes one Meter and lends it to the stages as their own small interfaces.
+// Package metrics defines the hub's metrics: their names, what they count, and
+// what they show of stored rows. Every label has few values, or a limit, so
+// that untrusted names cannot create series without bound. The daemon makes one
+// Metrics and passes it to the stages as their own small interfaces.
 package metrics
 
 import (
@@ -140,7 +140,7 @@ func (m *Metrics) Enrolled(stage string) {
 // Webhook counts a push event.
 func (m *Metrics) Webhook(ok bool) { m.webhooks.WithLabelValues(result(ok)).Inc() }
 
-// Claimed counts items of work that were taken.
+// Claimed counts claimed work items.
 func (m *Metrics) Claimed(kind string, n int) { m.claimed.WithLabelValues(kind).Add(float64(n)) }
 
 // Finished counts an item of work that was given back.
@@ -163,7 +163,7 @@ func (m *Metrics) Git(kind, repo string, err error, took time.Duration) {
 	}
 }
 
-// Fetched counts a look at a repository.
+// Fetched counts a fetch of a repository.
 func (m *Metrics) Fetched(ok bool) { m.fetches.WithLabelValues(result(ok)).Inc() }
 
 // Stored counts a report of an agent.
@@ -204,7 +204,7 @@ func result(ok bool) string {
 	return "failed"
 }
 
-// known keeps a label's values few.
+// known limits the values of a label.
 func known(v string, words ...string) string {
 	for _, w := range words {
 		if v == w {
