@@ -184,7 +184,7 @@ func manifestsBelow(name string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fault.New(fault.Invalid, "%s holds no .yaml, .yml or .json file", name)
+		err = fault.New(fault.Invalid, "%s contains no .yaml, .yml or .json file", name)
 	}
 	return out, err
 }

@@ -37,7 +37,7 @@ func (a *app) contextCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&remove, "delete", false, "forget the context; its session goes on until it expires, so log out first")
+	c.Flags().BoolVar(&remove, "delete", false, "delete the context; its session stays valid until it expires, so log out first")
 	return c
 }
 

@@ -33,7 +33,7 @@ const exitCodes = `  0  done; of app diff: nothing differs
   5  forbidden
   6  not found
   7  timed out
-  8  the state cannot be confirmed: the agent of the application's cluster is away
+  8  the state cannot be confirmed: the agent of the application's cluster is disconnected
 
 A comparison has 1 for a difference and 2 or more for an error, as diff, kubectl
 and argocd have it; --diff-exit-code of app diff is another code for a difference.

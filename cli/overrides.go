@@ -151,7 +151,7 @@ func liveObject(name string) (map[string]any, error) {
 		return nil, err
 	}
 	if kind, _ := o["kind"].(string); kind == "" {
-		return nil, fault.New(fault.Invalid, "%q holds no object with a kind", name)
+		return nil, fault.New(fault.Invalid, "%q contains no object with a kind", name)
 	}
 	return o, nil
 }

@@ -43,7 +43,7 @@ type waiting struct {
 
 func (w *waiting) flags(f *pflag.FlagSet) {
 	w.timeoutFlag(f)
-	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for an agent that is away; then the exit code is 8")
+	f.DurationVar(&w.away, "agent-timeout", 30*time.Second, "how long to wait for a disconnected agent; then the exit code is 8")
 	f.BoolVar(&w.sync, "sync", false, "wait for Synced")
 	f.BoolVar(&w.health, "health", false, "wait for Healthy")
 	f.BoolVar(&w.finished, "operation", false, "wait for the end of the operation")
@@ -447,7 +447,7 @@ func (a *app) appWait() *cobra.Command {
 			}
 			w.resources = deref(selected)
 			if slices.ContainsFunc(w.resources, func(r client.ResourceSelector) bool { return deref(r.Exclude) }) {
-				return usageError{errors.New("--resource of wait names objects to wait for; ! is not taken here")}
+				return usageError{errors.New("--resource of wait names objects to wait for; ! is not supported here")}
 			}
 			if gone && (!w.everything() || len(w.resources) > 0) {
 				return usageError{errors.New("--delete does not go together with other states")}

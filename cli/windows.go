@@ -107,7 +107,7 @@ func (w *windowFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.clusters, "clusters", nil, "clusters that it concerns, by name or server as the applications have it")
 	f.BoolVar(&w.manual, "manual-sync", false, "people may sync while it closes an application")
 	f.BoolVar(&w.overrun, "sync-overrun", false, "operations that began in time may end")
-	f.BoolVar(&w.heal, "self-heal", false, "healing goes on while it closes an application")
+	f.BoolVar(&w.heal, "self-heal", false, "self-heal continues while it closes an application")
 	f.BoolVar(&w.and, "use-and-operator", false, "all of the lists given must match, not one of them")
 }
 

@@ -53,7 +53,7 @@ func (c *Cluster) Staleness(now time.Time) *Staleness {
 		s.Reason = AgentBehind
 		s.Message = fmt.Sprintf("the agent of cluster %s is connected, and the hub has its reports only up to %s", c.Name, stamp(*s.Since))
 	default:
-		s.Message = fmt.Sprintf("the agent of cluster %s is not connected; it was last heard at %s", c.Name, stamp(*c.LastSeen))
+		s.Message = fmt.Sprintf("the agent of cluster %s is not connected; it was last connected at %s", c.Name, stamp(*c.LastSeen))
 		s.Expired = now.Sub(*s.Since) > StaleAfter
 	}
 	return s

@@ -137,7 +137,7 @@ func ParseKnownHosts(text string) ([]HostKey, error) {
 			case same < 0:
 				out = append(out, k)
 			case out[same].Key != k.Key:
-				return nil, knownHostsFault(n, fault.New(fault.Invalid, "it gives %s a second key of type %s", k.Host, k.Type))
+				return nil, knownHostsFault(n, fault.New(fault.Invalid, "it contains a second key of type %[2]s for %[1]s", k.Host, k.Type))
 			}
 		}
 		if len(out) > maxHostKeys {

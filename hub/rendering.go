@@ -170,7 +170,7 @@ func (o *KustomizeOptions) set(name, value string) (err error) {
 	case "--enable-alpha-plugins", "--enable-exec", "--enable-star", "--network", "--network-name", "--mount", "--helm-command", "--as-current-user", "--env", "-e":
 		return o.programs(name, value)
 	case "--output", "-o":
-		return fault.With(fault.New(fault.Invalid, "the option %s is not taken: what is built is not written to files", name), "", "take the option away")
+		return fault.With(fault.New(fault.Invalid, "the option %s is not supported: the result is not written to files", name), "", "remove the option")
 	default:
 		return fault.With(fault.New(fault.Invalid, "%q is no option of kustomize build that is known here", cut(name)), "",
 			"the options are --load-restrictor, --reorder, --enable-managedby-label, --enable-helm, --helm-kube-version and --helm-api-versions")
@@ -183,8 +183,8 @@ func (o *KustomizeOptions) programs(name, value string) error {
 	if off, err := strconv.ParseBool(value); err == nil && !off && strings.HasPrefix(name, "--enable-") {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "the option %s is not taken: builds run in a sandbox that starts no program and has no network", name), "",
-		"take the option away, and commit what the plugin would make")
+	return fault.With(fault.New(fault.Invalid, "the option %s is not supported: builds run in a sandbox that starts no program and has no network", name), "",
+		"remove the option, and commit the plugin's output")
 }
 
 func either(name, value, yes, no string) (bool, error) {

@@ -116,7 +116,7 @@ func checkRepoText(s string) error {
 	case strings.HasPrefix(s, "-"):
 		return repoURLFault("it starts with a hyphen")
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == 0xfffd }):
-		return repoURLFault("it holds a space, a backslash or a control character")
+		return repoURLFault("it contains a space, a backslash or a control character")
 	case strings.Contains(s, "::"):
 		if before, _, _ := strings.Cut(s, "::"); !strings.ContainsAny(before, "/[") {
 			return repoURLFault("transport helpers such as ext:: are not allowed")
@@ -158,7 +158,7 @@ func checkRepoParts(u *url.URL) error {
 			return repoURLFault("its path has a . or .. element")
 		}
 		if strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return repoURLFault("its path holds a control character")
+			return repoURLFault("its path contains a control character")
 		}
 	}
 	return nil

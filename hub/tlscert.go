@@ -98,7 +98,7 @@ func ParseAuthorities(server, text string) ([]Authority, error) {
 	case bytes.Contains(rest, []byte(pemBegin)):
 		return nil, damagedEntry(len(out) + 1)
 	case len(out) == 0:
-		return nil, authorityFault(fault.New(fault.Invalid, "it holds no certificate that can be read"))
+		return nil, authorityFault(fault.New(fault.Invalid, "it contains no valid certificate"))
 	}
 	return out, nil
 }

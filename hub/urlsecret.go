@@ -20,7 +20,7 @@ func CheckNoSecret(raw string) error {
 	if !holdsSecret(strings.TrimSpace(raw)) {
 		return nil
 	}
-	return fault.With(fault.New(fault.Invalid, "the URL holds a password or a token, which everybody who sees this object could read"), "",
+	return fault.With(fault.New(fault.Invalid, "the URL contains a password or a token, which everybody who sees this object could read"), "",
 		"take it out of the URL and register it with `capstan repo add URL --username NAME --password-stdin`; if it was in use, have it replaced at the Git host")
 }
 

@@ -24,7 +24,7 @@ func (s *Server) apply(c echo.Context) error {
 	case "application/json":
 		isJSON = true
 	default:
-		return fault.With(fault.New(fault.Invalid, "the content type of the request is not taken here"), "", "send application/yaml or application/json")
+		return fault.With(fault.New(fault.Invalid, "the content type of the request is not supported here"), "", "send application/yaml or application/json")
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *Server) storeAnswer(ctx context.Context, c echo.Context, o *operation, 
 		body = nil
 	}
 	if err := s.Catalog.Finish(ctx, callerOf(ctx), once, status, body); err != nil {
-		s.Log.ErrorContext(ctx, "answer to an idempotent request is not kept", logkey.Error, err)
+		s.Log.ErrorContext(ctx, "response to an idempotent request is not stored", logkey.Error, err)
 	}
 }
 

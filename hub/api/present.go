@@ -27,7 +27,7 @@ func expected(header string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.Trim(strings.TrimPrefix(header, "W/"), `"`), 10, 64)
 	if err != nil || n < 1 {
-		return 0, fault.With(fault.New(fault.Invalid, "the header If-Match holds no version"), "", "send the ETag of the object as it was read")
+		return 0, fault.With(fault.New(fault.Invalid, "the header If-Match has no version"), "", "send the ETag of the object as it was read")
 	}
 	return n, nil
 }
@@ -118,9 +118,9 @@ func awaitingCluster(v catalog.View) string {
 	}
 	since := "has never been connected"
 	if v.On.LastSeen != nil {
-		since = "was last heard at " + v.On.LastSeen.UTC().Format(time.RFC3339)
+		since = "was last connected at " + v.On.LastSeen.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("the deletion waits for cluster %s, which %s; if the cluster is gone for good, `capstan app abandon %s` forgets the application and leaves its objects behind",
+	return fmt.Sprintf("the deletion waits for cluster %s, which %s; if the cluster no longer exists, `capstan app abandon %s` removes the application and leaves its objects",
 		v.On.Name, since, v.Name)
 }
 

@@ -74,7 +74,7 @@ func detail(c hub.Caller, e Entry) json.RawMessage {
 	b, err := json.Marshal(d)
 	b = hub.RedactJSON(b) // a second check: records are never deleted
 	if err == nil && len(b) > maxDetail {
-		d.Omitted = fmt.Sprintf("%d bytes are more than the log keeps of one change", len(b))
+		d.Omitted = fmt.Sprintf("%d bytes exceed the log's limit for one change", len(b))
 	}
 	if err != nil {
 		d.Omitted = "the change cannot be written as JSON"

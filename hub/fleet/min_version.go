@@ -35,7 +35,7 @@ func checkVersion(floor, agent string) error {
 		if v[i] < low[i] {
 			return &fault.Error{
 				Kind: fault.Denied, Code: CodeUpgrade,
-				Cause: "the agent needs an upgrade: its version is " + agent + ", and the hub takes " + floor + " and newer",
+				Cause: "the agent needs an upgrade: its version is " + agent + ", and the hub accepts " + floor + " and newer",
 				Fix:   "upgrade the agent to the version of the hub",
 			}
 		}

@@ -114,7 +114,7 @@ func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
 		// A revoked agent, or one whose cluster was removed, was replaced too,
 		// and receives that reason instead.
 		if err := s.revoke(ctx); err != nil {
-			s.cfg.Log.WarnContext(ctx, "revocations are not known anew", logkey.Error, err)
+			s.cfg.Log.WarnContext(ctx, "revocations were not read", logkey.Error, err)
 		}
 	}
 	for _, c := range of {
@@ -123,7 +123,7 @@ func (s *Server) supersede(ctx context.Context, of []*conn, lost []string) {
 		case c.asked.Load():
 			c.yield(errSecondConnection())
 		default:
-			s.cfg.Log.WarnContext(ctx, "another replica holds a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
+			s.cfg.Log.WarnContext(ctx, "another replica has a newer session of this agent", logkey.Tenant, c.tenant(), logkey.Cluster, c.cluster(), logkey.Session, c.id)
 			c.part(errReplaced())
 		}
 	}
@@ -139,7 +139,7 @@ func (s *Server) Recheck() {
 
 // revocations reads new ones at each interval, and when it is notified.
 func (s *Server) revocations(ctx context.Context) error {
-	failed := s.warn(ctx, "revocations are not known anew")
+	failed := s.warn(ctx, "revocations were not read")
 	ctx, done := lifecycle.Watch(ctx, "revocations", time.Minute)
 	defer done()
 	for ctx.Err() == nil {

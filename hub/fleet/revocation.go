@@ -103,7 +103,7 @@ func (r *revoked) check(p tunnel.Peer) error {
 
 // errQuarantined is said to both clusters of one identity.
 func errQuarantined() error {
-	return fault.With(fault.New(fault.Denied, "this identity is used from another Kubernetes cluster too, so neither is let in; was one cloned or restored from a backup?"),
+	return fault.With(fault.New(fault.Denied, "this identity is used from another Kubernetes cluster too, so both are refused; was one cloned or restored from a backup?"),
 		"", "an admin must say which one keeps it: capstan cluster keep")
 }
 

@@ -207,7 +207,7 @@ func (v *session) quarantine(ctx context.Context, c *conn, known, other string) 
 		return fmt.Errorf("put cluster %q into quarantine: %w", c.cluster(), err)
 	}
 	if fresh {
-		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are kept out", logkey.Tenant, c.tenant(),
+		v.s.cfg.Log.WarnContext(ctx, "an agent identity is used from another cluster; both are refused", logkey.Tenant, c.tenant(),
 			logkey.Cluster, c.cluster(), logkey.Agent, c.peer.AgentID, logkey.Address, c.session.Address(), "known", known, "other", other)
 	}
 	if held := v.s.agents.current(c.cluster()); held != nil {

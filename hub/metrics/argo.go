@@ -33,7 +33,7 @@ func newArgo(m *Metrics) argo {
 	m.reg.MustRegister(a.gitTime)
 	a.gitFailed = m.counter("argocd_git_fetch_fail_total", "Fetches that failed.", "repo")
 	a.reconcile = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "argocd_app_reconcile", Help: "Time to look at an application anew.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
+		Name: "argocd_app_reconcile", Help: "Time to refresh an application.", Buckets: []float64{0.25, .5, 1, 2, 4, 8, 16},
 	}, []string{"namespace", "dest_server"})
 	m.reg.MustRegister(a.reconcile)
 	return a

@@ -252,7 +252,7 @@ func (f *follower) sendAll(ctx context.Context) error {
 
 func (f *follower) setFollowed(ctx context.Context, w *linkv1.HubWants) error {
 	if len(w.GetRefs()) > maxRefs {
-		return fault.New(fault.Exceeded, "%d objects of the hub were asked for, at most %d are told", len(w.GetRefs()), maxRefs)
+		return fault.New(fault.Exceeded, "%d objects of the hub were requested, the limit is %d", len(w.GetRefs()), maxRefs)
 	}
 	f.serial, f.refs, f.lastSent = w.GetSerial(), nil, map[hub.RenderedRef][32]byte{}
 	for _, r := range w.GetRefs() {

@@ -115,7 +115,7 @@ func (r *Relay) recall(ctx context.Context, cluster hub.Cluster, request *linkv1
 }
 
 func unknown(cluster hub.Cluster, err error, sentence string) error {
-	return fault.With(fault.Wrap(fault.Offline, errors.Join(err), "%s", sentence), "cluster "+cluster.Name, "look at the object before you run the action again")
+	return fault.With(fault.Wrap(fault.Offline, errors.Join(err), "%s", sentence), "cluster "+cluster.Name, "check the object before you run the action again")
 }
 
 // old explains an agent that does not know of actions.

@@ -179,7 +179,7 @@ func away(cluster hub.Cluster) error {
 	if cluster.AgentID == "" {
 		return fault.With(fault.New(fault.Offline, "no agent speaks for it yet"), object, "install the agent that `capstan cluster enroll "+cluster.Name+"` prints")
 	}
-	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "look at the agent in the cluster, or try again")
+	return fault.With(fault.New(fault.Offline, "its agent is not connected, so live state can neither be read nor changed"), object, "check the agent in the cluster, or try again")
 }
 
 // broken returns the agent's classified error; anything else means that the

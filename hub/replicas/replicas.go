@@ -111,7 +111,7 @@ func (r *Replicas) Run(ctx context.Context) error {
 	g.Go(func(ctx context.Context) error { return r.sendHeartbeats(ctx) })
 	g.Go(func(ctx context.Context) error {
 		failed := func(err error) {
-			r.cfg.Log.WarnContext(ctx, "where agents are attached is not known anew", logkey.Error, err)
+			r.cfg.Log.WarnContext(ctx, "attachments of agents were not read", logkey.Error, err)
 		}
 		return lifecycle.Every(ctx, r.cfg.Clock, followEvery, 0.2, failed, r.follow)
 	})

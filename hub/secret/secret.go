@@ -65,7 +65,7 @@ func load(path string) (*Master, error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "it cannot be looked at")
+		return nil, fault.Wrap(fault.Invalid, err, "it cannot be read")
 	}
 	if err := private(info); err != nil {
 		return nil, err

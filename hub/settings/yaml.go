@@ -53,7 +53,7 @@ const maxDepth = 20
 // plain refuses aliases and what is nested too deep.
 func (n node) plain(depth int) error {
 	if n.Kind == yaml.AliasNode {
-		return n.fail("aliases are not taken here")
+		return n.fail("aliases are not supported here")
 	}
 	if depth > maxDepth {
 		return n.fail("it is nested more than %d deep", maxDepth)

@@ -108,7 +108,7 @@ func (s *Stage) one(ctx context.Context, item hub.WorkItem) {
 		return err
 	})
 	if err != nil {
-		s.log.WarnContext(ctx, "upgrade not looked after, it is looked at again", logkey.Tenant, item.Tenant, logkey.Cluster, item.Key, logkey.Error, err)
+		s.log.WarnContext(ctx, "upgrade not checked, will retry", logkey.Tenant, item.Tenant, logkey.Cluster, item.Key, logkey.Error, err)
 	}
 	back, end := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer end()
@@ -156,7 +156,7 @@ func late(u hub.Upgrade, now time.Time) hub.Upgrade {
 	case u.Phase == hub.UpgradePending && now.After(u.ExpiresAt):
 		return u.End(hub.UpgradeFailed, "the agent was not connected before the order expired; nothing was changed", now)
 	case u.Phase == hub.UpgradeRunning && now.After(u.ExpiresAt.Add(u.Deadline+grace)):
-		return u.End(hub.UpgradeFailed, "the agent has said nothing more of it; look at its Deployment in the cluster, whose annotation capstan.dev/upgrade says what was done", now)
+		return u.End(hub.UpgradeFailed, "the agent has not reported its end; check the annotation capstan.dev/upgrade of its Deployment in the cluster", now)
 	}
 	return u
 }

@@ -56,7 +56,7 @@ func runJQ(code *gojq.Code, object map[string]any) ([][]any, error) {
 		}
 		if err, is := v.(error); is {
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSteps) {
-				return nil, fault.New(fault.Exceeded, "ignoreDifferences: a jq expression took too long and was stopped")
+				return nil, fault.New(fault.Exceeded, "ignoreDifferences: a jq expression exceeded its time limit")
 			}
 			return out, nil // such as iterating over null
 		}

@@ -87,7 +87,7 @@ func (r *running) toGo(v glua.LValue, origin any, depth int) (any, error) {
 		return nil, err
 	}
 	if depth > maxDepth {
-		return nil, wrong("a value that nests deeper than %d levels, or holds itself", maxDepth)
+		return nil, wrong("a value that nests deeper than %d levels, or contains itself", maxDepth)
 	}
 	switch v := v.(type) {
 	case *glua.LNilType:

@@ -57,7 +57,7 @@ func Compile(name, source string) (s *Script, err error) {
 		}
 	}()
 	if len(source) > maxSource {
-		return nil, fault.With(fault.New(fault.Exceeded, "the script has %d bytes, and at most %d are taken", len(source), maxSource), name, "")
+		return nil, fault.With(fault.New(fault.Exceeded, "the script has %d bytes, and the limit is %d", len(source), maxSource), name, "")
 	}
 	chunk, err := parse.Parse(strings.NewReader(source), chunkName)
 	if err != nil {

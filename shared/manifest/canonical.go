@@ -133,7 +133,7 @@ func appendOther(dst []byte, v any) ([]byte, error) {
 		}
 		return AppendCanonical(dst, l)
 	default:
-		return nil, fault.New(fault.Internal, "an object holds a value of type %T", v)
+		return nil, fault.New(fault.Internal, "an object contains a value of type %T", v)
 	}
 }
 

@@ -29,7 +29,7 @@ func (p *parser) json(data []byte) error {
 		return err
 	}
 	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
-		return p.fail(fault.Invalid, r.line(), "a JSON file holds one object, and more follows")
+		return p.fail(fault.Invalid, r.line(), "a JSON file has one object, and more follows")
 	}
 	m, ok := v.(map[string]any)
 	if !ok || !(p.limits.Strict || hasObjectKey(m)) {

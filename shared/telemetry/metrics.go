@@ -41,7 +41,7 @@ func panicsDesc() *prometheus.Desc {
 }
 
 func loopsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("capstan_loops", "Work loops that are watched, by whether they go on.", []string{"state"}, nil)
+	return prometheus.NewDesc("capstan_loops", "Monitored work loops, by whether they make progress.", []string{"state"}, nil)
 }
 
 // Describe names the metrics.

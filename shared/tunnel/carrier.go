@@ -271,7 +271,7 @@ func errProxy(host string, err error) error {
 	return &fault.Error{
 		Kind:  fault.Offline,
 		Cause: "the certificate in front of the hub is not one that the configured authorities vouch for as " + host,
-		Fix:   "add the authority of the load balancer or of the proxy that looks into TLS to the outer CA file",
+		Fix:   "add the authority of the load balancer or of the TLS-inspecting proxy to the outer CA file",
 		Err:   err,
 	}
 }
@@ -314,7 +314,7 @@ func unreachable(err error) string {
 	case errors.As(err, &number):
 		return number.Error()
 	}
-	return "the network gives no cause"
+	return "the network returns no cause"
 }
 
 // handshakeFault says in a sentence why there is no handshake.

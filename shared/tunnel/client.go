@@ -19,7 +19,7 @@ func (s *Session) Conn() (grpc.ClientConnInterface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fault.New(fault.Offline, "the other side of the link is away")
+		return nil, fault.New(fault.Offline, "the other side of the link is not connected")
 	}
 	if s.client != nil {
 		return s.client, nil

@@ -164,7 +164,7 @@ func refusal(status int, address string, credentials bool) error {
 	if credentials {
 		return fault.With(fault.New(fault.Offline, "the proxy does not accept the user name and password that it was given (407)"), "", "correct them in HTTPS_PROXY")
 	}
-	return fault.With(fault.New(fault.Offline, "the proxy wants a user name and a password (407)"), "", "write HTTPS_PROXY as http://user:password@host:port")
+	return fault.With(fault.New(fault.Offline, "the proxy requires a user name and a password (407)"), "", "write HTTPS_PROXY as http://user:password@host:port")
 }
 
 func statusText(status int) string {

@@ -28,7 +28,7 @@ const (
 
 var (
 	errReset = errors.New("the other side dropped the stream")
-	errAway  = errors.New("the other side takes no more streams")
+	errAway  = errors.New("the other side accepts no more streams")
 )
 
 // serverMux speaks yamux with one goroutine, which reads, and with hardly any
@@ -345,7 +345,7 @@ func errNonsense(format string, args ...any) error {
 }
 
 func errStalled(lane Lane, err error) error {
-	return fault.Wrap(fault.Offline, err, "the other side of the link took no data for %s", lane.Stall)
+	return fault.Wrap(fault.Offline, err, "the other side of the link read no data for %s", lane.Stall)
 }
 
 // frames has buffers for one frame each.

@@ -151,7 +151,7 @@ func (s *Session) Close(reason error) {
 func (s *Session) Open() (net.Conn, error) {
 	c, err := s.mux.Open()
 	if err != nil {
-		return nil, fault.Wrap(fault.Offline, err, "the other side of the link is away")
+		return nil, fault.Wrap(fault.Offline, err, "the other side of the link is not connected")
 	}
 	return &stream{Conn: c, session: s}, nil
 }

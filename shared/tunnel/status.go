@@ -43,7 +43,7 @@ func Status(err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the call took too long")
+		return status.Error(codes.DeadlineExceeded, "the call exceeded its time limit")
 	default:
 		var s interface{ GRPCStatus() *status.Status }
 		if errors.As(err, &s) && s.GRPCStatus().Code() != codes.Unknown {
@@ -124,9 +124,9 @@ func Fault(err error) error {
 	case codes.DeadlineExceeded:
 		return fault.Wrap(fault.Offline, errors.Join(context.DeadlineExceeded, err), "the other side of the link did not answer in time")
 	case codes.Unavailable:
-		return fault.Wrap(fault.Offline, err, "the other side of the link is away")
+		return fault.Wrap(fault.Offline, err, "the other side of the link is not connected")
 	case codes.ResourceExhausted:
-		return fault.Wrap(fault.Exceeded, err, "a message is larger, or there are more calls, than the link takes")
+		return fault.Wrap(fault.Exceeded, err, "a message is larger, or there are more calls, than the link allows")
 	case codes.Unimplemented:
 		return fault.Wrap(fault.Invalid, err, "the other side of the link does not know this call; it may be older")
 	case codes.OK, codes.Unknown, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
