@@ -77,7 +77,7 @@ type Shown struct {
 	Stale  *Staleness // nil: current
 }
 
-// Show judges how current the status of an application is. On is its cluster,
+// Show sets how current the status of an application is. On is its cluster,
 // nil: it has none.
 func (s ApplicationStatus) Show(on *Cluster, now time.Time) Shown {
 	out := Shown{Sync: s.Sync, Health: s.Health, Stale: on.Staleness(now)}
@@ -111,7 +111,7 @@ type State string
 // The states, in the order in which they prevail.
 const (
 	StateDeleting    State = "Deleting"
-	StateStale       State = "Stale" // live state is unknown because its agent is away
+	StateStale       State = "Stale" // live state is unknown because its agent is disconnected
 	StateSyncFailed  State = "SyncFailed"
 	StateDegraded    State = "Degraded"
 	StateSourceError State = "SourceError"

@@ -66,8 +66,9 @@ func NormalizeRepoURL(raw string) (string, error) {
 	return out, nil
 }
 
-// RepoKey tells the repository of a project from those of others with the same
-// normalised URL, which has no fragment; without a project it is the URL.
+// RepoKey distinguishes the repository of a project from those of others with
+// the same normalised URL, which has no fragment; without a project it is the
+// URL.
 func RepoKey(url, project string) string {
 	if project == "" {
 		return url
@@ -75,7 +76,7 @@ func RepoKey(url, project string) string {
 	return url + "#" + project
 }
 
-// RedactURL takes user information, query and fragment out of a URL of any
+// RedactURL removes user information, query and fragment from a URL of any
 // kind, for logs and messages. Text that is no URL is cut at its last "@".
 func RedactURL(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")

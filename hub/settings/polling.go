@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-cd/capstan/shared/fault"
 )
 
-// The keys that say how often repositories are looked at (CMPR-03).
+// The keys of the polling interval of repositories (CMPR-03).
 const (
 	pollEvery  = "timeout.reconciliation"
 	pollJitter = "timeout.reconciliation.jitter"
@@ -20,15 +20,15 @@ const (
 
 const (
 	leastPoll   = 30 * time.Second // what a tenant asks for below that, it gets this
-	mostPoll    = 24 * time.Hour   // also where it wants none at all
+	mostPoll    = 24 * time.Hour   // also where it is zero
 	usualJitter = 60 * time.Second
 )
 
 // PollKeys are the keys that Polling reads, all of the map hub.SettingsMap.
 func PollKeys() []string { return []string{pollEvery, pollJitter} }
 
-// Polling is how long a repository is left alone after a look, and how much at
-// random is added; ok is false where the tenant leaves it to the hub.
+// Polling is the polling interval of repositories, and how much at random is
+// added; ok is false if the tenant has not set it.
 func Polling(values map[string]string) (every, jitter time.Duration, ok bool) {
 	text, set := values[pollEvery]
 	if !set || strings.TrimSpace(text) == "" {
@@ -110,7 +110,7 @@ func (s *set) readEvents(_ string, t text) error {
 	return nil
 }
 
-// timers are the keys about looking and telling.
+// timers are the keys about polling and reporting.
 func timers() []Known {
 	return []Known{
 		{Map: hub.SettingsMap, Key: pollEvery, About: "Polling interval of a repository, at least 30s; 0 means webhooks and one poll a day.", Sample: "120s", Used: true, read: (*set).readDuration},

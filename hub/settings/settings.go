@@ -1,8 +1,8 @@
-// Package settings knows what a tenant can set, in the words of Argo CD's
-// ConfigMaps: it checks values and turns those that agents act on into what
-// travels to them. It stores nothing, reads nothing, and never decides what a
-// setting does. The catalogue calls it on every change; equal settings always
-// give equal bytes. Keys that nothing acts on yet are kept, and said to be so.
+// Package settings defines what a tenant can set, under the names of Argo CD's
+// ConfigMaps: it checks values and converts those for agents to their wire
+// form. It stores nothing and reads nothing. The catalog calls it on every
+// change; equal settings always have equal bytes. Keys without effect are
+// stored, and reported as such.
 package settings
 
 import (
@@ -20,7 +20,7 @@ type Known struct {
 	Key    string // ends in a dot: the kind of object, or a version, follows; "*": any key of the map
 	About  string // one sentence for people
 	Sample string // a value that is fine
-	// Used says that something acts on it; otherwise it is checked and kept.
+	// Used means that it has an effect; otherwise it is checked and stored.
 	Used bool
 	// Instead says what happens instead of a key that changes nothing on
 	// purpose; empty: there is nothing to say.
@@ -107,19 +107,19 @@ func webhooks() []Known {
 // RollbackKey is the switch for a right of its own for rollbacks (ROLL-04).
 const RollbackKey = "server.rbac.rollback.enforce.enable"
 
-// RollbackApart reports whether rolling back takes the right rollback. Values are
+// RollbackApart reports whether a rollback needs the right rollback. Values are
 // those of argocd-cm.
 func RollbackApart(values map[string]string) bool {
 	on, err := text{values[RollbackKey], 0}.truth()
 	return err == nil && on
 }
 
-// RevisionSyncKey is the switch by which a sync to another revision takes the
-// right to override (SYNC-06).
+// RevisionSyncKey is the setting that makes a sync of another revision need the
+// right override (SYNC-06).
 const RevisionSyncKey = "application.sync.requireOverridePrivilegeForRevisionSync"
 
-// RevisionSyncOverrides reports whether a sync to another revision takes the right
-// to override. Values are those of argocd-cm.
+// RevisionSyncOverrides reports whether a sync of another revision needs the
+// right override. Values are those of argocd-cm.
 func RevisionSyncOverrides(values map[string]string) bool {
 	on, err := text{values[RevisionSyncKey], 0}.truth()
 	return err == nil && on
@@ -166,7 +166,7 @@ func secretMaps() []string {
 // IsSecret reports whether the values of a map are secrets.
 func IsSecret(name string) bool { return slices.Contains(secretMaps(), name) }
 
-// IsMap reports whether a ConfigMap holds settings.
+// IsMap reports whether a ConfigMap contains settings.
 func IsMap(name string) bool {
 	return strings.HasPrefix(name, "argocd-") && plain(name) && !IsSecret(name)
 }

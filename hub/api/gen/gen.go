@@ -2118,16 +2118,16 @@ type PutRepositoryJSONBody struct {
 	Insecure bool   `json:"insecure,omitempty,omitzero"`
 	Name     string `json:"name,omitempty,omitzero"`
 
-	// Password Write only; a password or an access token. If absent
+	// Password Write only; a password or an access token. Without it the stored one stays.
 	Password *string `json:"password,omitempty"`
 
 	// Project The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without.
 	Project string `json:"project,omitempty,omitzero"`
 
-	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. If absent, the stored one stays.
+	// SshPrivateKey Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays.
 	SshPrivateKey *string `json:"sshPrivateKey,omitempty"`
 
-	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. If absent, the stored one stays.
+	// TlsClientCertData Write only; a client certificate in PEM, for an https URL. Without it the stored one stays.
 	TlsClientCertData *string `json:"tlsClientCertData,omitempty"`
 
 	// TlsClientCertKey Write only; the private key of the client certificate in PEM, without a passphrase.

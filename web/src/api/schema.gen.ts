@@ -2942,11 +2942,11 @@ export interface operations {
                     /** @description The project whose applications alone use it; they prefer it to the one without a project. The same URL may be there once for each project and once without. */
                     project?: string;
                     username?: string;
-                    /** @description Write only; a password or an access token. If absent */
+                    /** @description Write only; a password or an access token. Without it the stored one stays. */
                     password?: string;
-                    /** @description Write only; a private key without a passphrase, for an SSH URL. If absent, the stored one stays. */
+                    /** @description Write only; a private key without a passphrase, for an SSH URL. Without it the stored one stays. */
                     sshPrivateKey?: string;
-                    /** @description Write only; a client certificate in PEM, for an https URL. If absent, the stored one stays. */
+                    /** @description Write only; a client certificate in PEM, for an https URL. Without it the stored one stays. */
                     tlsClientCertData?: string;
                     /** @description Write only; the private key of the client certificate in PEM, without a passphrase. */
                     tlsClientCertKey?: string;
