@@ -218,7 +218,7 @@ func (a *agent) parts() []lifecycle.Part {
 		{Name: "watches", Run: a.watcher.Run},
 		{Name: "objects of the hub", Run: func(ctx context.Context) error { return a.hub.Run(ctx, a.instruments.metrics.Watching(a.engine)) }},
 		{Name: "strays", Run: func(ctx context.Context) error { return a.engine.Orphans().Run(ctx, a.orphans) }},
-		{Name: "watches of strays", Run: a.orphans.Run},
+		{Name: "watches of orphans", Run: a.orphans.Run},
 		{Name: "first picture", Run: a.firstSnapshot, Once: true},
 		{Name: "link", Run: a.attach},
 	}

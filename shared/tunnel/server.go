@@ -221,9 +221,10 @@ func enter(ctx context.Context) (func(), error) {
 	return func() { session.calls.Add(-1) }, nil
 }
 
-// serverListener is the listener of a server. gRPC closes its listener when it stops,
-// and yamux sessions are listeners too: served directly, a stopped server
-// would cut the calls of the other direction. The inlet stands between.
+// serverListener is the listener of a server. gRPC closes its listener when it
+// stops, and yamux sessions are listeners too: served directly, a stopped
+// server would cut the calls of the other direction. This listener prevents
+// that.
 type serverListener struct {
 	conns chan net.Conn
 	once  sync.Once

@@ -254,7 +254,7 @@ func (m *serverMux) frame() error {
 		return errPing()
 	case kind == typeAway:
 		if length != 0 {
-			return errNonsense("a farewell with code %d", length)
+			return errNonsense("a go-away frame with code %d", length)
 		}
 		m.mu.Lock()
 		m.away = true

@@ -27,7 +27,7 @@ type files struct {
 	ctx      context.Context //nolint:containedctx // see above
 	tree     render.Files
 	replaced map[string][]byte // edited files by absolute path
-	refused  error             // first refusal of ours; kustomize would bury it
+	refused  error             // first refusal of ours; kustomize would hide it
 }
 
 func newFiles(ctx context.Context, tree render.Files) *files {
